@@ -1,0 +1,117 @@
+"""Element types, by name: numpy's own plus those of ``ml_dtypes``.
+
+A dtype is a string everywhere in byoc (``"float32"``, ``"bfloat16"``); this module turns it into
+a numpy dtype, a DLPack code and sizes. ``ml_dtypes`` is imported only when one of its types is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from byoc_core.errors import IRTypeError, near_names
+
+__all__ = ["DLCode", "DTypeInfo", "all_dtypes", "dtype_info", "dtype_name", "is_float", "is_integer", "to_numpy"]
+
+
+class DLCode(IntEnum):
+    """``DLDataTypeCode`` of the DLPack specification, version 1.1."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    BFLOAT = 4
+    COMPLEX = 5
+    BOOL = 6
+    FLOAT8_E4M3FN = 10
+    FLOAT8_E5M2 = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeInfo:
+    """What is known about one dtype.
+
+    Attributes:
+        name: the byoc name.
+        bits: bits of one element (4 for int4, which numpy stores in one byte).
+        itemsize: bytes of one element in a numpy array.
+        dl_code: DLPack type code.
+        kind: ``"float"``, ``"int"``, ``"uint"`` or ``"bool"``.
+    """
+
+    name: str
+    bits: int
+    itemsize: int
+    dl_code: DLCode
+    kind: str
+    from_ml_dtypes: bool = False
+
+
+_TABLE: dict[str, DTypeInfo] = {
+    info.name: info
+    for info in (
+        DTypeInfo("bool", 8, 1, DLCode.BOOL, "bool"),
+        *(DTypeInfo(f"int{b}", b, b // 8, DLCode.INT, "int") for b in (8, 16, 32, 64)),
+        *(DTypeInfo(f"uint{b}", b, b // 8, DLCode.UINT, "uint") for b in (8, 16, 32, 64)),
+        *(DTypeInfo(f"float{b}", b, b // 8, DLCode.FLOAT, "float") for b in (16, 32, 64)),
+        DTypeInfo("bfloat16", 16, 2, DLCode.BFLOAT, "float", from_ml_dtypes=True),
+        DTypeInfo("float8_e4m3fn", 8, 1, DLCode.FLOAT8_E4M3FN, "float", from_ml_dtypes=True),
+        DTypeInfo("float8_e5m2", 8, 1, DLCode.FLOAT8_E5M2, "float", from_ml_dtypes=True),
+        DTypeInfo("int4", 4, 1, DLCode.INT, "int", from_ml_dtypes=True),
+    )
+}
+
+
+def all_dtypes() -> tuple[str, ...]:
+    """Gives the names of all dtypes, in a fixed order."""
+    return tuple(_TABLE)
+
+
+def dtype_info(name: str) -> DTypeInfo:
+    """Gives what is known about a dtype.
+
+    Raises:
+        IRTypeError: no such dtype; the near names are listed.
+    """
+    info = _TABLE.get(name)
+    if info is None:
+        raise IRTypeError("dtype", f"unknown dtype {name!r}", hint=near_names(str(name), _TABLE) or None)
+    return info
+
+
+def to_numpy(name: str) -> np.dtype[np.generic]:
+    """Gives the numpy dtype for a byoc dtype name."""
+    info = dtype_info(name)
+    if info.from_ml_dtypes:
+        import ml_dtypes
+
+        extension: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, info.name))
+        return extension
+    return np.dtype(info.name)
+
+
+def dtype_name(dtype: np.dtype[np.generic] | type | str) -> str:
+    """Gives the byoc name of a numpy dtype (native byte order only).
+
+    Raises:
+        IRTypeError: the dtype has no byoc name (strings, structures, foreign byte order, ...).
+    """
+    resolved: np.dtype[np.generic] = np.dtype(dtype)
+    name = resolved.name
+    if name not in _TABLE or not resolved.isnative:
+        raise IRTypeError(
+            "dtype", f"numpy dtype {resolved!r} has no byoc counterpart", expected="one of " + ", ".join(_TABLE)
+        )
+    return name
+
+
+def is_float(name: str) -> bool:
+    """Tells whether a dtype is a floating-point type."""
+    return dtype_info(name).kind == "float"
+
+
+def is_integer(name: str) -> bool:
+    """Tells whether a dtype is a signed or unsigned integer type (bool is not)."""
+    return dtype_info(name).kind in ("int", "uint")

@@ -1,0 +1,194 @@
+"""Every error that byoc raises, as one tree.
+
+::
+
+    ByocError                       something a person must fix; carries where / problem / got / expected / hint
+    ├── IRError                     the IR is malformed
+    │   ├── IRTypeError             an op's type rule refuses its operands or attributes
+    │   ├── VerifyError             a module breaks an IR law (SSA order, types, names)
+    │   └── ScriptError             script text does not parse
+    ├── PatternError                a pattern is ill-formed, or its check raised
+    ├── PartitionError              a request to the partitioner cannot be met
+    ├── CodegenError                a backend cannot compile what was annotated for it
+    ├── FrontendError               a model file cannot be imported
+    │   └── UnsupportedOpsError     the model has ops that the front end does not know; lists all of them
+    ├── PluginError                 a plugin is missing, quarantined or faulty
+    │   ├── BackendNotFoundError    no installed backend has that name
+    │   ├── RuntimeNotFoundError    no installed runtime has that type key
+    │   └── HookError               a plugin's hook raised or returned the wrong kind of value
+    ├── OptionsError                an option is unknown or has a bad value
+    ├── ToolchainError              no C compiler, or the C compiler failed
+    ├── ArtifactError               an artifact is damaged, too new, or not an artifact
+    │   └── UntrustedCodeError      the artifact holds native code that nobody allowed
+    ├── ProgramError                VM bytecode is malformed
+    ├── CallError                   a call's arguments do not fit the function's signature
+    ├── ExecutionError              a function failed while it ran
+    └── InternalError               a law that byoc itself guarantees is broken: our bug
+
+Constructors take fields; the text is made here and nowhere else:
+``where: problem; got X, expected Y. hint``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ArtifactError",
+    "BackendNotFoundError",
+    "ByocError",
+    "CallError",
+    "CodegenError",
+    "ExecutionError",
+    "FrontendError",
+    "HookError",
+    "IRError",
+    "IRTypeError",
+    "InternalError",
+    "OptionsError",
+    "PartitionError",
+    "PatternError",
+    "PluginError",
+    "ProgramError",
+    "RuntimeNotFoundError",
+    "ScriptError",
+    "ToolchainError",
+    "UnsupportedOpsError",
+    "UntrustedCodeError",
+    "VerifyError",
+    "near_names",
+]
+
+
+class ByocError(Exception):
+    """An error with its place, its cause and the next step kept apart.
+
+    Args:
+        where: the object at fault: a file, a function, an argument, a hook.
+        problem: what is wrong, as a clause without a final full stop.
+        got: what was found, already printable.
+        expected: what would have been right, already printable.
+        hint: the next step, as a sentence.
+        detail: several lines shown below the sentence (an IR window, a compiler's stderr).
+    """
+
+    def __init__(
+        self,
+        where: str,
+        problem: str,
+        *,
+        got: object = None,
+        expected: object = None,
+        hint: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        self.where = where
+        self.problem = problem
+        self.got = got
+        self.expected = expected
+        self.hint = hint
+        self.detail = detail
+        super().__init__(where, problem)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.problem}"
+        if self.got is not None:
+            text += f"; got {self.got}"
+        if self.expected is not None:
+            text += f"{',' if self.got is not None else ';'} expected {self.expected}"
+        if self.hint:
+            text += f". {self.hint}"
+        if self.detail:
+            text += f"\n{self.detail}"
+        return text
+
+
+class IRError(ByocError):
+    """The IR is malformed."""
+
+
+class IRTypeError(IRError):
+    """An op's type rule refuses its operands or attributes."""
+
+
+class VerifyError(IRError):
+    """A module breaks an IR law."""
+
+
+class ScriptError(IRError):
+    """Script text does not parse."""
+
+
+class PatternError(ByocError):
+    """A pattern is ill-formed, or its check raised."""
+
+
+class PartitionError(ByocError):
+    """A request to the partitioner cannot be met."""
+
+
+class CodegenError(ByocError):
+    """A backend cannot compile what was annotated for it."""
+
+
+class FrontendError(ByocError):
+    """A model file cannot be imported."""
+
+
+class UnsupportedOpsError(FrontendError):
+    """The model has ops that the front end does not know."""
+
+
+class PluginError(ByocError):
+    """A plugin is missing, quarantined or faulty."""
+
+
+class BackendNotFoundError(PluginError):
+    """No installed backend has that name."""
+
+
+class RuntimeNotFoundError(PluginError):
+    """No installed runtime has that type key."""
+
+
+class HookError(PluginError):
+    """A plugin's hook raised or returned the wrong kind of value."""
+
+
+class OptionsError(ByocError):
+    """An option is unknown or has a bad value."""
+
+
+class ToolchainError(ByocError):
+    """No C compiler, or the C compiler failed."""
+
+
+class ArtifactError(ByocError):
+    """An artifact is damaged, too new, or not an artifact."""
+
+
+class UntrustedCodeError(ArtifactError):
+    """The artifact holds native code that nobody allowed."""
+
+
+class ProgramError(ByocError):
+    """VM bytecode is malformed."""
+
+
+class CallError(ByocError):
+    """A call's arguments do not fit the function's signature."""
+
+
+class ExecutionError(ByocError):
+    """A function failed while it ran."""
+
+
+class InternalError(ByocError):
+    """A law that byoc itself guarantees is broken: a bug in byoc."""
+
+
+def near_names(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+    """Gives `` Did you mean 'a' or 'b'?`` text for a misspelt name, or ``""`` where nothing is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=limit, cutoff=0.6)
+    return f"Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

@@ -1,0 +1,1 @@
+"""byoc_core.ir."""

@@ -1,0 +1,86 @@
+"""The content-addressed store of constant tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.dtypes import dtype_name
+from byoc_core.errors import IRError
+from byoc_core.ir.types import TensorType
+
+__all__ = ["Constant", "ConstantStore", "digest_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A reference to an array of the module's constant store.
+
+    Attributes:
+        digest: what :func:`digest_of` gives for the array.
+        type: the array's dtype and (static) shape.
+    """
+
+    digest: str
+    type: TensorType
+
+
+def digest_of(array: npt.NDArray[np.generic]) -> str:
+    """Gives the hexadecimal SHA-256 of dtype, shape and bytes (C order), 64 characters.
+
+    Arrays with equal bytes but another dtype or shape have another digest; NaN payloads and signed zeros count.
+    """
+    header = f"{dtype_name(array.dtype)}{list(array.shape)}".encode()
+    digest = hashlib.sha256(header)
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
+    """Arrays by digest: equal arrays are stored once, different arrays never merge.
+
+    A store only grows, and an entry never changes, so modules derived from one another share one store.
+    Arrays are read-only; they may be memory-mapped.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, npt.NDArray[np.generic]] = {}
+
+    def add(self, array: npt.ArrayLike) -> Constant:
+        """Stores an array (copied unless it is contiguous and already read-only) and gives the reference to it."""
+        data = np.asarray(array)
+        digest = digest_of(data)
+        if digest not in self._arrays:
+            if data.flags.writeable or not data.flags.c_contiguous:
+                data = np.array(data, order="C", copy=True)
+                data.flags.writeable = False
+            self._arrays[digest] = data
+        stored = self._arrays[digest]
+        return Constant(digest, TensorType(tuple(stored.shape), dtype_name(stored.dtype)))
+
+    def adopt(self, constant: Constant, array: npt.NDArray[np.generic]) -> None:
+        """Stores an array under a digest that is already known (no hashing); dtype and shape are checked."""
+        if tuple(array.shape) != constant.type.shape or dtype_name(array.dtype) != constant.type.dtype:
+            raise IRError(
+                "constant",
+                "the array is not of the constant's type",
+                got=f"{array.dtype}{list(array.shape)}",
+                expected=constant.type,
+            )
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        self._arrays.setdefault(constant.digest, array)
+
+    def __getitem__(self, digest: str) -> npt.NDArray[np.generic]:
+        return self._arrays[digest]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)

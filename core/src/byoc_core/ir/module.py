@@ -1,0 +1,195 @@
+"""The IR itself: modules, functions, bindings, values. SSA in a flat list; everything is frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from byoc_core.errors import IRError, near_names
+from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.ir.opdef import AttrValue, CostContext, OpDef
+from byoc_core.ir.types import Type
+
+__all__ = ["Binding", "Function", "IRModule", "Location", "Value", "Var"]
+
+
+class Var:
+    """A value with one definition: a parameter, or a result of a binding.
+
+    Identity is what counts: two vars of equal name and type are two values.
+    """
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, name: str, type_: Type) -> None:
+        self.name = name
+        self.type = type_
+
+    def __repr__(self) -> str:
+        return f"<var {self.name}: {self.type}>"
+
+
+Value = Var | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a binding came from: a model file's node, or a line of script."""
+
+    source: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.name}" if self.name else self.source
+
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def _empty() -> Mapping[str, Any]:
+    return _EMPTY
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Binding:
+    """``results = op(operands, **attrs)`` with nested functions in ``regions``.
+
+    Attributes:
+        results: the values it defines; one or more.
+        op: what it computes.
+        operands: what it reads.
+        attrs: all attributes of the op, normalised, in the op's declared order.
+        regions: nested functions, self-contained: their values come in as parameters.
+        codegen: the backend that claims this op, or ``None``.
+        location: where it came from.
+    """
+
+    results: tuple[Var, ...]
+    op: OpDef
+    operands: tuple[Value, ...]
+    attrs: Mapping[str, AttrValue] = field(default_factory=_empty)
+    regions: tuple[Function, ...] = ()
+    codegen: str | None = None
+    location: Location | None = None
+
+    @property
+    def result(self) -> Var:
+        """The only result.
+
+        Raises:
+            IRError: the binding has several.
+        """
+        if len(self.results) != 1:
+            raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results, not one")
+        return self.results[0]
+
+    def cost_context(self) -> CostContext:
+        """What the op's cost formulas read."""
+        return CostContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
+
+    def __repr__(self) -> str:
+        return f"<binding {', '.join(r.name for r in self.results)} = {self.op.name}>"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function:
+    """A list of bindings in SSA order; also the form of every nested region.
+
+    Attributes:
+        name: its key in the module (a region's is for printing only).
+        params: inputs, in order.
+        bindings: in an order where every value is defined before it is read.
+        results: outputs, in order; params and constants may stand here too.
+        attrs: ``Codegen`` (backend) and ``global_symbol`` (ABI name) annotate a function for ``RunCodegen``;
+            ``input_names`` and ``output_names`` keep a model's own names.
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    bindings: tuple[Binding, ...]
+    results: tuple[Value, ...]
+    attrs: Mapping[str, AttrValue] = field(default_factory=_empty)
+
+    @property
+    def result_types(self) -> tuple[Type, ...]:
+        """The types of all results."""
+        return tuple(result.type for result in self.results)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs as a caller knows them."""
+        names = self.attrs.get("input_names")
+        return tuple(map(str, names)) if isinstance(names, tuple) else tuple(p.name for p in self.params)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the outputs as a caller knows them; ``output0`` and so on where the function has none of its own."""
+        names = self.attrs.get("output_names")
+        return (
+            tuple(map(str, names))
+            if isinstance(names, tuple)
+            else tuple(f"output{i}" for i in range(len(self.results)))
+        )
+
+    def with_attrs(self, **attrs: AttrValue) -> Function:
+        """Gives the function with attributes added or replaced."""
+        return replace(self, attrs={**self.attrs, **attrs})
+
+    def walk(self) -> Iterator[Binding]:
+        """Yields every binding, those of nested regions before the binding that holds them."""
+        for binding in self.bindings:
+            for region in binding.regions:
+                yield from region.walk()
+            yield binding
+
+    def __repr__(self) -> str:
+        return f"<function {self.name}: {len(self.bindings)} bindings>"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IRModule:
+    """Functions by name, the constants they cite, and what passes attached.
+
+    Attributes:
+        functions: by name, in order.
+        constants: the store; shared with derived modules.
+        attrs: ``external_mods`` (tuple of runtime modules) after ``RunCodegen``; otherwise plain values.
+    """
+
+    functions: Mapping[str, Function] = field(default_factory=_empty)
+    constants: ConstantStore = field(default_factory=ConstantStore)
+    attrs: Mapping[str, Any] = field(default_factory=_empty)
+
+    def __post_init__(self) -> None:
+        for name, function in self.functions.items():
+            if function.name != name:
+                raise IRError(f"function `{function.name}`", f"stands under another name in the module, `{name}`")
+
+    def __getitem__(self, name: str) -> Function:
+        if name not in self.functions:
+            raise IRError(
+                f"function `{name}`",
+                "is not in the module",
+                expected=", ".join(self.functions) or "no function at all",
+                hint=near_names(name, self.functions) or None,
+            )
+        return self.functions[name]
+
+    def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
+        """Gives a module of these functions with this one's constants and attributes."""
+        return replace(self, functions=dict(functions))
+
+    def with_function(self, function: Function) -> IRModule:
+        """Gives the module with one function added or replaced."""
+        return self.with_functions({**self.functions, function.name: function})
+
+    def with_attrs(self, **attrs: Any) -> IRModule:
+        """Gives the module with attributes added or replaced."""
+        return replace(self, attrs={**self.attrs, **attrs})
+
+    def __str__(self) -> str:
+        from byoc_core.ir.printer import print_module
+
+        return print_module(self)

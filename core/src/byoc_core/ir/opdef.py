@@ -1,0 +1,415 @@
+"""What an op is: frozen data that type rules, printers, parsers, cost models and the host all read.
+
+Adding an op is adding one :class:`OpDef` to a registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from byoc_core.dims import Dim, DimExpr, parse_dim, product, symbol
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import IRError, IRTypeError, near_names
+from byoc_core.ir.types import TensorType, Type
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from byoc_core.ir.module import Function
+
+__all__ = [
+    "REQUIRED",
+    "AttrKind",
+    "AttrSpec",
+    "AttrValue",
+    "CostContext",
+    "OpDef",
+    "OpRegistry",
+    "OperandSpec",
+    "Trait",
+    "TypeContext",
+]
+
+AttrValue = None | bool | int | float | str | DimExpr | tuple["AttrValue", ...]
+"""What an attribute may hold. Lists are stored as tuples."""
+
+Kernel = Callable[..., "npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]"]
+"""A reference kernel: ``kernel(*inputs, **attributes)`` gives one array, or a tuple of arrays."""
+
+
+class Trait(Enum):
+    """What passes and backends may assume of an op."""
+
+    PURE = "pure"
+    """Same inputs, same outputs, no effect: may be removed, repeated and moved."""
+    ELEMENTWISE = "elementwise"
+    """Each result element depends on the operand elements at its own (broadcast) position only."""
+    COMMUTATIVE = "commutative"
+    """The two operands may be swapped."""
+    RESHAPING = "reshaping"
+    """The result holds the operand's elements in the same row-major order."""
+    REDUCTION = "reduction"
+    """Combines the elements along axes."""
+
+
+class AttrKind(Enum):
+    """The type of an attribute."""
+
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    STR = "str"
+    DTYPE = "dtype"
+    INTS = "ints"
+    FLOATS = "floats"
+    STRS = "strs"
+    DIM = "dim"
+    DIMS = "dims"
+    TYPES = "types"
+
+
+class _Required(Enum):
+    REQUIRED = "required"
+
+
+REQUIRED: Final = _Required.REQUIRED
+"""The default of an attribute that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """One attribute of an op.
+
+    Attributes:
+        name: keyword in script text and in kernels.
+        kind: its type; ``INTS`` and the like are tuples.
+        default: value when left out, or ``REQUIRED``; a default of ``None`` also permits ``None``.
+        choices: the permitted values; empty for all.
+        doc: one sentence.
+    """
+
+    name: str
+    kind: AttrKind
+    default: AttrValue | _Required = REQUIRED
+    choices: tuple[AttrValue, ...] = ()
+    doc: str = ""
+
+    def normalise(self, value: object) -> AttrValue:
+        """Gives the value in its stored form (lists as tuples, text dims parsed).
+
+        Raises:
+            IRTypeError: the value is of another type, or is not among the choices.
+        """
+        if value is None and self.default is None:
+            return None
+        try:
+            normal: AttrValue = _NORMALISE[self.kind](value)
+        except (TypeError, ValueError) as error:
+            raise IRTypeError(
+                f"attribute `{self.name}`", "value of the wrong type", got=repr(value), expected=self.kind.value
+            ) from error
+        if self.choices and normal not in self.choices:
+            raise IRTypeError(
+                f"attribute `{self.name}`",
+                "value not permitted",
+                got=repr(value),
+                expected=" or ".join(map(repr, self.choices)),
+            )
+        return normal
+
+
+def _exact(type_: type) -> Callable[[object], Any]:
+    def check(value: object) -> object:
+        if type(value) is not type_:
+            raise TypeError
+        return value
+
+    return check
+
+
+def _to_int(value: object) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError
+    return int(value.__index__())
+
+
+def _to_float(value: object) -> float:
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError
+    return float(value)
+
+
+def _to_dtype(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return dtype_info(value).name
+
+
+def _to_dim(value: object) -> Dim:
+    if isinstance(value, str | DimExpr):
+        return parse_dim(value)
+    return _to_int(value)
+
+
+def _sequence(element: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
+    def convert(value: object) -> tuple[Any, ...]:
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise TypeError
+        return tuple(element(item) for item in value)
+
+    return convert
+
+
+def _to_type(value: object) -> object:
+    if not isinstance(value, Type):
+        raise TypeError
+    return value
+
+
+_NORMALISE: Mapping[AttrKind, Callable[[object], Any]] = {
+    AttrKind.BOOL: _exact(bool),
+    AttrKind.INT: _to_int,
+    AttrKind.FLOAT: _to_float,
+    AttrKind.STR: _exact(str),
+    AttrKind.DTYPE: _to_dtype,
+    AttrKind.INTS: _sequence(_to_int),
+    AttrKind.FLOATS: _sequence(_to_float),
+    AttrKind.STRS: _sequence(_exact(str)),
+    AttrKind.DIM: _to_dim,
+    AttrKind.DIMS: _sequence(_to_dim),
+    AttrKind.TYPES: _sequence(_to_type),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """One operand of an op; ``variadic`` (last operand only) takes one or more values."""
+
+    name: str
+    variadic: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeContext:
+    """What a type rule sees.
+
+    Attributes:
+        op: the op's name, for messages.
+        operands: operand types, in order.
+        attrs: normalised attributes, defaults filled in.
+        declared: result types as declared, for ops whose rule cannot find them alone (``declares_results``); else ``None``.
+        regions: the nested functions.
+        callee: the function that a ``call`` names, else ``None``.
+        operand_names: names for messages, parallel to ``operands``.
+    """
+
+    op: str
+    operands: tuple[Type, ...]
+    attrs: Mapping[str, Any]
+    declared: tuple[Type, ...] | None = None
+    regions: tuple[Function, ...] = ()
+    callee: Function | None = None
+    operand_names: tuple[str, ...] = ()
+
+    def tensor(self, index: int) -> TensorType:
+        """Gives operand ``index`` as a tensor type.
+
+        Raises:
+            IRTypeError: it is an opaque object.
+        """
+        type_ = self.operands[index]
+        if not isinstance(type_, TensorType):
+            raise self.error("is not a tensor", operand=index, got=type_)
+        return type_
+
+    def shape(self, index: int) -> tuple[Dim, ...]:
+        """Gives the shape of tensor operand ``index``.
+
+        Raises:
+            IRTypeError: it is no tensor, or its rank is unknown.
+        """
+        shape = self.tensor(index).shape
+        if shape is None:
+            raise self.error("needs a known rank", operand=index)
+        return shape
+
+    def error(
+        self, problem: str, *, operand: int | None = None, got: object = None, expected: object = None
+    ) -> IRTypeError:
+        """Gives the error to raise: it names the op and, where given, the operand."""
+        where = f"op `{self.op}`"
+        if operand is not None and operand < len(self.operand_names):
+            where += f", operand `{self.operand_names[operand]}`"
+        return IRTypeError(where, problem, got=got, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class CostContext:
+    """What a cost formula sees: operand types, result types and normalised attributes."""
+
+    operands: tuple[Type, ...]
+    results: tuple[Type, ...]
+    attrs: Mapping[str, Any]
+
+    def elements(self, index: int = 0) -> Dim:
+        """Gives the number of elements of result ``index`` (a fresh symbol ``unknown`` where the rank is unknown)."""
+        return _elements(self.results[index])
+
+    def operand_elements(self, index: int) -> Dim:
+        """Gives the number of elements of operand ``index``."""
+        return _elements(self.operands[index])
+
+
+def _elements(type_: Type) -> Dim:
+    if not isinstance(type_, TensorType):
+        return 0
+    return symbol("unknown") if type_.shape is None else product(type_.shape)
+
+
+def bytes_touched(context: CostContext) -> Dim:
+    """Gives the bytes of all operands read once and all results written once."""
+    total: Dim = 0
+    for type_ in (*context.operands, *context.results):
+        if isinstance(type_, TensorType):
+            total = total + _elements(type_) * dtype_info(type_.dtype).itemsize
+    return total
+
+
+def no_flops(context: CostContext) -> Dim:
+    """Gives 0: the op only moves data."""
+    return 0
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """An op, as data.
+
+    Attributes:
+        name: dotted name as in script text after ``R.`` (``"add"``, ``"nn.conv2d"``).
+        operands: what it takes, in order.
+        attrs: its attributes, in the order they print.
+        infer: type rule: result types from a :class:`TypeContext`; raises :class:`IRTypeError` on a misfit.
+        traits: what passes may assume.
+        flops: floating-point operations (a multiply-add counts two).
+        nbytes: bytes read and written.
+        kernel: the numpy reference kernel that defines the op; ``None`` for structural ops.
+        canonicalise: brings equivalent attribute values to one form (``padding=(1, 1)`` to four ints); may raise ``IRTypeError``.
+        declares_results: result types stand in the binding, because the rule alone cannot find them.
+        num_regions: nested functions it holds.
+        doc: what it computes, with shapes.
+    """
+
+    name: str
+    operands: tuple[OperandSpec, ...]
+    infer: Callable[[TypeContext], tuple[Type, ...]]
+    attrs: tuple[AttrSpec, ...] = ()
+    traits: frozenset[Trait] = frozenset({Trait.PURE})
+    flops: Callable[[CostContext], Dim] = no_flops
+    nbytes: Callable[[CostContext], Dim] = bytes_touched
+    kernel: Kernel | None = None
+    canonicalise: Callable[[Mapping[str, AttrValue]], Mapping[str, AttrValue]] | None = None
+    declares_results: bool = False
+    num_regions: int = 0
+    doc: str = ""
+    _specs: Mapping[str, AttrSpec] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_specs", MappingProxyType({spec.name: spec for spec in self.attrs}))
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def has_trait(self, trait: Trait) -> bool:
+        """Tells whether the op has a trait."""
+        return trait in self.traits
+
+    def check_arity(self, count: int) -> None:
+        """Raises :class:`IRTypeError` unless the op takes ``count`` operands."""
+        variadic = bool(self.operands) and self.operands[-1].variadic
+        if count < len(self.operands) or (count > len(self.operands) and not variadic):
+            names = ", ".join(spec.name + ("..." if spec.variadic else "") for spec in self.operands)
+            raise IRTypeError(
+                f"op `{self.name}`",
+                f"takes {len(self.operands)}{' or more' if variadic else ''} operands ({names})",
+                got=count,
+            )
+
+    def operand_names(self, count: int) -> tuple[str, ...]:
+        """Gives a name for each of ``count`` operands; those of a variadic operand are numbered."""
+        names = [spec.name for spec in self.operands]
+        if self.operands and self.operands[-1].variadic:
+            last = names.pop()
+            names += [f"{last}[{index}]" for index in range(count - len(names))]
+        return tuple(names)
+
+    def normalise_attrs(self, given: Mapping[str, object]) -> Mapping[str, AttrValue]:
+        """Gives all attributes in declared order, defaults filled in, values in stored form.
+
+        Raises:
+            IRTypeError: an attribute is unknown, missing or of the wrong type.
+        """
+        for name in given:
+            if name not in self._specs:
+                hint = near_names(name, self._specs)
+                raise IRTypeError(
+                    f"op `{self.name}`",
+                    f"has no attribute `{name}`",
+                    expected=", ".join(self._specs) or "none",
+                    hint=hint or None,
+                )
+        normal: dict[str, AttrValue] = {}
+        for name, spec in self._specs.items():
+            value = given.get(name, spec.default)
+            if value is REQUIRED:
+                raise IRTypeError(f"op `{self.name}`", f"needs attribute `{name}`")
+            try:
+                normal[name] = spec.normalise(value)
+            except IRTypeError as error:
+                raise IRTypeError(
+                    f"op `{self.name}`, {error.where}",
+                    error.problem,
+                    got=error.got,
+                    expected=error.expected,
+                    hint=error.hint,
+                ) from error
+        return self.canonicalise(normal) if self.canonicalise else normal
+
+
+class OpRegistry(Mapping[str, OpDef]):
+    """Ops by name. Filled once, then frozen, handed to whoever parses or builds IR."""
+
+    def __init__(self, ops: Iterable[OpDef] = ()) -> None:
+        self._ops: dict[str, OpDef] = {}
+        for op in ops:
+            if op.name in self._ops:
+                raise IRError(f"op `{op.name}`", "is defined twice")
+            self._ops[op.name] = op
+
+    def find(self, name: str) -> OpDef:
+        """Gives the op of that name.
+
+        Raises:
+            IRTypeError: there is none; near names are listed.
+        """
+        op = self._ops.get(name)
+        if op is None:
+            raise IRTypeError(f"op `{name}`", "is not known", hint=near_names(name, self._ops) or None)
+        return op
+
+    def extended(self, ops: Iterable[OpDef]) -> OpRegistry:
+        """Gives a registry that also holds ``ops``."""
+        return OpRegistry([*self._ops.values(), *ops])
+
+    def __getitem__(self, name: str) -> OpDef:
+        return self._ops[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)

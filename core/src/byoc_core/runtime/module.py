@@ -1,0 +1,118 @@
+"""Compiled code as the runtime sees it: modules of destination-passing functions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.dims import Dim
+from byoc_core.errors import CallError, near_names
+
+__all__ = ["NDArray", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"]
+
+NDArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One argument or result: its name, dtype and shape (symbols are shared within a signature)."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The tensors that a function takes and gives, in order."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+class PackedFunction:
+    """A function in destination-passing style: ``f(*inputs, *outputs)`` fills the outputs.
+
+    Calling it checks every argument against the signature (see :mod:`byoc_core.runtime.arguments`);
+    the VM, which has checked already, calls :attr:`impl`.
+
+    Args:
+        name: its symbol.
+        impl: the unchecked implementation: C-contiguous numpy arrays, inputs then outputs; its value is ignored.
+        signature: what it takes and gives; ``None`` where the author does not say (then nothing is checked).
+    """
+
+    __slots__ = ("impl", "name", "signature")
+
+    def __init__(self, name: str, impl: Callable[..., object], signature: Signature | None = None) -> None:
+        self.name = name
+        self.impl = impl
+        self.signature = signature
+
+    def __call__(self, *arguments: object) -> None:
+        """Checks the arguments and runs the function.
+
+        Raises:
+            CallError: wrong count, dtype, rank or shape, or an output that cannot be written; names the argument.
+        """
+        from byoc_core.runtime.arguments import call_checked
+
+        call_checked(self, arguments)
+
+    def __repr__(self) -> str:
+        return f"<packed function {self.name}>"
+
+
+class RuntimeModule(ABC):
+    """Named functions compiled by one backend, with what is needed to save them.
+
+    Modules are re-entrant: several threads may call the same function at once. A runtime that cannot promise
+    that says so in its ``RuntimeInfo``, and the core serialises the calls.
+    """
+
+    @property
+    @abstractmethod
+    def type_key(self) -> str:
+        """The name of the runtime that saves and loads this kind of module."""
+
+    @property
+    @abstractmethod
+    def function_names(self) -> tuple[str, ...]:
+        """The names of all functions, in definition order."""
+
+    @abstractmethod
+    def find_function(self, name: str) -> PackedFunction:
+        """Gives a function whose name is in :attr:`function_names`."""
+
+    def get_function(self, name: str) -> PackedFunction:
+        """Gives the function of that name.
+
+        Raises:
+            CallError: there is none; the known names are listed.
+        """
+        if name not in self.function_names:
+            raise CallError(
+                f"module `{self.type_key}`",
+                f"has no function `{name}`",
+                expected=", ".join(self.function_names) or "no function at all",
+                hint=near_names(name, self.function_names) or None,
+            )
+        return self.find_function(name)
+
+    def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
+        """Gives the module's text form (``""`` for the default format); empty where it has none."""
+        return ""
+
+    @property
+    def constants(self) -> Mapping[str, npt.NDArray[np.generic]]:
+        """The constant arrays that the saved payload cites, by digest."""
+        return MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return f"<runtime module {self.type_key}: {', '.join(self.function_names)}>"
