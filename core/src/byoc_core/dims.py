@@ -79,6 +79,13 @@ class DimExpr:
 
     def __str__(self) -> str:
         text = ""
+        if (
+            len(self.terms) == 1
+            and self.terms[0][1] == 1
+            and len(self.terms[0][0]) == 1
+            and self.terms[0][0][0][1] == 1
+        ):
+            return str(self.terms[0][0][0][0])
         for monomial, factor in self.terms:
             sign = "-" if factor < 0 else ("+" if text else "")
             parts = [_parenthesised_atom(atom) for atom, exponent in monomial for _ in range(exponent)]

@@ -144,6 +144,17 @@ class Function:
                 yield from region.walk()
             yield binding
 
+    def __eq__(self, other: object) -> bool:
+        """Structural equality: names of values and locations do not count."""
+        from byoc_core.ir.structural_equality import structurally_equal
+
+        return isinstance(other, Function) and (self is other or structurally_equal(self, other))
+
+    def __hash__(self) -> int:
+        from byoc_core.ir.structural_equality import structural_hash
+
+        return hash(structural_hash(self))
+
     def __repr__(self) -> str:
         return f"<function {self.name}: {len(self.bindings)} bindings>"
 
@@ -188,6 +199,17 @@ class IRModule:
     def with_attrs(self, **attrs: Any) -> IRModule:
         """Gives the module with attributes added or replaced."""
         return replace(self, attrs={**self.attrs, **attrs})
+
+    def __eq__(self, other: object) -> bool:
+        """Structural equality: names of values, locations and external modules do not count."""
+        from byoc_core.ir.structural_equality import structurally_equal
+
+        return isinstance(other, IRModule) and (self is other or structurally_equal(self, other))
+
+    def __hash__(self) -> int:
+        from byoc_core.ir.structural_equality import structural_hash
+
+        return hash(structural_hash(self))
 
     def __str__(self) -> str:
         from byoc_core.ir.printer import print_module

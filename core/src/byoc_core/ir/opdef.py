@@ -69,7 +69,6 @@ class AttrKind(Enum):
     STRS = "strs"
     DIM = "dim"
     DIMS = "dims"
-    TYPES = "types"
 
 
 class _Required(Enum):
@@ -164,12 +163,6 @@ def _sequence(element: Callable[[object], Any]) -> Callable[[object], tuple[Any,
     return convert
 
 
-def _to_type(value: object) -> object:
-    if not isinstance(value, Type):
-        raise TypeError
-    return value
-
-
 _NORMALISE: Mapping[AttrKind, Callable[[object], Any]] = {
     AttrKind.BOOL: _exact(bool),
     AttrKind.INT: _to_int,
@@ -181,13 +174,12 @@ _NORMALISE: Mapping[AttrKind, Callable[[object], Any]] = {
     AttrKind.STRS: _sequence(_exact(str)),
     AttrKind.DIM: _to_dim,
     AttrKind.DIMS: _sequence(_to_dim),
-    AttrKind.TYPES: _sequence(_to_type),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """One operand of an op; ``variadic`` (last operand only) takes one or more values."""
+    """One operand of an op; ``variadic`` (last operand only) takes zero or more values."""
 
     name: str
     variadic: bool = False
@@ -202,7 +194,8 @@ class TypeContext:
         op: the op's name, for messages.
         operands: operand types, in order.
         attrs: normalised attributes, defaults filled in.
-        declared: result types as declared, for ops whose rule cannot find them alone (``declares_results``); else ``None``.
+        declared: result types as declared, for ops whose rule cannot find them alone (``declares_results``);
+            else ``None``.
         regions: the nested functions.
         callee: the function that a ``call`` names, else ``None``.
         operand_names: names for messages, parallel to ``operands``.
@@ -298,7 +291,8 @@ class OpDef:
         flops: floating-point operations (a multiply-add counts two).
         nbytes: bytes read and written.
         kernel: the numpy reference kernel that defines the op; ``None`` for structural ops.
-        canonicalise: brings equivalent attribute values to one form (``padding=(1, 1)`` to four ints); may raise ``IRTypeError``.
+        canonicalise: brings equivalent attribute values to one form (``padding=(1, 1)`` to four ints);
+            may raise ``IRTypeError``.
         declares_results: result types stand in the binding, because the rule alone cannot find them.
         num_regions: nested functions it holds.
         doc: what it computes, with shapes.
@@ -331,11 +325,12 @@ class OpDef:
     def check_arity(self, count: int) -> None:
         """Raises :class:`IRTypeError` unless the op takes ``count`` operands."""
         variadic = bool(self.operands) and self.operands[-1].variadic
-        if count < len(self.operands) or (count > len(self.operands) and not variadic):
+        if count < len(self.operands) - variadic or (count > len(self.operands) and not variadic):
             names = ", ".join(spec.name + ("..." if spec.variadic else "") for spec in self.operands)
+            least = len(self.operands) - variadic
             raise IRTypeError(
                 f"op `{self.name}`",
-                f"takes {len(self.operands)}{' or more' if variadic else ''} operands ({names})",
+                f"takes {least}{' or more' if variadic else ''} operands ({names})",
                 got=count,
             )
 

@@ -1,0 +1,136 @@
+"""The builder: how programs make IR. It infers every type as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.errors import IRError
+from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.ir.infer import infer_results
+from byoc_core.ir.module import Binding, Function, Location, Value, Var
+from byoc_core.ir.opdef import AttrValue, OpDef, OpRegistry
+from byoc_core.ir.types import Type
+
+__all__ = ["FunctionBuilder"]
+
+Operand = Value | npt.NDArray[np.generic] | np.generic
+
+
+class FunctionBuilder:
+    """Builds one function, binding by binding.
+
+    Example::
+
+        fb = FunctionBuilder("main", ops=default_ops())
+        x = fb.param("x", tensor(("n", 10)))
+        y = fb.emit("nn.relu", x)
+        function = fb.finish(y)
+        module = IRModule({"main": function}, fb.constants)
+
+    Args:
+        name: the function's name.
+        ops: where op names are looked up.
+        constants: the store for constants; a new one by default.
+        functions: functions that ``call`` may name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ops: OpRegistry,
+        constants: ConstantStore | None = None,
+        functions: Mapping[str, Function] | None = None,
+    ) -> None:
+        self.name = name
+        self.ops = ops
+        self.constants = ConstantStore() if constants is None else constants
+        self.functions = functions
+        self._params: list[Var] = []
+        self._bindings: list[Binding] = []
+        self._finished = False
+
+    def param(self, name: str, type_: Type) -> Var:
+        """Adds a parameter."""
+        var = Var(name, type_)
+        self._params.append(var)
+        return var
+
+    def const(self, array: npt.ArrayLike) -> Constant:
+        """Stores an array and gives a reference to it."""
+        return self.constants.add(array)
+
+    def emit(
+        self,
+        op: str | OpDef,
+        *operands: Operand,
+        regions: Sequence[Function] = (),
+        out_types: Sequence[Type] | None = None,
+        names: Sequence[str] | None = None,
+        location: Location | None = None,
+        **attrs: object,
+    ) -> Var | tuple[Var, ...]:
+        """Adds a binding.
+
+        Args:
+            op: the op, or its name.
+            operands: values; numpy arrays become constants.
+            regions: nested functions, for ops that hold some.
+            out_types: result types, for ops that declare them.
+            names: name hints of the results.
+            location: where it came from.
+            attrs: the op's attributes.
+
+        Returns:
+            The result, or a tuple where the op has several.
+
+        Raises:
+            IRTypeError: operands or attributes do not fit the op.
+        """
+        binding = self.bind(op, operands, attrs, regions=regions, out_types=out_types, names=names, location=location)
+        return binding.results if len(binding.results) != 1 else binding.results[0]
+
+    def bind(
+        self,
+        op: str | OpDef,
+        operands: Sequence[Operand],
+        attrs: Mapping[str, object],
+        *,
+        regions: Sequence[Function] = (),
+        out_types: Sequence[Type] | None = None,
+        names: Sequence[str] | None = None,
+        codegen: str | None = None,
+        location: Location | None = None,
+    ) -> Binding:
+        """Adds a binding and gives it; like :meth:`emit`, with attributes as a mapping."""
+        if self._finished:
+            raise IRError(f"builder of `{self.name}`", "is finished; start another one")
+        opdef = self.ops.find(op) if isinstance(op, str) else op
+        values = tuple(o if isinstance(o, Var | Constant) else self.const(o) for o in operands)
+        normal: Mapping[str, AttrValue] = opdef.normalise_attrs(attrs)
+        types = infer_results(
+            opdef,
+            values,
+            normal,
+            regions=tuple(regions),
+            declared=None if out_types is None else tuple(out_types),
+            functions=self.functions,
+        )
+        hints = tuple(names) if names else tuple(f"lv{len(self._bindings)}" for _ in types)
+        results = tuple(Var(hint, type_) for hint, type_ in zip(hints, types, strict=True))
+        binding = Binding(results, opdef, values, normal, tuple(regions), codegen, location)
+        self._bindings.append(binding)
+        return binding
+
+    def finish(self, *results: Value, **attrs: AttrValue) -> Function:
+        """Gives the function. The builder takes no more bindings.
+
+        Args:
+            results: the outputs.
+            attrs: function attributes.
+        """
+        self._finished = True
+        return Function(self.name, tuple(self._params), tuple(self._bindings), tuple(results), attrs)

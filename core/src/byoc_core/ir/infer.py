@@ -1,0 +1,61 @@
+"""Runs an op's type rule: the one place where builder, parser, verifier and passes get result types from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from byoc_core.errors import IRTypeError
+from byoc_core.ir.module import Function, Value, Var
+from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
+from byoc_core.ir.structural import CALL
+from byoc_core.ir.types import Type
+
+__all__ = ["infer_results"]
+
+
+def infer_results(
+    op: OpDef,
+    operands: Sequence[Value],
+    attrs: Mapping[str, AttrValue],
+    *,
+    regions: tuple[Function, ...] = (),
+    declared: tuple[Type, ...] | None = None,
+    functions: Mapping[str, Function] | None = None,
+) -> tuple[Type, ...]:
+    """Gives the result types of an op.
+
+    Args:
+        op: the op.
+        operands: the values it reads.
+        attrs: normalised attributes.
+        regions: nested functions.
+        declared: result types that stand in the binding; read only where the op ``declares_results``.
+        functions: where a ``call`` finds its callee.
+
+    Raises:
+        IRTypeError: operands, attributes or regions do not fit the op.
+    """
+    op.check_arity(len(operands))
+    if len(regions) != op.num_regions:
+        raise IRTypeError(
+            f"op `{op.name}`", "has the wrong number of regions", got=len(regions), expected=op.num_regions
+        )
+    if op.declares_results and declared is None:
+        raise IRTypeError(f"op `{op.name}`", "needs its result types (`out_types=`)")
+    names = op.operand_names(len(operands))
+    shown = tuple(
+        f"{name}={operand.name}" if isinstance(operand, Var) and operand.name != name else name
+        for name, operand in zip(names, operands, strict=True)
+    )
+    callee = (functions or {}).get(str(attrs["callee"])) if op is CALL else None
+    return op.infer(
+        TypeContext(
+            op=op.name,
+            operands=tuple(operand.type for operand in operands),
+            attrs=attrs,
+            declared=declared if op.declares_results else None,
+            regions=regions,
+            callee=callee,
+            operand_names=shown,
+        )
+    )

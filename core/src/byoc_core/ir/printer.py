@@ -1,0 +1,246 @@
+"""Prints IR as Python script that :mod:`byoc_core.ir.parser` reads back.
+
+Printing is deterministic: names are made valid and unique in order of definition, and constants that are small
+and finite are written out; the others are cited by digest in a table at the head of the class.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from byoc_core.dims import DimExpr
+from byoc_core.dtypes import to_numpy
+from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
+from byoc_core.ir.opdef import REQUIRED
+from byoc_core.ir.structural import CALL
+
+if TYPE_CHECKING:
+    from byoc_core.ir.types import Type
+
+__all__ = ["EXTERNAL_MODULES", "OP_ALIASES", "SYMBOL_FIRST", "binding_window", "print_function", "print_module"]
+
+EXTERNAL_MODULES = "external_mods"
+"""The module attribute that holds runtime modules; printed as comments, not parsed."""
+
+OP_ALIASES = {"if": "if_"}
+"""Ops whose names are Python keywords, and how script writes them."""
+
+SYMBOL_FIRST = {"call_dps_packed": "symbol", "call_packed": "symbol", "composite": "name"}
+"""Ops that script writes as ``R.op("<attribute>", (operands, ...), ...)``, with the attribute that comes first."""
+
+_MAX_INLINE_ELEMENTS = 4
+_RESERVED = frozenset({"R", "self"})
+
+
+class _Names:
+    """Valid, unique Python names for values, in order of first use."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._names: dict[int, str] = {}
+        self._kept: list[object] = []
+
+    def of(self, owner: object, hint: str) -> str:
+        name = self._names.get(id(owner))
+        if name is None:
+            name = self._unique(_identifier(hint))
+            self._names[id(owner)] = name
+            self._kept.append(owner)
+        return name
+
+    def _unique(self, base: str) -> str:
+        name, number = base, 1
+        while name in self._taken:
+            name = f"{base}_{number}"
+            number += 1
+        self._taken.add(name)
+        return name
+
+
+def _identifier(hint: str) -> str:
+    name = re.sub(r"\W", "_", hint, flags=re.ASCII) or "v"
+    if name[0].isdigit():
+        name = f"v{name}"
+    return f"{name}_" if keyword.iskeyword(name) or name in _RESERVED else name
+
+
+class _Printer:
+    def __init__(
+        self, constants: ConstantStore | None, taken: Iterable[str] = (), comments: Mapping[int, str] | None = None
+    ) -> None:
+        self._store = constants
+        self._comments = comments or {}
+        self._globals = tuple(taken)
+        self._inline: dict[Constant, str] = {}
+        self.constant_names: dict[Constant, str] = {}
+        self.lines: list[str] = []
+        self.line_of: dict[int, int] = {}
+
+    def constant(self, constant: Constant) -> str:
+        text = self._inline.get(constant)
+        if text is None:
+            text = _inline_constant(constant, self._store)
+            if text is None:
+                text = self.constant_names.setdefault(constant, f"const{len(self.constant_names)}")
+            self._inline[constant] = text
+        return text
+
+    def value(self, value: Value, names: _Names) -> str:
+        return names.of(value, value.name) if isinstance(value, Var) else self.constant(value)
+
+    def function(self, function: Function, indent: str, decorator: str, name: str | None = None) -> None:
+        names = _Names((*self._globals, *(f"const{i}" for i in range(len(self.constant_names)))))
+        params = ", ".join(f"{names.of(p, p.name)}: {p.type}" for p in function.params)
+        self.lines.append(f"{indent}@{decorator}")
+        self.lines.append(f"{indent}def {name or function.name}({params}){_returns(function.result_types)}:")
+        body = indent + "    "
+        if function.attrs:
+            self.lines.append(f"{body}R.func_attr({_literal_dict(function.attrs)})")
+        for binding in function.bindings:
+            self._binding(binding, names, body)
+        results = ", ".join(self.value(result, names) for result in function.results)
+        self.lines.append(f"{body}return {results}".rstrip())
+
+    def _binding(self, binding: Binding, names: _Names, indent: str) -> None:
+        regions = []
+        for region in binding.regions:
+            name = names.of(region, region.name)
+            self.function(region, indent, "R.region", name)
+            regions.append(name)
+        targets = ", ".join(names.of(result, result.name) for result in binding.results)
+        self.line_of[id(binding)] = len(self.lines)
+        comment = self._comments.get(id(binding))
+        suffix = f"  # {comment}" if comment else ""
+        self.lines.append(f"{indent}{targets} = {self._expression(binding, names, regions)}{suffix}")
+
+    def _expression(self, binding: Binding, names: _Names, regions: Sequence[str]) -> str:
+        operands = [self.value(operand, names) for operand in binding.operands]
+        op, attrs = binding.op, dict(binding.attrs)
+        keywords: list[str] = []
+        if regions:
+            keywords.append(f"regions=[{', '.join(regions)}]")
+        if op.declares_results:
+            keywords.append(f"out_types=[{', '.join(str(r.type) for r in binding.results)}]")
+        if binding.codegen is not None:
+            keywords.append(f"codegen={_quoted(binding.codegen)}")
+        if op is CALL:
+            callee = attrs.pop("callee")
+            return f"{callee}({', '.join([*operands, *keywords])})"
+        positional = operands
+        if op.name in SYMBOL_FIRST:
+            symbol = attrs.pop(SYMBOL_FIRST[op.name])
+            positional = [_quoted(str(symbol)), f"({', '.join(operands)}{',' if len(operands) == 1 else ''})"]
+        defaults = {spec.name: spec.default for spec in op.attrs}
+        shown = [
+            f"{key}={_literal(value)}"
+            for key, value in attrs.items()
+            if defaults.get(key, REQUIRED) is REQUIRED or not _same_literal(value, defaults[key])
+        ]
+        return f"R.{OP_ALIASES.get(op.name, op.name)}({', '.join([*positional, *shown, *keywords])})"
+
+
+def print_module(module: IRModule, *, name: str = "Module", comments: Mapping[int, str] | None = None) -> str:
+    """Prints a module as script.
+
+    Args:
+        module: what to print.
+        name: the class's name.
+        comments: text to put behind bindings, by ``id(binding)``.
+    """
+    printer = _Printer(module.constants, module.functions, comments)
+    for function in module.functions.values():
+        printer.lines.append("")
+        printer.function(function, "    ", "R.function")
+    head = ["from byoc_core import script as R", "", "", "@R.ir_module", f"class {name}:"]
+    attrs = {key: value for key, value in module.attrs.items() if key != EXTERNAL_MODULES}
+    if attrs:
+        head.append(f"    R.module_attrs({_literal_dict(attrs)})")
+    head.extend(f"    # external module {external!r}" for external in module.attrs.get(EXTERNAL_MODULES, ()))
+    head.extend(_constant_table(printer, "    "))
+    if not module.functions and head[-1].endswith(":"):
+        head.append("    pass")
+    return "\n".join([*head, *printer.lines]) + "\n"
+
+
+def print_function(function: Function, constants: ConstantStore | None = None) -> str:
+    """Prints one function, preceded by the constants it cites."""
+    printer = _Printer(constants)
+    printer.function(function, "", "R.function")
+    return "\n".join([*_constant_table(printer, ""), *printer.lines]) + "\n"
+
+
+def binding_window(
+    function: Function, binding: Binding | None, constants: ConstantStore | None = None, *, context: int = 3
+) -> str:
+    """Prints the lines of a function around a binding, the guilty one marked with ``>``.
+
+    Without a binding the head of the function is shown.
+    """
+    printer = _Printer(constants)
+    printer.function(function, "", "R.function")
+    guilty = 1 if binding is None else printer.line_of.get(id(binding), 1)
+    first, last = max(0, guilty - context), min(len(printer.lines), guilty + context + 1)
+    window = [f"{'>' if number == guilty else ' '} {printer.lines[number]}" for number in range(first, last)]
+    if first > 1:
+        window.insert(0, f"  {printer.lines[1]}\n      ...")
+    return "\n".join(window)
+
+
+def _returns(types: Sequence[Type]) -> str:
+    if not types:
+        return ""
+    return f" -> {types[0]}" if len(types) == 1 else f" -> ({', '.join(map(str, types))})"
+
+
+def _constant_table(printer: _Printer, indent: str) -> list[str]:
+    return [
+        f'{indent}{name} = R.constant("{constant.digest}", {constant.type})'
+        for constant, name in printer.constant_names.items()
+    ]
+
+
+def _inline_constant(constant: Constant, store: ConstantStore | None) -> str | None:
+    array = None if store is None else store.get(constant.digest)
+    if array is None or array.size > _MAX_INLINE_ELEMENTS or array.ndim > 1 or array.size == 0:
+        return None
+    values = array.tolist()
+    if not all(isinstance(v, bool | int | float) and math.isfinite(v) for v in (values if array.ndim else [values])):
+        return None
+    again = np.array(values, dtype=to_numpy(constant.type.dtype))
+    if again.tobytes() != array.tobytes():
+        return None
+    return f'R.const({values!r}, "{constant.type.dtype}")'
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if text.isprintable() and not set(text) & {'"', "\\"} else repr(text)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, DimExpr):
+        return f'"{value}"'
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, tuple | list):
+        items = [_literal(item) for item in value]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    if isinstance(value, Mapping):
+        return _literal_dict(value)
+    return repr(value)
+
+
+def _literal_dict(values: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{_quoted(key)}: {_literal(value)}" for key, value in values.items()) + "}"
+
+
+def _same_literal(left: object, right: object) -> bool:
+    return type(left) is type(right) and _literal(left) == _literal(right)

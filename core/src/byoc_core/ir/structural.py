@@ -1,0 +1,231 @@
+"""Structural ops: calls, control flow and composites. They have no kernel; passes and the VM give them meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from byoc_core.dims import Dim, DimExpr, substitute
+from byoc_core.ir.module import Binding, Function
+from byoc_core.ir.opdef import REQUIRED, AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
+from byoc_core.ir.types import TensorType, Type
+
+__all__ = [
+    "CALL",
+    "CALL_DPS_PACKED",
+    "CALL_PACKED",
+    "COMPOSITE",
+    "IF",
+    "LOOP",
+    "STRUCTURAL_OPS",
+    "bind_param_types",
+    "is_pure",
+]
+
+
+def is_pure(binding: Binding, functions: Mapping[str, Function]) -> bool:
+    """Tells whether a binding may be removed, repeated and moved: nothing it runs has an effect."""
+    if binding.op is CALL_PACKED:
+        return bool(binding.attrs["pure"])
+    if binding.op is CALL:
+        callee = functions.get(str(binding.attrs["callee"]))
+        return callee is not None and all(is_pure(inner, functions) for inner in callee.walk())
+    if Trait.PURE not in binding.op.traits:
+        return False
+    return all(is_pure(inner, functions) for region in binding.regions for inner in region.walk())
+
+
+def bind_param_types(function: Function, context: TypeContext) -> dict[str, Dim]:
+    """Matches operand types with a function's parameter types.
+
+    Returns:
+        What each symbol of the parameters stands for in the caller.
+
+    Raises:
+        IRTypeError: wrong count, or a parameter and its operand differ; names both and the axis.
+    """
+    if len(function.params) != len(context.operands):
+        raise context.error(f"`{function.name}` takes {len(function.params)} arguments", got=len(context.operands))
+    symbols: dict[str, Dim] = {}
+    for param, type_ in zip(function.params, context.operands, strict=True):
+        if isinstance(param.type, TensorType) and isinstance(type_, TensorType):
+            _bind_bare_symbols(param.type, type_, symbols)
+    for param, type_ in zip(function.params, context.operands, strict=True):
+        _check_argument(function, param.name, param.type, type_, symbols, context)
+    return symbols
+
+
+def _bind_bare_symbols(param: TensorType, argument: TensorType, symbols: dict[str, Dim]) -> None:
+    if param.shape is None or argument.shape is None or len(param.shape) != len(argument.shape):
+        return
+    for dim, size in zip(param.shape, argument.shape, strict=True):
+        if isinstance(dim, DimExpr) and str(dim).isidentifier():
+            symbols.setdefault(str(dim), size)
+
+
+def _check_argument(
+    function: Function, name: str, param: Type, argument: Type, symbols: Mapping[str, Dim], context: TypeContext
+) -> None:
+    where = f"argument `{name}` of `{function.name}`"
+    if not isinstance(param, TensorType) or not isinstance(argument, TensorType):
+        if param != argument:
+            raise context.error(f"{where} has another type", got=argument, expected=param)
+        return
+    if param.shape is None:
+        if param.dtype != argument.dtype:
+            raise context.error(f"{where} has another dtype", got=argument.dtype, expected=param.dtype)
+        return
+    expected = param.substitute(symbols)
+    if expected == argument:
+        return
+    if argument.shape is not None and len(argument.shape) == len(param.shape) and param.dtype == argument.dtype:
+        for axis, (want, have) in enumerate(zip(expected.shape or (), argument.shape, strict=True)):
+            if want != have:
+                raise context.error(f"{where} has another size on axis {axis}", got=argument, expected=expected)
+    raise context.error(f"{where} has another type", got=argument, expected=expected)
+
+
+def _infer_call(context: TypeContext) -> tuple[Type, ...]:
+    callee = context.callee
+    if callee is None:
+        raise context.error(f"function `{context.attrs['callee']}` is not in the module")
+    symbols = bind_param_types(callee, context)
+    return tuple(_substituted(type_, symbols) for type_ in callee.result_types)
+
+
+def _substituted(type_: Type, symbols: Mapping[str, Dim]) -> Type:
+    if isinstance(type_, TensorType) and type_.shape is not None:
+        return TensorType(tuple(substitute(dim, symbols) for dim in type_.shape), type_.dtype)
+    return type_
+
+
+def _infer_declared(context: TypeContext) -> tuple[Type, ...]:
+    if not context.declared:
+        raise context.error("needs its result types (`out_types=`)")
+    known = frozenset[str]().union(*(t.symbols for t in context.operands if isinstance(t, TensorType)))
+    for type_ in context.declared:
+        if isinstance(type_, TensorType) and type_.shape is None:
+            raise context.error("needs result types of known rank", got=type_)
+        if isinstance(type_, TensorType) and context.op == "call_dps_packed" and not type_.symbols <= known:
+            raise context.error(
+                "has a result whose size no operand gives",
+                got=type_,
+                expected=f"symbols among {', '.join(sorted(known)) or 'none'}",
+            )
+    return context.declared
+
+
+def _check_region_params(context: TypeContext, region: Function, types: tuple[Type, ...]) -> None:
+    if len(region.params) != len(types):
+        raise context.error(f"region `{region.name}` takes {len(region.params)} values", got=len(types))
+    for param, type_ in zip(region.params, types, strict=True):
+        if param.type != type_:
+            raise context.error(
+                f"parameter `{param.name}` of region `{region.name}` has another type", got=type_, expected=param.type
+            )
+
+
+def _infer_composite(context: TypeContext) -> tuple[Type, ...]:
+    (body,) = context.regions
+    _check_region_params(context, body, context.operands)
+    if not body.results:
+        raise context.error(f"region `{body.name}` has no result")
+    return body.result_types
+
+
+def _check_scalar(context: TypeContext, type_: Type, dtype: str, what: str) -> None:
+    if type_ != TensorType((), dtype):
+        raise context.error(f"{what} is not a scalar of the right dtype", got=type_, expected=TensorType((), dtype))
+
+
+def _infer_if(context: TypeContext) -> tuple[Type, ...]:
+    then_region, else_region = context.regions
+    _check_scalar(context, context.operands[0], "bool", "the condition")
+    for region in context.regions:
+        _check_region_params(context, region, context.operands[1:])
+    if then_region.result_types != else_region.result_types:
+        raise context.error(
+            "branches have different result types",
+            got=", ".join(map(str, else_region.result_types)),
+            expected=", ".join(map(str, then_region.result_types)),
+        )
+    return then_region.result_types
+
+
+def _infer_loop(context: TypeContext) -> tuple[Type, ...]:
+    (body,) = context.regions
+    _check_scalar(context, context.operands[0], "int64", "the trip count")
+    _check_scalar(context, context.operands[1], "bool", "the condition")
+    carried = context.operands[2:]
+    _check_region_params(context, body, (TensorType((), "int64"), *carried))
+    expected: tuple[Type, ...] = (TensorType((), "bool"), *carried)
+    if body.result_types != expected:
+        raise context.error(
+            f"region `{body.name}` does not give the condition and the carried values",
+            got=", ".join(map(str, body.result_types)),
+            expected=", ".join(map(str, expected)),
+        )
+    return carried
+
+
+CALL = OpDef(
+    "call",
+    (OperandSpec("arguments", variadic=True),),
+    _infer_call,
+    (AttrSpec("callee", AttrKind.STR, REQUIRED, doc="A function of the module."),),
+    doc="Calls a function of the module: its parameters are the operands. Printed `callee(a, b)`.",
+)
+
+CALL_DPS_PACKED = OpDef(
+    "call_dps_packed",
+    (OperandSpec("arguments", variadic=True),),
+    _infer_declared,
+    (AttrSpec("symbol", AttrKind.STR, REQUIRED, doc="The external function."),),
+    declares_results=True,
+    doc="Calls an external function in destination-passing style: the runtime allocates the results, calls "
+    "`symbol(*arguments, *results)` and ignores what it returns. Pure.",
+)
+
+CALL_PACKED = OpDef(
+    "call_packed",
+    (OperandSpec("arguments", variadic=True),),
+    _infer_declared,
+    (
+        AttrSpec("symbol", AttrKind.STR, REQUIRED, doc="The external function."),
+        AttrSpec("pure", AttrKind.BOOL, default=False, doc="Whether the call has no effect."),
+    ),
+    traits=frozenset(),
+    declares_results=True,
+    doc="Calls an external function that returns its results. Unless `pure`, it is never removed, repeated or moved.",
+)
+
+COMPOSITE = OpDef(
+    "composite",
+    (OperandSpec("inputs", variadic=True),),
+    _infer_composite,
+    (
+        AttrSpec("name", AttrKind.STR, REQUIRED, doc="`<backend>.<what>`."),
+        AttrSpec("pattern", AttrKind.STR, "", doc="The ops inside in match order, each followed by an underscore."),
+    ),
+    num_regions=1,
+    doc="Several ops that a backend computes as one; the region holds them and takes the operands as parameters.",
+)
+
+IF = OpDef(
+    "if",
+    (OperandSpec("condition"), OperandSpec("inputs", variadic=True)),
+    _infer_if,
+    num_regions=2,
+    doc="Runs the first region where the bool scalar `condition` is true, else the second; both take the inputs.",
+)
+
+LOOP = OpDef(
+    "loop",
+    (OperandSpec("max_trip"), OperandSpec("condition"), OperandSpec("carried", variadic=True)),
+    _infer_loop,
+    num_regions=1,
+    doc="While `condition` holds and fewer than `max_trip` (int64) rounds ran: "
+    "`condition, *carried = body(round, *carried)`. Gives the carried values.",
+)
+
+STRUCTURAL_OPS = (CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE, IF, LOOP)
+"""All structural ops; every op registry holds them."""

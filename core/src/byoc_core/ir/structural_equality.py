@@ -1,0 +1,81 @@
+"""Equality and hashing of IR up to the names of values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from byoc_core.ir.constants import Constant
+from byoc_core.ir.module import Function, IRModule, Value
+from byoc_core.ir.printer import EXTERNAL_MODULES
+
+__all__ = ["structural_hash", "structurally_equal"]
+
+
+def structurally_equal(left: IRModule | Function, right: IRModule | Function) -> bool:
+    """Tells whether two modules, or two functions, are the same program.
+
+    Names of values, locations and external modules do not count; names of functions and of symbols, types, attributes,
+    claims, the order of bindings and the digests of constants do.
+    """
+    return list(_tokens(left)) == list(_tokens(right))
+
+
+def structural_hash(item: IRModule | Function) -> str:
+    """Gives a hexadecimal SHA-256 that is equal for structurally equal items, in every process."""
+    digest = hashlib.sha256()
+    for token in _tokens(item):
+        digest.update(token.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _tokens(item: IRModule | Function) -> Iterator[str]:
+    if isinstance(item, Function):
+        yield from _function_tokens(item)
+        return
+    yield _attrs_text({key: value for key, value in item.attrs.items() if key != EXTERNAL_MODULES})
+    for name in sorted(item.functions):
+        yield f"function {name}"
+        yield from _function_tokens(item.functions[name])
+
+
+def _function_tokens(function: Function) -> Iterator[str]:
+    numbers: dict[int, int] = {}
+
+    def define(value: object) -> None:
+        numbers[id(value)] = len(numbers)
+
+    def cite(value: Value) -> str:
+        if isinstance(value, Constant):
+            return f"constant {value.digest} {value.type}"
+        return f"value {numbers.get(id(value), f'free {value.name}')}"
+
+    yield f"params {len(function.params)}"
+    for param in function.params:
+        define(param)
+        yield str(param.type)
+    yield _attrs_text(function.attrs)
+    for binding in function.bindings:
+        yield f"{binding.op.name} {binding.codegen} {len(binding.operands)} {len(binding.results)}"
+        yield _attrs_text(binding.attrs)
+        yield from map(cite, binding.operands)
+        for region in binding.regions:
+            yield "region"
+            yield from _function_tokens(region)
+        for result in binding.results:
+            define(result)
+            yield str(result.type)
+    yield "return"
+    yield from map(cite, function.results)
+
+
+def _attrs_text(attrs: Mapping[str, Any]) -> str:
+    return repr(sorted((key, _attr_text(value)) for key, value in attrs.items()))
+
+
+def _attr_text(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return f"({','.join(map(_attr_text, value))})"
+    return f"{type(value).__name__}:{value!r}"

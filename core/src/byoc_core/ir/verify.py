@@ -1,0 +1,174 @@
+"""The verifier: checks every law of the IR and shows the guilty line.
+
+Laws: every value has one definition and is defined before it is read, in its own function (regions see only their
+parameters); attributes are those of the op, in stored form; result types are what the type rules give; a called
+function exists and no function calls itself, directly or not; cited constants are in the store; global symbols
+are unique; symbolic sizes are given by the parameters or declared by an op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from byoc_core.errors import IRError, VerifyError
+from byoc_core.ir.constants import Constant
+from byoc_core.ir.infer import infer_results
+from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
+from byoc_core.ir.printer import binding_window
+from byoc_core.ir.structural import CALL
+from byoc_core.ir.types import TensorType
+
+__all__ = ["verify", "verify_function"]
+
+
+def verify(module: IRModule) -> IRModule:
+    """Checks a module and gives it back.
+
+    Raises:
+        VerifyError: a law is broken; the message names it and shows the IR around it.
+
+    Cost: linear in the size of the module.
+    """
+    _check_call_graph(module)
+    _check_global_symbols(module)
+    owners: dict[int, str] = {}
+    for function in module.functions.values():
+        _Verifier(module, function, owners).check(function, frozenset())
+    return module
+
+
+def verify_function(module: IRModule, function: Function) -> None:
+    """Checks one function as part of a module; see :func:`verify`."""
+    _Verifier(module, function, {}).check(function, frozenset())
+
+
+class _Verifier:
+    def __init__(self, module: IRModule, top: Function, owners: dict[int, str]) -> None:
+        self._module = module
+        self._top = top
+        self._owners = owners
+
+    def check(self, function: Function, outer_symbols: frozenset[str]) -> None:
+        defined: set[int] = set()
+        symbols = set(outer_symbols)
+        for param in function.params:
+            self._define(param, defined, function, None)
+            if isinstance(param.type, TensorType):
+                symbols |= param.type.symbols
+        for binding in function.bindings:
+            for operand in binding.operands:
+                self._check_read(operand, defined, function, binding)
+            for region in binding.regions:
+                self.check(region, frozenset(symbols))
+            self._check_types(binding, function)
+            for result in binding.results:
+                self._define(result, defined, function, binding)
+                if isinstance(result.type, TensorType):
+                    self._check_symbols(binding, result.type, symbols, function)
+        for value in function.results:
+            self._check_read(value, defined, function, None)
+
+    def _fail(self, function: Function, binding: Binding | None, problem: str, **fields: object) -> VerifyError:
+        where = f"function `{self._top.name}`"
+        if function is not self._top:
+            where += f", region `{function.name}`"
+        if binding is not None:
+            where += f", binding `{', '.join(r.name for r in binding.results)}`"
+        detail = binding_window(function, binding, self._module.constants)
+        return VerifyError(where, problem, detail=detail, got=fields.get("got"), expected=fields.get("expected"))
+
+    def _define(self, var: Var, defined: set[int], function: Function, binding: Binding | None) -> None:
+        if id(var) in self._owners:
+            raise self._fail(
+                function, binding, f"value `{var.name}` is defined twice (also in `{self._owners[id(var)]}`)"
+            )
+        self._owners[id(var)] = self._top.name
+        defined.add(id(var))
+
+    def _check_read(self, value: Value, defined: set[int], function: Function, binding: Binding | None) -> None:
+        if isinstance(value, Constant):
+            if value.digest not in self._module.constants:
+                raise self._fail(function, binding, f"constant {value.digest[:16]}... is not in the module's store")
+        elif id(value) not in defined:
+            what = "result" if binding is None else "operand"
+            raise self._fail(function, binding, f"{what} `{value.name}` is not defined before it is read here")
+
+    def _check_types(self, binding: Binding, function: Function) -> None:
+        declared = tuple(result.type for result in binding.results)
+        try:
+            normal = binding.op.normalise_attrs(binding.attrs)
+            types = infer_results(
+                binding.op,
+                binding.operands,
+                binding.attrs,
+                regions=binding.regions,
+                declared=declared,
+                functions=self._module.functions,
+            )
+        except IRError as error:
+            raise self._fail(
+                function, binding, f"{error.where}: {error.problem}", got=error.got, expected=error.expected
+            ) from error
+        if dict(normal) != dict(binding.attrs):
+            raise self._fail(
+                function, binding, "attributes are not in stored form", got=dict(binding.attrs), expected=dict(normal)
+            )
+        if types != declared:
+            raise self._fail(
+                function,
+                binding,
+                f"the results of `{binding.op.name}` have other types than its type rule gives",
+                got=", ".join(map(str, declared)),
+                expected=", ".join(map(str, types)),
+            )
+
+    def _check_symbols(self, binding: Binding, type_: TensorType, symbols: set[str], function: Function) -> None:
+        unknown = type_.symbols - symbols
+        if unknown and not binding.op.declares_results:
+            raise self._fail(
+                function, binding, f"size {', '.join(sorted(unknown))} is given by no parameter", got=type_
+            )
+        symbols |= unknown
+
+
+def _check_call_graph(module: IRModule) -> None:
+    callees = {
+        name: [str(b.attrs["callee"]) for b in function.walk() if b.op is CALL]
+        for name, function in module.functions.items()
+    }
+    state: dict[str, int] = {}
+    for root in callees:
+        _visit_calls(module, root, callees, state)
+
+
+def _visit_calls(module: IRModule, root: str, callees: Mapping[str, list[str]], state: dict[str, int]) -> None:
+    """Depth-first search without recursion; state 1 = on the path, 2 = done."""
+    path = [(root, iter(callees[root]))] if state.get(root) is None else []
+    state.setdefault(root, 1)
+    while path:
+        name, pending = path[-1]
+        callee = next(pending, None)
+        if callee is None:
+            state[name] = 2
+            path.pop()
+        elif callee not in callees:
+            raise VerifyError(
+                f"function `{name}`", f"calls `{callee}`, which is not in the module", expected=", ".join(callees)
+            )
+        elif state.get(callee) == 1:
+            chain = " -> ".join([n for n, _ in path] + [callee])
+            raise VerifyError(f"function `{callee}`", f"calls itself: {chain}")
+        elif callee not in state:
+            state[callee] = 1
+            path.append((callee, iter(callees[callee])))
+
+
+def _check_global_symbols(module: IRModule) -> None:
+    owners: dict[object, str] = {}
+    for name, function in module.functions.items():
+        symbol = function.attrs.get("global_symbol")
+        if symbol is None:
+            continue
+        if symbol in owners:
+            raise VerifyError(f"functions `{owners[symbol]}` and `{name}`", f"have the same global symbol `{symbol}`")
+        owners[symbol] = name

@@ -1,0 +1,103 @@
+"""Script: IR written as Python, from a string or a decorated class.
+
+::
+
+    from byoc_core import script as R
+
+    @R.ir_module
+    class Example:
+        @R.function
+        def main(x: R.Tensor(("n", 16), "float32"), y: R.Tensor(("n", 16), "float32")):
+            lv0 = R.multiply(x, y)
+            return lv0
+
+The functions are never run: their source is parsed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.errors import ScriptError
+from byoc_core.ir.module import IRModule
+from byoc_core.ir.opdef import OpRegistry
+from byoc_core.ir.parser import parse_module
+from byoc_core.ir.types import ObjectType, TensorType, tensor
+
+__all__ = ["Object", "Tensor", "constant", "function", "ir_module", "module_attrs", "parse", "region"]
+
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+
+def parse(
+    text: str,
+    *,
+    constants: Mapping[str, npt.NDArray[np.generic]] | None = None,
+    ops: OpRegistry | None = None,
+) -> IRModule:
+    """Reads a module from script text.
+
+    Args:
+        text: what ``str(module)`` prints, or the same written by hand.
+        constants: arrays by digest, for constants that the text cites.
+        ops: known ops; the core's own by default.
+
+    Raises:
+        ScriptError: the text is not script.
+        IRTypeError: an op does not fit its operands.
+    """
+    from byoc_core.ops import default_ops
+
+    return parse_module(text, ops or default_ops(), constants=constants)
+
+
+def ir_module(definition: type) -> IRModule:
+    """Turns a class of functions into a module (class decorator).
+
+    Raises:
+        ScriptError: the source cannot be found (a class typed at an interactive prompt), or is not script.
+    """
+    from byoc_core.ops import default_ops
+
+    try:
+        source = textwrap.dedent(inspect.getsource(definition))
+        name = inspect.getsourcefile(definition) or "<script>"
+    except (OSError, TypeError) as error:
+        raise ScriptError(
+            f"class `{definition.__name__}`", "its source cannot be found", hint="Use `parse` on a string."
+        ) from error
+    return parse_module(source, default_ops(), source=name)
+
+
+def function(definition: _Callable) -> _Callable:
+    """Marks a function of a module class (decorator); its body is parsed, not run."""
+    return definition
+
+
+def region(definition: _Callable) -> _Callable:
+    """Marks a region inside a function (decorator)."""
+    return definition
+
+
+def Tensor(shape: tuple[int | str, ...] | None, dtype: str = "float32") -> TensorType:  # noqa: N802 - reads as a type
+    """Gives a tensor type for an annotation; strings in the shape are symbolic sizes."""
+    return tensor(shape, dtype)
+
+
+def Object(kind: str) -> ObjectType:  # noqa: N802 - reads as a type
+    """Gives an opaque type for an annotation."""
+    return ObjectType(kind)
+
+
+def constant(digest: str, type_: TensorType) -> None:
+    """Cites a constant by digest in the head of a module class."""
+
+
+def module_attrs(attrs: Mapping[str, Any]) -> None:
+    """States the module's attributes in the head of a module class."""
