@@ -1,1 +1,99 @@
-"""byoc-core."""
+"""byoc: Bring Your Own Codegen, a plugin-based compiler and runtime for neural networks.
+
+::
+
+    module = byoc_core.from_onnx("model.onnx")
+    exe = byoc_core.build(module, backends=["mynpu"])
+    print(exe.report())
+    exe.save("model.byoc")
+    vm = byoc_core.VirtualMachine(byoc_core.load("model.byoc", allow_native=True))
+    y = vm["main"](x)
+
+Names are imported when they are first used, so that a process that only runs artifacts never loads the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from byoc_core.errors import ByocError
+from byoc_core.version import __version__
+
+if TYPE_CHECKING:
+    from byoc_core import artifact, authoring, dims, errors, ir, ops, partitioning, pattern, runtime, script, transform
+    from byoc_core.artifact import Executable, inspect, load, load_module, verify
+    from byoc_core.backend.registry import Backends
+    from byoc_core.driver import build
+    from byoc_core.frontend.onnx import from_onnx
+    from byoc_core.ir import IRModule, TensorType
+    from byoc_core.ops import FunctionBuilder
+    from byoc_core.partitioning import partition
+    from byoc_core.script import parse
+    from byoc_core.vm import VirtualMachine
+
+    backends: Backends
+
+__all__ = [
+    "ByocError",
+    "Executable",
+    "FunctionBuilder",
+    "IRModule",
+    "TensorType",
+    "VirtualMachine",
+    "__version__",
+    "artifact",
+    "authoring",
+    "backends",
+    "build",
+    "dims",
+    "errors",
+    "from_onnx",
+    "inspect",
+    "ir",
+    "load",
+    "load_module",
+    "ops",
+    "parse",
+    "partition",
+    "partitioning",
+    "pattern",
+    "runtime",
+    "script",
+    "transform",
+    "verify",
+]
+
+_HOMES = {
+    "Executable": "artifact",
+    "FunctionBuilder": "ops.builder",
+    "IRModule": "ir",
+    "TensorType": "ir",
+    "VirtualMachine": "vm",
+    "build": "driver",
+    "from_onnx": "frontend.onnx",
+    "inspect": "artifact",
+    "load": "artifact",
+    "load_module": "artifact",
+    "parse": "script",
+    "partition": "partitioning",
+    "verify": "artifact",
+}
+"""Where each public name lives; names that stand for modules are not listed."""
+
+
+def __getattr__(name: str) -> object:
+    if name == "backends":
+        value: object = import_module("byoc_core.backend.registry").backends()
+    elif name in _HOMES:
+        value = getattr(import_module(f"byoc_core.{_HOMES[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"byoc_core.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

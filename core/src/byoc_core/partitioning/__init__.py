@@ -1,1 +1,26 @@
-"""byoc_core.partitioning."""
+"""Partition and codegen: from a module to one whose regions are compiled by backends."""
+
+from byoc_core.partitioning.annotate import AnnotateSupported
+from byoc_core.partitioning.fuse import FuseOpsByPattern
+from byoc_core.partitioning.legality import check_partition
+from byoc_core.partitioning.log import PartitionLog, Refusal
+from byoc_core.partitioning.merge import MergeCompositeFunctions
+from byoc_core.partitioning.partition import partition
+from byoc_core.partitioning.policy import GreedyByOrder, PartitionRequest, Policy
+from byoc_core.partitioning.report import build_report
+from byoc_core.partitioning.run_codegen import RunCodegen
+
+__all__ = [
+    "AnnotateSupported",
+    "FuseOpsByPattern",
+    "GreedyByOrder",
+    "MergeCompositeFunctions",
+    "PartitionLog",
+    "PartitionRequest",
+    "Policy",
+    "Refusal",
+    "RunCodegen",
+    "build_report",
+    "check_partition",
+    "partition",
+]

@@ -1,0 +1,201 @@
+"""From a module to something that runs: prepare, partition, compile, lower."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from byoc_core.artifact import Executable
+from byoc_core.backend import BackendHandle
+from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.errors import OptionsError, PartitionError
+from byoc_core.ir import Function, IRModule
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.lower import lower
+from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report, partition
+from byoc_core.partitioning.annotate import core_refusal
+from byoc_core.partitioning.partition import check_option_owners
+from byoc_core.pattern import Rejection, Support
+from byoc_core.transform import FoldConstants, RemoveDeadCode, Sequential
+from byoc_core.transform.rewrite import inline_composites
+
+__all__ = ["BuildOptions", "build"]
+
+_LOGGER = logging.getLogger("byoc_core")
+_FALLBACKS = ("allow", "warn", "error")
+
+Fallback = Literal["allow", "warn", "error"]
+Progress = Callable[[str], None]
+"""Called with the name of each stage as it begins."""
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How to build, apart from what and for whom.
+
+    Attributes:
+        fallback: what to do when ops stay on the host: ``"allow"`` (the log says so), ``"warn"`` or ``"error"``.
+        policy: who takes what; greedy by order by default.
+        dump: a folder that gets the printed module after every pass.
+        progress: called with the name of each stage as it begins.
+    """
+
+    fallback: Fallback = "allow"
+    policy: Policy | None = None
+    dump: Path | None = None
+    progress: Progress | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.fallback not in _FALLBACKS:
+            raise OptionsError("fallback", "unknown value", got=repr(self.fallback), expected=" or ".join(_FALLBACKS))
+
+
+def build(
+    module: IRModule,
+    backends: Sequence[str | object] = (),
+    *,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    fallback: Fallback = "allow",
+    policy: Policy | None = None,
+    dump: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Executable:
+    """Compiles a module.
+
+    Args:
+        module: what to compile; parts of it may be annotated or compiled already.
+        backends: names or plugin objects, from the first to be asked to the last. What none of them takes runs on the
+            host.
+        options: each backend's options, by backend name.
+        fallback: what to do when ops stay on the host: ``"allow"`` (the report and the log say why), ``"warn"``, or
+            ``"error"``. Listing ``"host"`` among the backends permits it.
+        policy: who takes what; greedy by order by default.
+        dump: a folder that gets the printed module after every pass.
+        progress: called with the name of each stage as it begins.
+
+    Raises:
+        BackendNotFoundError: a backend is not installed.
+        OptionsError: an option is unknown or has a bad value.
+        PartitionError: ``fallback="error"`` and ops stay on the host; lists them with the reasons.
+        VerifyError: the module breaks an IR law.
+        CodegenError: a function annotated by hand cannot be compiled.
+    """
+    if isinstance(backends, str):
+        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
+    chosen = BuildOptions(fallback, policy, Path(dump) if dump is not None else None, progress)
+    return _Build(module, installed_backends().order(backends), options or {}, chosen, _lists_host(backends)).run()
+
+
+def _lists_host(backends: Sequence[str | object]) -> bool:
+    return any(backend == HOST_NAME for backend in backends)
+
+
+class _Build:
+    def __init__(
+        self,
+        module: IRModule,
+        handles: Sequence[BackendHandle],
+        options: Mapping[str, Mapping[str, object]],
+        chosen: BuildOptions,
+        host_permitted: bool,
+    ) -> None:
+        self._module = module
+        self._handles = handles
+        self._options = options
+        self._chosen = chosen
+        self._host_permitted = host_permitted
+        self._log = PartitionLog()
+        self._moved: dict[str, Function] = {}
+        check_option_owners(options, [handle.name for handle in handles])
+
+    def run(self) -> Executable:
+        annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
+        offloading = [handle for handle in self._handles if handle.name != HOST_NAME]
+        self._say("prepare")
+        preparations: list[Callable[[IRModule], IRModule]] = [
+            FoldConstants(),
+            RemoveDeadCode(),
+            *map(self._preparation, offloading),
+        ]
+        module = Sequential(preparations, dump=self._dump("prepare"))(self._module)
+        self._say("partition")
+        module = self._partition(module, offloading, self._chosen.policy)
+        module = self._partition(module, [self._handles[-1]], None)
+        self._say("compile")
+        codegen = RunCodegen(
+            options=self._options,
+            backends=self._handles,
+            handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
+        )
+        compiled = Sequential([codegen], dump=self._dump("compile"))(module)
+        asked = [handle.name for handle in offloading]
+        final = module.with_functions({**module.functions, **self._moved})
+        report = build_report(final, self._log, host=HOST_NAME, asked=asked)
+        self._judge_fallback(report, asked)
+        self._say("lower")
+        program = lower(compiled)
+        modules = tuple(compiled.attrs.get(EXTERNAL_MODULES, ()))
+        constants = {ref.digest: compiled.constants[ref.digest] for ref in program.constants}
+        for external in modules:
+            constants.update(external.constants)
+        return Executable(program, modules, constants, report)
+
+    def _say(self, stage: str) -> None:
+        if self._chosen.progress is not None:
+            self._chosen.progress(stage)
+
+    def _dump(self, stage: str) -> Path | None:
+        return None if self._chosen.dump is None else self._chosen.dump / stage
+
+    def _preparation(self, handle: BackendHandle) -> Callable[[IRModule], IRModule]:
+        options = self._options.get(handle.name, {})
+
+        def prepare(module: IRModule) -> IRModule:
+            return handle.prepare(module, handle.context(module, options))
+
+        prepare.__name__ = f"prepare_{handle.name}"
+        return prepare
+
+    def _partition(self, module: IRModule, handles: Sequence[BackendHandle], policy: Policy | None) -> IRModule:
+        if not handles:
+            return module
+        names = {handle.name for handle in handles}
+        options = {name: given for name, given in self._options.items() if name in names}
+        return partition(module, handles, policy=policy, options=options, log=self._log)
+
+    def _hand_over(self, function: Function, backend: str, refusal: Rejection, annotated: set[str]) -> Function:
+        """Gives a refused region to the next backend that takes all of its ops."""
+        if function.name in annotated:
+            run_codegen = RunCodegen(options=self._options, backends=self._handles)
+            run_codegen.refuse(self._module, function, backend, refusal)
+        inlined = inline_composites(function)
+        source = str(function.attrs.get("source", function.name))
+        for binding in inlined.bindings:
+            self._log.refuse(source, binding, Refusal(backend, refusal))
+        position = [handle.name for handle in self._handles].index(backend)
+        for handle in self._handles[position + 1 :]:
+            context = handle.context(self._module, self._options.get(handle.name, {}))
+            answers = (core_refusal(b, handle) or handle.supports(b, context) for b in inlined.bindings)
+            if all(isinstance(answer, Support) for answer in answers):
+                self._moved[function.name] = inlined.with_attrs(Codegen=handle.name)
+                return self._moved[function.name]
+        problem = f"backend `{backend}` refused it ({refusal.text}) and no other backend takes it"
+        raise PartitionError(f"region `{function.name}`", problem)
+
+    def _judge_fallback(self, report: Mapping[str, Any], asked: Sequence[str]) -> None:
+        left = [row for row in report["ops"] if row["outcome"] == HOST_NAME]
+        if not left or not asked or self._host_permitted:
+            return
+        share = f"{len(left)} ops with {1 - report['offloaded_share']:.1%} of the FLOPs stay on the host"
+        lines = [f"  {row['name']} = {row['op']}: {row['text']}" for row in left]
+        if self._chosen.fallback == "error":
+            raise PartitionError('fallback="error"', share, detail="\n".join(lines))
+        if self._chosen.fallback == "warn":
+            warnings.warn("\n".join([share, *lines]), stacklevel=4)
+        else:
+            _LOGGER.info("%s\n%s", share, "\n".join(lines))

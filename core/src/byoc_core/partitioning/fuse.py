@@ -1,0 +1,173 @@
+"""Fusion by pattern: groups of ops that a backend computes as one become composites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from byoc_core.errors import PatternError
+from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
+from byoc_core.partitioning.log import PartitionLog, Refusal
+from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
+from byoc_core.partitioning.outline import outline_claims
+from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Pattern, Rejection, find_matches
+from byoc_core.pattern.language import Alternatives, OpPattern
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import clone_bindings, map_functions, map_regions, remap, with_bindings
+
+__all__ = ["FuseOpsByPattern"]
+
+
+@dataclass(frozen=True)
+class FuseOpsByPattern(Pass):
+    """Replaces matches of patterns by composites, claimed for the patterns' backends.
+
+    Overlapping matches are chosen by one total order: higher priority, then more ops, then the order of ``patterns``,
+    then position in the function.
+
+    Attributes:
+        patterns: what to look for.
+        bind_constants: constants go into the composite's body; else they are its operands.
+        annotate_codegen: each composite becomes a function annotated for ``RunCodegen``; else
+            ``MergeCompositeFunctions`` makes regions of neighbours.
+        leaked: what to do with a match whose inner value is read elsewhere: ``"decline"`` it, or ``"return"`` the
+            value as one more result.
+        log: gets the refusals of the patterns' checks.
+    """
+
+    patterns: Sequence[CompositePattern]
+    bind_constants: bool = True
+    annotate_codegen: bool = False
+    leaked: Literal["decline", "return"] = "decline"
+    log: PartitionLog | None = None
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with composites.
+
+        Raises:
+            PatternError: a pattern's check raised, or gave something else than a ``Rejection`` or ``None``.
+
+        Cost: per op, the patterns that can end at it.
+        """
+        fuser = _Fuser(self, module)
+        fused = map_functions(module, lambda function: fuser.fuse(function, function.name))
+        return outline_claims(fused, lambda binding: binding.op is COMPOSITE) if self.annotate_codegen else fused
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    pattern: CompositePattern
+    rank: tuple[int, int, int, int]
+    match: Match
+
+
+class _Fuser:
+    def __init__(self, options: FuseOpsByPattern, module: IRModule) -> None:
+        self._options = options
+        self._module = module
+        self._by_root: dict[str, list[tuple[int, CompositePattern]]] = {}
+        for order, pattern in enumerate(options.patterns):
+            for op in sorted(_root_ops(pattern.pattern)):
+                self._by_root.setdefault(op, []).append((order, pattern))
+
+    def fuse(self, function: Function, source: str) -> Function:
+        if "Codegen" in function.attrs:
+            return function
+        inner = map_regions(function.bindings, lambda region: self.fuse(region, source))
+        function = with_bindings(function, list(inner))
+        index = FunctionIndex(function)
+        epochs = barrier_epochs(function, self._module.functions)
+        candidates = sorted(self._candidates(index, epochs, source), key=lambda candidate: candidate.rank)
+        group_of = list(range(len(function.bindings)))
+        chosen: dict[int, _Candidate] = {}
+        for candidate in candidates:
+            positions = [index.position[id(binding)] for binding in candidate.match.bindings]
+            if any(position in chosen for position in positions):
+                continue
+            root = positions[-1]
+            merged = group_of.copy() if candidate.match.leaked else group_of
+            for position in positions:
+                merged[position] = root
+            if candidate.match.leaked and sort_groups(function.bindings, merged, epochs) is None:
+                continue
+            group_of = merged
+            chosen.update(dict.fromkeys(positions, candidate))
+        return self._rebuild(function, group_of, epochs, chosen) if chosen else function
+
+    def _candidates(self, index: FunctionIndex, epochs: Sequence[int], source: str) -> Iterator[_Candidate]:
+        for position, root in enumerate(index.function.bindings):
+            for order, pattern in self._by_root.get(root.op.name, ()):
+                for match in find_matches(pattern.pattern, root, index):
+                    if len({epochs[index.position[id(binding)]] for binding in match.bindings}) > 1:
+                        continue
+                    refusal = self._refusal(pattern, match)
+                    if refusal is None:
+                        rank = (-pattern.priority, -len(match.bindings), order, position)
+                        yield _Candidate(pattern, rank, match)
+                    elif self._options.log is not None:
+                        self._options.log.refuse(source, root, Refusal(pattern.backend, refusal, pattern.name))
+
+    def _refusal(self, pattern: CompositePattern, match: Match) -> Rejection | None:
+        if match.leaked and self._options.leaked == "decline":
+            names = ", ".join(f"`{value.name}`" for value in match.leaked)
+            return Rejection("used-elsewhere", f"{names} inside the match is read outside it")
+        if pattern.check is None:
+            return None
+        where = f"pattern `{pattern.name}`"
+        window = binding_window(match.index.function, match.root, self._module.constants)
+        try:
+            answer = pattern.check(match)
+        except Exception as error:
+            problem = f"its check raised {type(error).__name__}: {error}"
+            raise PatternError(where, problem, detail=window) from error
+        if answer is not None and not isinstance(answer, Rejection):
+            raise PatternError(where, "its check gave neither a Rejection nor None", got=repr(answer), detail=window)
+        return answer
+
+    def _rebuild(
+        self, function: Function, group_of: Sequence[int], epochs: Sequence[int], chosen: Mapping[int, _Candidate]
+    ) -> Function:
+        ordered = sort_groups(function.bindings, group_of, epochs) or []
+        bindings = []
+        for positions in ordered:
+            candidate = chosen.get(positions[0])
+            bindings.append(function.bindings[positions[0]] if candidate is None else self._composite(candidate))
+        return replace(function, bindings=tuple(bindings))
+
+    def _composite(self, candidate: _Candidate) -> Binding:
+        """Makes the composite; its results are the very values of the match, so readers stay as they are."""
+        match = candidate.match
+        embed = self._options.bind_constants
+        inputs = [value for value in match.inputs if not (embed and isinstance(value, Constant))]
+        params = [Var(value.name if isinstance(value, Var) else f"c{i}", value.type) for i, value in enumerate(inputs)]
+        mapping: dict[int, Value] = {}
+        lifted: dict[Constant, Value] = {}
+        for value, param in zip(inputs, params, strict=True):
+            if isinstance(value, Constant):
+                lifted[value] = param
+            else:
+                mapping[id(value)] = param
+        bodies = [
+            replace(b, operands=tuple(lifted.get(o, o) if isinstance(o, Constant) else o for o in b.operands))
+            for b in match.bindings
+        ]
+        inner = clone_bindings(bodies, mapping)
+        results = (*match.root.results, *match.leaked)
+        what = candidate.pattern.name.partition(".")[2]
+        body = Function(what, tuple(params), tuple(inner), tuple(remap(r, mapping) for r in results))
+        matched = "".join(f"{binding.op.name}_" for binding in match.bindings)
+        attrs = COMPOSITE.normalise_attrs({"name": candidate.pattern.name, "pattern": matched})
+        location = match.root.location
+        return Binding(
+            results, COMPOSITE, tuple(inputs), attrs, (body,), codegen=candidate.pattern.backend, location=location
+        )
+
+
+def _root_ops(pattern: Pattern) -> frozenset[str]:
+    """Gives the names of the ops at which a pattern can end."""
+    if isinstance(pattern, OpPattern):
+        return pattern.ops
+    if isinstance(pattern, Alternatives):
+        return frozenset().union(*map(_root_ops, pattern.choices))
+    return frozenset()

@@ -1,0 +1,36 @@
+"""Why an op was not taken: collected while backends are asked, read by the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from byoc_core.ir import Binding
+from byoc_core.pattern import Rejection
+
+__all__ = ["PartitionLog", "Refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One backend's no to one op, or to one pattern that ends at it (``pattern``; empty for the op alone)."""
+
+    backend: str
+    rejection: Rejection
+    pattern: str = ""
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """The refusals of one partition run, by function and by the name of the op's first result."""
+
+    _refusals: dict[tuple[str, str], list[Refusal]] = field(default_factory=dict)
+
+    def refuse(self, function: str, binding: Binding, refusal: Refusal) -> None:
+        """Records a refusal; the same one twice counts once."""
+        refusals = self._refusals.setdefault((function, binding.results[0].name), [])
+        if refusal not in refusals:
+            refusals.append(refusal)
+
+    def refusals(self, function: str, name: str) -> tuple[Refusal, ...]:
+        """Gives the refusals of an op, in the order they came."""
+        return tuple(self._refusals.get((function, name), ()))

@@ -1,0 +1,68 @@
+"""Order of bindings once they are grouped: stable topological sorting, and the barriers that impure calls are."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from byoc_core.ir import Binding, Function, Var, is_pure
+
+__all__ = ["barrier_epochs", "sort_groups"]
+
+
+def barrier_epochs(function: Function, functions: Mapping[str, Function]) -> list[int]:
+    """Gives for each binding the number of impure bindings before it; an impure binding has an epoch of its own.
+
+    Bindings of different epochs never go into one group.
+    """
+    epochs, epoch = [], 0
+    for binding in function.bindings:
+        if is_pure(binding, functions):
+            epochs.append(epoch)
+        else:
+            epochs.append(epoch + 1)
+            epoch += 2
+    return epochs
+
+
+def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Sequence[int]) -> list[list[int]] | None:
+    """Orders groups so that each comes after all groups it reads from.
+
+    Args:
+        bindings: in SSA order.
+        group_of: the group of each binding, any integers.
+        epochs: from :func:`barrier_epochs`; groups of a lower epoch come first.
+
+    Returns:
+        The positions of each group's bindings, ascending, groups in order (among those that are ready, the one whose
+        first binding comes first); ``None`` where the groups depend on one another in a cycle.
+
+    Cost: ``O(n log n)`` in bindings and operands.
+    """
+    members: dict[int, list[int]] = {}
+    for position, group in enumerate(group_of):
+        members.setdefault(group, []).append(position)
+    producer = {id(result): position for position, binding in enumerate(bindings) for result in binding.results}
+    successors: dict[int, set[int]] = {group: set() for group in members}
+    waiting = dict.fromkeys(members, 0)
+    for position, binding in enumerate(bindings):
+        for operand in binding.operands:
+            source = producer.get(id(operand)) if isinstance(operand, Var) else None
+            if source is None:
+                continue
+            before, after = group_of[source], group_of[position]
+            if before != after and after not in successors[before]:
+                successors[before].add(after)
+                waiting[after] += 1
+    ready = [(epochs[members[g][0]], members[g][0], g) for g, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        _, _, group = heapq.heappop(ready)
+        ordered.append(members[group])
+        for after in successors[group]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                first = members[after][0]
+                heapq.heappush(ready, (epochs[first], first, after))
+    return ordered if len(ordered) == len(members) else None

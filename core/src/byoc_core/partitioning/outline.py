@@ -1,0 +1,87 @@
+"""Outlining: a group of claimed bindings becomes a function annotated for ``RunCodegen``, and a call of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from byoc_core.ir import CALL, Binding, Constant, Function, IRModule, Value, Var
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.transform.rewrite import clone_bindings, map_regions, remap, with_bindings
+
+__all__ = ["Outliner", "outline_claims"]
+
+
+class Outliner:
+    """Makes region functions with unique names for one module.
+
+    Args:
+        module: its function names, global symbols and external functions are taken already.
+    """
+
+    def __init__(self, module: IRModule) -> None:
+        self._taken = set(module.functions)
+        self._taken.update(
+            str(f.attrs["global_symbol"]) for f in module.functions.values() if "global_symbol" in f.attrs
+        )
+        for external in module.attrs.get(EXTERNAL_MODULES, ()):
+            self._taken.update(external.function_names)
+        self._next: dict[str, int] = {}
+        self.functions: dict[str, Function] = {}
+
+    def outline(self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var]) -> Binding:
+        """Makes a function of bindings and gives the call that takes their place.
+
+        Args:
+            source: name of the function they stand in.
+            bindings: claimed by one backend, in SSA order.
+            outputs: the values that are read outside, in order of definition; the call defines them.
+        """
+        backend = str(bindings[0].codegen)
+        made = {id(result) for binding in bindings for result in binding.results}
+        inputs: dict[int, Var] = {}
+        for binding in bindings:
+            for operand in binding.operands:
+                if not isinstance(operand, Constant) and id(operand) not in made:
+                    inputs.setdefault(id(operand), operand)
+        params = tuple(Var(value.name, value.type) for value in inputs.values())
+        mapping: dict[int, Value] = dict(zip(inputs, params, strict=True))
+        unclaimed = [replace(binding, codegen=None) for binding in bindings]
+        body = clone_bindings(unclaimed, mapping)
+        symbol = self._symbol(f"{backend}_{source}")
+        attrs = {"Codegen": backend, "global_symbol": symbol, "source": source}
+        self.functions[symbol] = Function(symbol, params, tuple(body), tuple(remap(o, mapping) for o in outputs), attrs)
+        return Binding(
+            tuple(outputs),
+            CALL,
+            tuple(inputs.values()),
+            CALL.normalise_attrs({"callee": symbol}),
+            location=bindings[0].location,
+        )
+
+    def _symbol(self, wish: str) -> str:
+        base = re.sub(r"\W", "_", wish, flags=re.ASCII)
+        number = self._next.get(base, 0)
+        while f"{base}_{number}" in self._taken:
+            number += 1
+        self._next[base] = number + 1
+        self._taken.add(f"{base}_{number}")
+        return f"{base}_{number}"
+
+
+def outline_claims(module: IRModule, is_wanted: Callable[[Binding], bool]) -> IRModule:
+    """Gives the module with each claimed binding that is wanted made a function of its own."""
+    outliner = Outliner(module)
+
+    def change(function: Function, source: str) -> Function:
+        bindings = [
+            outliner.outline(source, [binding], binding.results)
+            if binding.codegen is not None and is_wanted(binding)
+            else binding
+            for binding in map_regions(function.bindings, lambda region: change(region, source))
+        ]
+        return with_bindings(function, bindings)
+
+    changed = {name: change(function, name) for name, function in module.functions.items()}
+    return module.with_functions({**outliner.functions, **changed}) if outliner.functions else module

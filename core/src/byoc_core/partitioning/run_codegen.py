@@ -1,0 +1,200 @@
+"""Codegen: annotated functions become runtime modules, their calls external calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from byoc_core.backend import BackendHandle, backends
+from byoc_core.errors import CodegenError
+from byoc_core.ir import (
+    CALL,
+    CALL_DPS_PACKED,
+    COMPOSITE,
+    Binding,
+    Constant,
+    Function,
+    IRModule,
+    Var,
+    binding_window,
+)
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.partitioning.annotate import core_refusal
+from byoc_core.pattern import Rejection
+from byoc_core.transform.dead_code import RemoveUnusedFunctions
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
+
+__all__ = ["Handover", "RunCodegen"]
+
+Handover = Callable[[Function, str, Rejection], Function]
+"""What to do with a function that its backend refused: gives it annotated for another backend, or raises."""
+
+
+@dataclass(frozen=True)
+class RunCodegen(Pass):
+    """Compiles every function annotated with ``Codegen`` and ``global_symbol``.
+
+    The runtime modules are appended to the module attribute ``external_mods``; calls of the functions become
+    ``call_dps_packed`` of their symbols; the functions are removed.
+
+    Attributes:
+        options: each backend's options, by backend name.
+        entry_functions: removes functions that none of these reaches; ``None`` keeps all others.
+        backends: plugin objects to use under their names instead of installed plugins.
+        handover: what to do with refused functions; by default a refusal is an error.
+    """
+
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    entry_functions: tuple[str, ...] | None = None
+    backends: Sequence[BackendHandle] = ()
+    handover: Handover | None = None
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with external calls.
+
+        Raises:
+            CodegenError: an annotation is incomplete, or a backend refuses an op of a function annotated for it;
+                names op, function and backend, and shows the line.
+            BackendNotFoundError: a function is annotated for a backend that is not installed.
+            HookError: a backend's hook failed.
+        """
+        while True:
+            pending = self._annotated(module)
+            if not pending:
+                break
+            backend = next(iter(pending))
+            module = self._compile(module, backend, pending[backend])
+        if self.entry_functions is not None:
+            module = RemoveUnusedFunctions(self.entry_functions)(module)
+        return module
+
+    def _annotated(self, module: IRModule) -> dict[str, list[Function]]:
+        """Gives the annotated functions by backend, in module order."""
+        found: dict[str, list[Function]] = {}
+        taken = {s for m in module.attrs.get(EXTERNAL_MODULES, ()) for s in m.function_names}
+        for function in module.functions.values():
+            backend = function.attrs.get("Codegen")
+            if backend is None:
+                continue
+            symbol = function.attrs.get("global_symbol")
+            where = f"function `{function.name}`"
+            if not isinstance(symbol, str) or not symbol.isidentifier() or not symbol.isascii():
+                problem = "is annotated with `Codegen` but has no usable `global_symbol`"
+                raise CodegenError(where, problem, got=repr(symbol), expected="a C identifier")
+            if symbol in taken:
+                raise CodegenError(where, f"has the global symbol of an external function, `{symbol}`")
+            if self.entry_functions and function.name in self.entry_functions:
+                raise CodegenError(where, "is an entry function and annotated; call it from another function")
+            found.setdefault(str(backend), []).append(function)
+        return found
+
+    def _handle(self, name: str) -> BackendHandle:
+        given = {handle.name: handle for handle in self.backends}
+        return given[name] if name in given else backends().get(name)
+
+    def _compile(self, module: IRModule, backend: str, functions: list[Function]) -> IRModule:
+        handle = self._handle(backend)
+        context = handle.context(module, self.options.get(backend, {}))
+        status = handle.compile_status(context)
+        if not status.ok:
+            problem = f"cannot compile here: {status.reason}"
+            raise CodegenError(f"backend `{backend}`", problem, hint=status.remedy or None)
+        lifted = {f.name: _lift_constants(f) for f in functions} if handle.info().constants == "lifted" else {}
+        ready = [lifted[f.name].function if f.name in lifted else f for f in functions]
+        refusals = {f.name: refusal for f in ready if (refusal := _static_refusal(f, handle)) is not None}
+        asked = [f for f in ready if f.name not in refusals]
+        if asked:
+            result = handle.codegen(asked, context)
+            refusals.update(result.rejections)
+            for digest, array in result.constants.items():
+                if module.constants.add(array).digest != digest:
+                    problem = "gave a constant under a digest that is not its own"
+                    raise CodegenError(f"backend `{backend}`", problem, got=digest)
+            if result.module is not None:
+                externals = (*module.attrs.get(EXTERNAL_MODULES, ()), result.module)
+                module = module.with_attrs(**{EXTERNAL_MODULES: externals})
+        originals = {f.name: f for f in functions}
+        for name, refusal in refusals.items():
+            if self.handover is not None:
+                module = module.with_function(self.handover(originals[name], backend, refusal))
+            else:
+                self.refuse(module, originals[name], backend, refusal)
+        compiled = {f.name: f for f in ready if f.name not in refusals}
+        return _replace_calls(module, compiled, {name: lifted[name].constants for name in compiled if name in lifted})
+
+    def refuse(self, module: IRModule, function: Function, backend: str, refusal: Rejection) -> NoReturn:
+        """Raises the error for a function that its backend refused: names the guilty op and shows its line.
+
+        Raises:
+            CodegenError: always.
+        """
+        handle = self._handle(backend)
+        context = handle.context(module, self.options.get(backend, {}))
+        guilty, reason = None, refusal
+        for binding in function.bindings:
+            answer = core_refusal(binding, handle) or (
+                handle.supports(binding, context) if binding.op is not COMPOSITE else None
+            )
+            if isinstance(answer, Rejection):
+                guilty, reason = binding, answer
+                break
+        op = f"op `{guilty.op.name}` in function `{function.name}`" if guilty else f"function `{function.name}`"
+        raise CodegenError(
+            op,
+            f"backend `{backend}` cannot compile it ({reason.code}): {reason.text}",
+            detail=binding_window(function, guilty, module.constants),
+        )
+
+
+def _static_refusal(function: Function, handle: BackendHandle) -> Rejection | None:
+    return next((r for b in function.bindings if (r := core_refusal(b, handle)) is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """A function whose constants became parameters, and the constants to pass behind its arguments."""
+
+    function: Function
+    constants: tuple[Constant, ...]
+
+
+def _lift_constants(function: Function) -> _Lifted:
+    params: dict[Constant, Var] = {}
+
+    def lift(value: object) -> object:
+        if not isinstance(value, Constant):
+            return value
+        return params.setdefault(value, Var(f"c{len(params)}", value.type))
+
+    bindings = [replace(b, operands=tuple(map(lift, b.operands))) for b in function.bindings]  # type: ignore[arg-type]
+    results = tuple(map(lift, function.results))
+    if not params:
+        return _Lifted(function, ())
+    lifted = replace(
+        function,
+        params=(*function.params, *params.values()),
+        bindings=tuple(bindings),
+        results=results,  # type: ignore[arg-type]
+    )
+    return _Lifted(lifted, tuple(params))
+
+
+def _replace_calls(
+    module: IRModule, compiled: Mapping[str, Function], extra: Mapping[str, tuple[Constant, ...]]
+) -> IRModule:
+    def change(function: Function) -> Function:
+        return with_bindings(function, [external(b) for b in map_regions(function.bindings, change)])
+
+    def external(binding: Binding) -> Binding:
+        callee = compiled.get(str(binding.attrs["callee"])) if binding.op is CALL else None
+        if callee is None:
+            return binding
+        attrs = CALL_DPS_PACKED.normalise_attrs({"symbol": callee.attrs["global_symbol"]})
+        return replace(
+            binding, op=CALL_DPS_PACKED, operands=(*binding.operands, *extra.get(callee.name, ())), attrs=attrs
+        )
+
+    kept = module.with_functions({name: f for name, f in module.functions.items() if name not in compiled})
+    return map_functions(kept, change)

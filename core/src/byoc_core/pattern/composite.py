@@ -1,0 +1,42 @@
+"""A backend's pattern with its name, its check and its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from byoc_core.errors import PatternError
+from byoc_core.pattern.language import Pattern
+from byoc_core.pattern.matcher import Match
+from byoc_core.pattern.verdict import Rejection
+
+__all__ = ["CompositePattern"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CompositePattern:
+    """A group of ops that a backend takes as one.
+
+    Attributes:
+        name: ``<backend>.<what>``, e.g. ``"mynpu.conv2d_relu"``.
+        pattern: what to match.
+        check: looks at a match and refuses it with a reason, or gives ``None``.
+        priority: higher goes first; then more ops, then backend order, then position in the function.
+    """
+
+    name: str
+    pattern: Pattern
+    check: Callable[[Match], Rejection | None] | None = None
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        backend, dot, what = self.name.partition(".")
+        if not (backend and dot and what):
+            raise PatternError(
+                f"composite pattern `{self.name}`", "has a malformed name", expected="`<backend>.<what>`"
+            )
+
+    @property
+    def backend(self) -> str:
+        """The backend it belongs to."""
+        return self.name.partition(".")[0]

@@ -1,0 +1,25 @@
+"""Answers to "can you take this?": a yes, or a no with its reason. Values, not exceptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Rejection", "Support"]
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """No, and why.
+
+    Attributes:
+        code: stable, lower case with hyphens (``"dtype"``, ``"dynamic-shape"``): reports group by it.
+        text: one clause for a person, with the values at fault.
+    """
+
+    code: str
+    text: str

@@ -1,0 +1,61 @@
+"""Removal of what nothing reads: pure ops, and functions that no entry reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from byoc_core.ir import CALL, Binding, Function, IRModule, is_pure
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
+
+__all__ = ["RemoveDeadCode", "RemoveUnusedFunctions"]
+
+
+@dataclass(frozen=True)
+class RemoveDeadCode(Pass):
+    """Removes pure ops none of whose results is read."""
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module without dead ops. Cost: linear."""
+        return map_functions(module, lambda function: _strip(function, module.functions))
+
+
+def _strip(function: Function, functions: Mapping[str, Function]) -> Function:
+    live = {id(result) for result in function.results}
+    kept: list[Binding] = []
+    for binding in reversed(function.bindings):
+        if any(id(result) in live for result in binding.results) or not is_pure(binding, functions):
+            live.update(id(operand) for operand in binding.operands)
+            kept.append(binding)
+    kept = list(map_regions(reversed(kept), lambda region: _strip(region, functions)))
+    return with_bindings(function, kept)
+
+
+@dataclass(frozen=True)
+class RemoveUnusedFunctions(Pass):
+    """Removes functions that no entry function calls, directly or not.
+
+    Attributes:
+        entry_functions: what callers call; these stay.
+    """
+
+    entry_functions: tuple[str, ...] = ("main",)
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with reachable functions only.
+
+        Raises:
+            IRError: an entry function is not in the module.
+        """
+        pending = [module[name].name for name in self.entry_functions]
+        reached = set(pending)
+        while pending:
+            for binding in module[pending.pop()].walk():
+                callee = str(binding.attrs["callee"]) if binding.op is CALL else None
+                if callee is not None and callee not in reached:
+                    reached.add(callee)
+                    pending.append(callee)
+        if len(reached) == len(module.functions):
+            return module
+        return module.with_functions({name: f for name, f in module.functions.items() if name in reached})

@@ -1,0 +1,118 @@
+"""The reference interpreter: runs IR with the ops' reference kernels, one op after the other.
+
+It defines what a program means; the VM and every backend are compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.dims import DimExpr, evaluate, solve_symbol
+from byoc_core.errors import ExecutionError
+from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value
+
+__all__ = ["evaluate_binding", "evaluate_function", "resolve_dims"]
+
+Array = npt.NDArray[Any]
+
+
+def evaluate_function(
+    module: IRModule, name: str, inputs: Sequence[npt.ArrayLike], *, exact: bool = False
+) -> tuple[Array, ...]:
+    """Runs a function of a module.
+
+    Args:
+        module: where it and the functions it calls stand.
+        name: the function.
+        inputs: one array per parameter.
+        exact: compute in float64 wherever the program says a narrower float: the oracle that results are compared with.
+
+    Returns:
+        One array per result.
+
+    Raises:
+        ExecutionError: the function calls something that has no reference kernel.
+    """
+    function = module[name]
+    arrays = [np.asarray(array) for array in inputs]
+    return _Interpreter(module, exact).run(function, [_widen(a) if exact else a for a in arrays], {})
+
+
+def evaluate_binding(binding: Binding, inputs: Sequence[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
+    """Runs the reference kernel of one op.
+
+    Raises:
+        ExecutionError: the op has none.
+    """
+    if binding.op.kernel is None:
+        raise ExecutionError(f"op `{binding.op.name}`", "has no reference kernel")
+    outputs = binding.op.kernel(*inputs, **resolve_dims(binding.attrs, sizes))
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def resolve_dims(attrs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Gives attributes with every symbolic size evaluated."""
+    return {key: _resolve(value, sizes) for key, value in attrs.items()}
+
+
+def _resolve(value: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(value, DimExpr):
+        return evaluate(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(_resolve(item, sizes) for item in value)
+    return value
+
+
+def _widen(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
+
+
+class _Interpreter:
+    def __init__(self, module: IRModule, exact: bool) -> None:
+        self._module = module
+        self._exact = exact
+
+    def run(self, function: Function, inputs: Sequence[Array], outer_sizes: Mapping[str, int]) -> tuple[Array, ...]:
+        sizes = dict(outer_sizes)
+        values: dict[int, Array] = {}
+        for param, array in zip(function.params, inputs, strict=True):
+            values[id(param)] = array
+            if isinstance(param.type, TensorType) and param.type.shape is not None:
+                solved = (solve_symbol(dim, size) for dim, size in zip(param.type.shape, array.shape, strict=True))
+                sizes.update(pair for pair in solved if pair is not None)
+        for binding in function.bindings:
+            operands = [self._value(operand, values) for operand in binding.operands]
+            outputs = self._binding(binding, operands, sizes)
+            values.update((id(result), output) for result, output in zip(binding.results, outputs, strict=True))
+        return tuple(self._value(result, values) for result in function.results)
+
+    def _value(self, value: Value, values: Mapping[int, Array]) -> Array:
+        if isinstance(value, Constant):
+            array: Array = self._module.constants[value.digest]
+            return _widen(array) if self._exact else array
+        return values[id(value)]
+
+    def _binding(self, binding: Binding, operands: list[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
+        if binding.op is CALL:
+            return self.run(self._module[str(binding.attrs["callee"])], operands, {})
+        if binding.op is COMPOSITE:
+            return self.run(binding.regions[0], operands, sizes)
+        if binding.op is IF:
+            return self.run(binding.regions[0 if bool(operands[0]) else 1], operands[1:], sizes)
+        if binding.op is LOOP:
+            return self._loop(binding.regions[0], operands, sizes)
+        outputs = evaluate_binding(binding, operands, sizes)
+        return tuple(map(_widen, outputs)) if self._exact else outputs
+
+    def _loop(self, body: Function, operands: list[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
+        limit, condition = int(operands[0]), bool(operands[1])
+        carried = tuple(operands[2:])
+        iteration = 0
+        while condition and iteration < limit:
+            again, *rest = self.run(body, [np.array(iteration, np.int64), *carried], sizes)
+            carried, condition, iteration = tuple(rest), bool(again), iteration + 1
+        return carried

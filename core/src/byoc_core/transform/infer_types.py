@@ -1,0 +1,161 @@
+"""Type inference: runs every type rule again and rewires what got another type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from byoc_core.dims import Dim, DimExpr, solve_symbol, substitute
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import (
+    COMPOSITE,
+    IF,
+    LOOP,
+    AttrValue,
+    Binding,
+    Function,
+    IRModule,
+    TensorType,
+    Type,
+    Value,
+    Var,
+    infer_results,
+)
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import remap
+
+__all__ = ["InferTypes", "retype"]
+
+
+@dataclass(frozen=True)
+class InferTypes(Pass):
+    """Infers all result types again, after parameters of a function got more exact types.
+
+    Attributes:
+        params: new types by parameter name (the model's input name, or the parameter's own).
+        function: the function whose parameters change.
+    """
+
+    params: Mapping[str, TensorType] = field(default_factory=dict)
+    function: str = "main"
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with new types.
+
+        Raises:
+            IRTypeError: a new parameter type contradicts the old one, or an op does not fit the new types.
+        """
+        function = module[self.function]
+        by_name = dict(zip(function.input_names, function.params, strict=True))
+        unknown = sorted(set(self.params) - set(by_name))
+        if unknown:
+            where = f"function `{self.function}`"
+            raise IRTypeError(where, f"has no parameter `{unknown[0]}`", expected=", ".join(by_name))
+        params = [(by_name[name], Var(by_name[name].name, type_)) for name, type_ in self.params.items()]
+        fresh = {id(old): new for old, new in params}
+        changed = replace(function, params=tuple(fresh.get(id(param), param) for param in function.params))
+        return module.with_function(retype(changed, module.functions, params))
+
+
+def retype(function: Function, functions: Mapping[str, Function], replaced: Sequence[tuple[Var, Value]]) -> Function:
+    """Infers the types of a function again after some values were replaced by others.
+
+    Symbols that the new types give a size are replaced throughout.
+
+    Args:
+        function: the function.
+        functions: where calls find their callees.
+        replaced: old value and what stands for it.
+    """
+    sizes: dict[str, Dim] = {}
+    for old, new in replaced:
+        _learn_sizes(old, new.type, sizes)
+    return _Retyper(functions, sizes).function(function, {id(old): new for old, new in replaced})
+
+
+def _learn_sizes(old: Var, new: Type, sizes: dict[str, Dim]) -> None:
+    if not isinstance(old.type, TensorType) or not isinstance(new, TensorType):
+        return
+    if old.type.dtype != new.dtype:
+        raise IRTypeError(f"parameter `{old.name}`", "gets another dtype", got=new.dtype, expected=old.type.dtype)
+    if old.type.shape is None or new.shape is None:
+        return
+    if len(old.type.shape) != len(new.shape):
+        raise IRTypeError(f"parameter `{old.name}`", "gets another rank", got=new, expected=old.type)
+    for before, after in zip(old.type.shape, new.shape, strict=True):
+        solved = solve_symbol(before, after) if isinstance(after, int) else None
+        if solved is not None:
+            name, size = solved
+            if sizes.setdefault(name, size) != size:
+                where = f"parameter `{old.name}`"
+                raise IRTypeError(where, f"gives `{name}` a second size", got=size, expected=sizes[name])
+        elif isinstance(before, int) and isinstance(after, int) and before != after:
+            raise IRTypeError(f"parameter `{old.name}`", "gets another size", got=new, expected=old.type)
+
+
+class _Retyper:
+    def __init__(self, functions: Mapping[str, Function], sizes: Mapping[str, Dim]) -> None:
+        self._functions = functions
+        self._sizes = sizes
+
+    def function(self, function: Function, mapping: dict[int, Value]) -> Function:
+        params = tuple(self._param(param, mapping) for param in function.params)
+        bindings = tuple(self._binding(binding, mapping) for binding in function.bindings)
+        results = tuple(remap(result, mapping) for result in function.results)
+        return replace(function, params=params, bindings=bindings, results=results)
+
+    def _type(self, type_: Type) -> Type:
+        return type_.substitute(self._sizes) if isinstance(type_, TensorType) else type_
+
+    def _param(self, param: Var, mapping: dict[int, Value]) -> Var:
+        type_ = self._type(param.type)
+        if type_ == param.type:
+            return param
+        mapping[id(param)] = fresh = Var(param.name, type_)
+        return fresh
+
+    def _binding(self, binding: Binding, mapping: dict[int, Value]) -> Binding:
+        operands = tuple(remap(operand, mapping) for operand in binding.operands)
+        attrs = binding.op.normalise_attrs({key: self._attr(value) for key, value in binding.attrs.items()})
+        regions = tuple(
+            self._region(region, self._region_inputs(binding, operands, region)) for region in binding.regions
+        )
+        types = infer_results(
+            binding.op,
+            operands,
+            attrs,
+            regions=regions,
+            declared=tuple(self._type(result.type) for result in binding.results),
+            functions=self._functions,
+        )
+        results = tuple(
+            old if old.type == type_ else Var(old.name, type_)
+            for old, type_ in zip(binding.results, types, strict=True)
+        )
+        mapping.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
+        return replace(binding, operands=operands, attrs=attrs, regions=regions, results=results)
+
+    def _region_inputs(self, binding: Binding, operands: tuple[Value, ...], region: Function) -> tuple[Type, ...]:
+        types = tuple(operand.type for operand in operands)
+        if binding.op is COMPOSITE:
+            return types
+        if binding.op is IF:
+            return types[1:]
+        if binding.op is LOOP:
+            return (region.params[0].type, *types[2:])
+        return tuple(param.type for param in region.params)
+
+    def _region(self, region: Function, types: tuple[Type, ...]) -> Function:
+        mapping: dict[int, Value] = {}
+        params = []
+        for param, type_ in zip(region.params, types, strict=True):
+            params.append(Var(param.name, type_))
+            mapping[id(param)] = params[-1]
+        return self.function(replace(region, params=tuple(params)), mapping)
+
+    def _attr(self, value: AttrValue) -> AttrValue:
+        if isinstance(value, DimExpr):
+            return substitute(value, self._sizes)
+        if isinstance(value, tuple):
+            return tuple(self._attr(item) for item in value)
+        return value

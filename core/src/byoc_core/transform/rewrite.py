@@ -1,0 +1,90 @@
+"""Copying and rewiring bindings: what every pass that moves code needs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import replace
+
+from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var
+
+__all__ = [
+    "clone_bindings",
+    "clone_function",
+    "inline_composites",
+    "map_functions",
+    "map_regions",
+    "remap",
+    "with_bindings",
+]
+
+
+def remap(value: Value, mapping: MutableMapping[int, Value]) -> Value:
+    """Gives what stands for a value; the value itself where nothing does."""
+    return value if isinstance(value, Constant) else mapping.get(id(value), value)
+
+
+def clone_bindings(bindings: Iterable[Binding], mapping: MutableMapping[int, Value]) -> list[Binding]:
+    """Copies bindings with fresh results.
+
+    Args:
+        bindings: in SSA order.
+        mapping: what stands for each outer value, by ``id``; the copies' results are added to it.
+    """
+    copies = []
+    for binding in bindings:
+        operands = tuple(remap(operand, mapping) for operand in binding.operands)
+        results = tuple(Var(result.name, result.type) for result in binding.results)
+        mapping.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
+        regions = tuple(clone_function(region) for region in binding.regions)
+        copies.append(replace(binding, operands=operands, results=results, regions=regions))
+    return copies
+
+
+def clone_function(function: Function) -> Function:
+    """Copies a function: equal structure, no value shared."""
+    params = tuple(Var(param.name, param.type) for param in function.params)
+    mapping: dict[int, Value] = {id(old): new for old, new in zip(function.params, params, strict=True)}
+    bindings = clone_bindings(function.bindings, mapping)
+    results = tuple(remap(result, mapping) for result in function.results)
+    return replace(function, params=params, bindings=tuple(bindings), results=results)
+
+
+def inline_composites(function: Function) -> Function:
+    """Gives the function with every composite's body in its place."""
+    mapping: dict[int, Value] = {}
+    bindings: list[Binding] = []
+    for binding in function.bindings:
+        operands = tuple(remap(operand, mapping) for operand in binding.operands)
+        if binding.op is not COMPOSITE:
+            bindings.append(replace(binding, operands=operands))
+            continue
+        body = binding.regions[0]
+        inner: dict[int, Value] = {id(param): o for param, o in zip(body.params, operands, strict=True)}
+        bindings.extend(clone_bindings(body.bindings, inner))
+        mapping.update((id(r), remap(value, inner)) for r, value in zip(binding.results, body.results, strict=True))
+    results = tuple(remap(result, mapping) for result in function.results)
+    return replace(function, bindings=tuple(bindings), results=results)
+
+
+def map_functions(module: IRModule, change: Callable[[Function], Function]) -> IRModule:
+    """Gives the module with ``change`` applied to each function; the same module where nothing changed."""
+    changed = {name: change(function) for name, function in module.functions.items()}
+    if all(changed[name] is function for name, function in module.functions.items()):
+        return module
+    return module.with_functions(changed)
+
+
+def map_regions(bindings: Iterable[Binding], change: Callable[[Function], Function]) -> Iterator[Binding]:
+    """Yields the bindings with ``change`` applied to their regions; a binding without a change is yielded itself."""
+    for binding in bindings:
+        regions = tuple(change(region) for region in binding.regions)
+        same = all(new is old for new, old in zip(regions, binding.regions, strict=True))
+        yield binding if same else replace(binding, regions=regions)
+
+
+def with_bindings(function: Function, bindings: Sequence[Binding]) -> Function:
+    """Gives the function with these bindings; the same function where none differs."""
+    if len(bindings) == len(function.bindings) and all(map(operator.is_, bindings, function.bindings)):
+        return function
+    return replace(function, bindings=tuple(bindings))

@@ -1,0 +1,63 @@
+"""Unique names for values, so that reports and messages can name an op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from byoc_core.ir import Binding, Function, IRModule, Value, Var
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import map_functions, remap
+
+__all__ = ["UniqueNames"]
+
+
+@dataclass(frozen=True)
+class UniqueNames(Pass):
+    """Renames values so that each name stands once in a function, nested regions included."""
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with unique names; functions that have them already stay as they are. Cost: linear."""
+        return map_functions(module, _renamed)
+
+
+def _renamed(function: Function) -> Function:
+    names = [var.name for var in _defined(function)]
+    return function if len(set(names)) == len(names) else _Renamer().function(function)
+
+
+def _defined(function: Function) -> Iterator[Var]:
+    yield from function.params
+    for binding in function.bindings:
+        for region in binding.regions:
+            yield from _defined(region)
+        yield from binding.results
+
+
+class _Renamer:
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def function(self, function: Function) -> Function:
+        mapping: dict[int, Value] = {}
+        params = tuple(self._fresh(param, mapping) for param in function.params)
+        bindings = tuple(self._binding(binding, mapping) for binding in function.bindings)
+        results = tuple(remap(result, mapping) for result in function.results)
+        return replace(function, params=params, bindings=bindings, results=results)
+
+    def _binding(self, binding: Binding, mapping: dict[int, Value]) -> Binding:
+        operands = tuple(remap(operand, mapping) for operand in binding.operands)
+        regions = tuple(self.function(region) for region in binding.regions)
+        results = tuple(self._fresh(result, mapping) for result in binding.results)
+        return replace(binding, operands=operands, regions=regions, results=results)
+
+    def _fresh(self, var: Var, mapping: dict[int, Value]) -> Var:
+        name, number = var.name, self._next.get(var.name, 1)
+        while name in self._taken:
+            name = f"{var.name}_{number}"
+            number += 1
+        self._next[var.name] = number
+        self._taken.add(name)
+        mapping[id(var)] = fresh = Var(name, var.type)
+        return fresh
