@@ -12,6 +12,8 @@ This module is on the lowest floor because both the compiler and the VM evaluate
 from __future__ import annotations
 
 import ast
+import keyword
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
@@ -27,6 +29,7 @@ __all__ = [
     "dim_min",
     "evaluate",
     "exact_div",
+    "is_name",
     "is_nonnegative",
     "is_positive",
     "parse_dim",
@@ -146,11 +149,16 @@ def symbol(name: str) -> DimExpr:
     """Gives the symbol of that name.
 
     Raises:
-        IRTypeError: the name is not a Python identifier, or is a function of the algebra.
+        IRTypeError: the name is no :func:`is_name`, or is a function of the algebra.
     """
-    if not name.isidentifier() or name in _CALLS:
+    if not is_name(name) or name in _CALLS:
         raise IRTypeError("dim", f"{name!r} cannot name a symbol", expected="a Python identifier")
     return DimExpr(((((_Atom("", name), 1),), 1),))
+
+
+def is_name(text: str) -> bool:
+    """Tells whether text is an identifier that Python reads back as it stands: no keyword, NFKC-normalised."""
+    return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.is_normalized("NFKC", text)
 
 
 def parse_dim(text: str | Dim) -> Dim:
@@ -284,24 +292,23 @@ def broadcast_dim(left: Dim, right: Dim) -> Dim:
 
 
 def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
-    """Gives the quotient where the division is exact for all symbol values, else ``None``."""
+    """Gives the polynomial quotient where the division leaves no rest, else ``None``.
+
+    Polynomial long division in lexicographic order of the atoms, which finds every quotient with integer coefficients.
+    """
     if divisor == 0:
         return None
-    if dividend == divisor:
-        return 1
-    if isinstance(dividend, int) and isinstance(divisor, int):
-        return dividend // divisor if dividend % divisor == 0 else None
-    divisor_terms = _terms(divisor)
-    if len(divisor_terms) != 1:
-        return None
-    monomial, factor = divisor_terms[0]
-    quotient: list[tuple[_Monomial, int]] = []
-    for term, coefficient in _terms(dividend):
-        rest = _divide_monomials(term, monomial)
-        if rest is None or coefficient % factor:
+    leading, factor = _leading_term(divisor)
+    quotient: Dim = 0
+    while dividend != 0:
+        term, coefficient = _leading_term(dividend)
+        monomial = _divide_monomials(term, leading)
+        if monomial is None or coefficient % factor:
             return None
-        quotient.append((rest, coefficient // factor))
-    return _from_terms(quotient)
+        part = _from_terms([(monomial, coefficient // factor)])
+        quotient = quotient + part
+        dividend = dividend - part * divisor
+    return quotient
 
 
 def is_nonnegative(dim: Dim) -> bool:
@@ -347,6 +354,18 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     if len(kept) == 1 and () in kept:
         return kept[()]
     return DimExpr(tuple(sorted(kept.items(), key=lambda item: _monomial_key(item[0]))))
+
+
+def _leading_term(dim: Dim) -> tuple[_Monomial, int]:
+    """Gives the greatest term in lexicographic order; unlike the printed order, products keep this one."""
+    terms = _terms(dim)
+    atoms = sorted({atom for monomial, _ in terms for atom, _ in monomial})
+
+    def exponents(item: tuple[_Monomial, int]) -> list[int]:
+        by_atom = dict(item[0])
+        return [by_atom.get(atom, 0) for atom in atoms]
+
+    return max(terms, key=exponents)
 
 
 def _multiply_monomials(left: _Monomial, right: _Monomial) -> _Monomial:
@@ -470,7 +489,7 @@ def _apply_operator(operator: ast.operator, left: Dim, right: Dim) -> Dim:
         case ast.Mult():
             return left * right
         case ast.FloorDiv():
-            return left // right
+            return _floordiv(left, right)
         case ast.Mod():
-            return left % right
+            return _mod(left, right)
     raise ValueError(ast.dump(operator))

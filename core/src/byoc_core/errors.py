@@ -21,6 +21,7 @@
     ├── ArtifactError               an artifact is damaged, too new, or not an artifact
     │   └── UntrustedCodeError      the artifact holds native code that nobody allowed
     ├── ProgramError                VM bytecode is malformed
+    ├── LinkError                   a program's external symbols or constants cannot be resolved
     ├── CallError                   a call's arguments do not fit the function's signature
     ├── ExecutionError              a function failed while it ran
     └── InternalError               a law that byoc itself guarantees is broken: our bug
@@ -46,6 +47,7 @@ __all__ = [
     "IRError",
     "IRTypeError",
     "InternalError",
+    "LinkError",
     "OptionsError",
     "PartitionError",
     "PatternError",
@@ -174,6 +176,10 @@ class UntrustedCodeError(ArtifactError):
 
 class ProgramError(ByocError):
     """VM bytecode is malformed."""
+
+
+class LinkError(ByocError):
+    """A program's external symbols or constants cannot be resolved."""
 
 
 class CallError(ByocError):

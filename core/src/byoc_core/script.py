@@ -19,20 +19,26 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from byoc_core.dims import Dim, parse_dim
 from byoc_core.errors import ScriptError
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.opdef import OpRegistry
 from byoc_core.ir.parser import parse_module
 from byoc_core.ir.types import ObjectType, TensorType, tensor
 
-__all__ = ["Object", "Tensor", "constant", "function", "ir_module", "module_attrs", "parse", "region"]
+__all__ = ["Object", "Tensor", "constant", "dim", "function", "ir_module", "module_attrs", "parse", "region"]
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Tells type checkers that ``R.<op>`` is fine: bodies are parsed, never run."""
 
 
 def parse(
@@ -52,9 +58,11 @@ def parse(
         ScriptError: the text is not script.
         IRTypeError: an op does not fit its operands.
     """
-    from byoc_core.ops import default_ops
+    if ops is None:
+        from byoc_core.ops import default_ops
 
-    return parse_module(text, ops or default_ops(), constants=constants)
+        ops = default_ops()
+    return parse_module(text, ops, constants=constants)
 
 
 def ir_module(definition: type) -> IRModule:
@@ -66,13 +74,13 @@ def ir_module(definition: type) -> IRModule:
     from byoc_core.ops import default_ops
 
     try:
-        source = textwrap.dedent(inspect.getsource(definition))
+        lines, first_line = inspect.getsourcelines(definition)
         name = inspect.getsourcefile(definition) or "<script>"
     except (OSError, TypeError) as error:
         raise ScriptError(
             f"class `{definition.__name__}`", "its source cannot be found", hint="Use `parse` on a string."
         ) from error
-    return parse_module(source, default_ops(), source=name)
+    return parse_module(textwrap.dedent("".join(lines)), default_ops(), source=name, first_line=max(first_line, 1))
 
 
 def function(definition: _Callable) -> _Callable:
@@ -97,6 +105,11 @@ def Object(kind: str) -> ObjectType:  # noqa: N802 - reads as a type
 
 def constant(digest: str, type_: TensorType) -> None:
     """Cites a constant by digest in the head of a module class."""
+
+
+def dim(text: str) -> Dim:
+    """Gives a symbolic size among the attributes of a module or a function."""
+    return parse_dim(text)
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> None:

@@ -55,6 +55,7 @@ class FunctionBuilder:
 
     def param(self, name: str, type_: Type) -> Var:
         """Adds a parameter."""
+        self._check_open()
         var = Var(name, type_)
         self._params.append(var)
         return var
@@ -106,8 +107,7 @@ class FunctionBuilder:
         location: Location | None = None,
     ) -> Binding:
         """Adds a binding and gives it; like :meth:`emit`, with attributes as a mapping."""
-        if self._finished:
-            raise IRError(f"builder of `{self.name}`", "is finished; start another one")
+        self._check_open()
         opdef = self.ops.find(op) if isinstance(op, str) else op
         values = tuple(o if isinstance(o, Var | Constant) else self.const(o) for o in operands)
         normal: Mapping[str, AttrValue] = opdef.normalise_attrs(attrs)
@@ -120,6 +120,10 @@ class FunctionBuilder:
             functions=self.functions,
         )
         hints = tuple(names) if names else tuple(f"lv{len(self._bindings)}" for _ in types)
+        if len(hints) != len(types):
+            raise IRError(
+                f"op `{opdef.name}`", "is given the wrong number of result names", got=len(hints), expected=len(types)
+            )
         results = tuple(Var(hint, type_) for hint, type_ in zip(hints, types, strict=True))
         binding = Binding(results, opdef, values, normal, tuple(regions), codegen, location)
         self._bindings.append(binding)
@@ -132,5 +136,10 @@ class FunctionBuilder:
             results: the outputs.
             attrs: function attributes.
         """
+        self._check_open()
         self._finished = True
         return Function(self.name, tuple(self._params), tuple(self._bindings), tuple(results), attrs)
+
+    def _check_open(self) -> None:
+        if self._finished:
+            raise IRError(f"builder of `{self.name}`", "is finished", hint="Start another one.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import IRError
 from byoc_core.ir.types import TensorType
@@ -29,15 +30,19 @@ class Constant:
     type: TensorType
 
 
-def digest_of(array: npt.NDArray[np.generic]) -> str:
-    """Gives the hexadecimal SHA-256 of dtype, shape and bytes (C order), 64 characters.
-
-    Arrays with equal bytes but another dtype or shape have another digest; NaN payloads and signed zeros count.
-    """
-    header = f"{dtype_name(array.dtype)}{list(array.shape)}".encode()
-    digest = hashlib.sha256(header)
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+def _is_frozen(array: npt.NDArray[np.generic]) -> bool:
+    """Tells whether neither the array nor an array that it views can be written to."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    if owner is None:
+        return True
+    try:
+        return memoryview(owner).readonly
+    except TypeError:
+        return False
 
 
 class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
@@ -51,11 +56,14 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
         self._arrays: dict[str, npt.NDArray[np.generic]] = {}
 
     def add(self, array: npt.ArrayLike) -> Constant:
-        """Stores an array (copied unless it is contiguous and already read-only) and gives the reference to it."""
+        """Stores an array and gives the reference to it.
+
+        The array is copied unless it is contiguous and nobody can write to it, as with a read-only memory map.
+        """
         data = np.asarray(array)
         digest = digest_of(data)
         if digest not in self._arrays:
-            if data.flags.writeable or not data.flags.c_contiguous:
+            if not (data.flags.c_contiguous and _is_frozen(data)):
                 data = np.array(data, order="C", copy=True)
                 data.flags.writeable = False
             self._arrays[digest] = data

@@ -48,7 +48,7 @@ def infer_results(
         for name, operand in zip(names, operands, strict=True)
     )
     callee = (functions or {}).get(str(attrs["callee"])) if op is CALL else None
-    return op.infer(
+    types = op.infer(
         TypeContext(
             op=op.name,
             operands=tuple(operand.type for operand in operands),
@@ -59,3 +59,6 @@ def infer_results(
             operand_names=shown,
         )
     )
+    if not types:
+        raise IRTypeError(f"op `{op.name}`", "has no result")
+    return types

@@ -107,7 +107,7 @@ class AttrSpec:
             return None
         try:
             normal: AttrValue = _NORMALISE[self.kind](value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise IRTypeError(
                 f"attribute `{self.name}`", "value of the wrong type", got=repr(value), expected=self.kind.value
             ) from error

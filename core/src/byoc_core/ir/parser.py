@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dims import parse_dim
-from byoc_core.dtypes import dtype_info, to_numpy
-from byoc_core.errors import ByocError, IRError, ScriptError, near_names
-from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.errors import IRError, ScriptError, near_names
+from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Var
 from byoc_core.ir.opdef import AttrValue, OpDef, OpRegistry
 from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
+from byoc_core.ir.script_reader import ScriptReader, script_name
 from byoc_core.ir.structural import CALL
-from byoc_core.ir.types import ObjectType, TensorType, Type
+from byoc_core.ir.types import Type
 
 __all__ = ["parse_function", "parse_module"]
 
 _OP_OF_ALIAS = {alias: op for op, alias in OP_ALIASES.items()}
+_FORM_OF_CALL = {
+    "call_dps_packed": '("symbol", (operands, ...), out_types)',
+    "call_packed": '("symbol", (operands, ...), out_types)',
+    "composite": '("name", (operands, ...))',
+}
 _BINDING_KEYWORDS = ("regions", "out_types", "codegen")
 
 
@@ -33,20 +37,23 @@ def parse_module(
     *,
     constants: Mapping[str, npt.NDArray[np.generic]] | None = None,
     source: str = "<script>",
+    first_line: int = 1,
 ) -> IRModule:
     """Reads a module: a class of functions, or functions without a class around them.
 
     Args:
         text: the script.
         ops: where op names are looked up.
-        constants: arrays by digest, for constants that the text cites by digest.
+        constants: arrays by digest, for constants that the text cites by digest. Arrays of a ``ConstantStore`` are
+            shared; those of another mapping are copied and their digests checked.
         source: name of the text in messages and locations.
+        first_line: number of the text's first line in the source.
 
     Raises:
         ScriptError: the text is not script; the message shows the line.
         IRTypeError: an op's operands or attributes do not fit; shows the line.
     """
-    parser = _Parser(text, ops, constants or {}, source)
+    parser = _Parser(text, ops, {} if constants is None else constants, source, first_line)
     return parser.guard(parser.module)
 
 
@@ -66,29 +73,28 @@ def parse_function(
 
 @dataclass
 class _Scope:
-    """What names mean inside one function."""
+    """What names mean inside one function, where the constant table does not say it already."""
 
     values: dict[str, Value] = field(default_factory=dict)
     regions: dict[str, Function] = field(default_factory=dict)
 
 
-class _Parser:
+class _Parser(ScriptReader):
     def __init__(
-        self, text: str, ops: OpRegistry, constants: Mapping[str, npt.NDArray[np.generic]], source: str
+        self,
+        text: str,
+        ops: OpRegistry,
+        constants: Mapping[str, npt.NDArray[np.generic]],
+        source: str,
+        first_line: int,
     ) -> None:
+        super().__init__(text, constants, source, first_line)
         self._text = text
-        self._lines = text.splitlines()
         self._ops = ops
-        self._given = constants
-        self._source = source
-        self._store = ConstantStore()
         self._table: dict[str, Constant] = {}
         self._pending: dict[str, ast.FunctionDef] = {}
         self._functions: dict[str, Function] = {}
-        self._active: list[str] = []
         self._node: ast.AST | None = None
-
-    # -- errors ------------------------------------------------------------------------------------------------
 
     def guard(self, parse: Callable[[], IRModule]) -> IRModule:
         """Runs the parser; IR errors get the guilty line of the script."""
@@ -98,23 +104,10 @@ class _Parser:
             raise
         except IRError as error:
             if error.detail is None:
-                error.detail = self._window(self._node)
+                error.detail = self.window(self._node)
             raise
         except RecursionError:
             raise ScriptError(self._source, "is nested too deeply") from None
-
-    def fail(self, node: ast.AST | None, problem: str, *, expected: object = None, hint: str | None = None) -> NoReturn:
-        line = getattr(node, "lineno", None)
-        where = f"{self._source}, line {line}" if line else self._source
-        raise ScriptError(where, problem, expected=expected, hint=hint, detail=self._window(node))
-
-    def _window(self, node: ast.AST | None) -> str | None:
-        line = getattr(node, "lineno", None)
-        if line is None or not 0 < line <= len(self._lines):
-            return None
-        first = max(1, line - 2)
-        last = min(len(self._lines), line + 2)
-        return "\n".join(f"{'>' if n == line else ' '} {n:4} | {self._lines[n - 1]}" for n in range(first, last + 1))
 
     # -- modules and functions ---------------------------------------------------------------------------------
 
@@ -125,28 +118,29 @@ class _Parser:
             line = getattr(error, "lineno", None)
             node = ast.Pass(lineno=line, col_offset=0) if isinstance(line, int) else None
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            self.fail(node, f"is not Python syntax: {reason}")
+            self.fail(node, f"is not Python syntax: {reason or 'nested too deeply'}")
         attrs: dict[str, Any] = {}
         for statement in self._top_level(tree):
+            self._node = statement
             match statement:
                 case ast.FunctionDef(name=name):
                     if name in self._pending:
                         self.fail(statement, f"function `{name}` is defined twice")
                     self._pending[name] = statement
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
-                    _r_name(call.func) == "constant"
+                    script_name(call.func) == "constant"
                 ):
-                    self._table[name] = self._cited_constant(call)
-                case ast.Expr(value=ast.Call(args=[literal]) as call) if _r_name(call.func) == "module_attrs":
-                    attrs = self._attr_dict(literal)
+                    self._table[name] = self.cited_constant(call)
+                case ast.Expr(value=ast.Call(args=[literal]) as call) if script_name(call.func) == "module_attrs":
+                    attrs = self.attr_dict(literal)
                 case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                     pass
                 case _:
                     self.fail(statement, "is not a function, a constant or `R.module_attrs`")
-        for name in self._pending:
-            self._function_named(name)
+        for name in self._callees_first():
+            self._functions[name] = self._function(self._pending[name])
         ordered = {name: self._functions[name] for name in self._pending}
-        return IRModule(ordered, self._store, attrs)
+        return IRModule(ordered, self.store, attrs)
 
     def _top_level(self, tree: ast.Module) -> list[ast.stmt]:
         body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)]
@@ -157,26 +151,44 @@ class _Parser:
             self.fail(classes[1], "is a second module class", expected="one class")
         return [s for s in body if s is not classes[0]] + classes[0].body
 
-    def _function_named(self, name: str) -> Function:
-        if name not in self._functions:
-            node = self._pending[name]
-            if name in self._active:
-                self.fail(node, f"function `{name}` calls itself")
-            self._active.append(name)
-            self._functions[name] = self._function(node)
-            self._active.pop()
-        return self._functions[name]
+    def _callees_first(self) -> list[str]:
+        """Gives the names of all functions, each after those it calls (without recursion: chains may be long)."""
+        order: list[str] = []
+        done: set[str] = set()
+        for root in self._pending:
+            path = {root: self._callees(root)} if root not in done else {}
+            while path:
+                name, callees = next(reversed(path.items()))
+                callee = next(callees, None)
+                if callee is None:
+                    path.popitem()
+                    done.add(name)
+                    order.append(name)
+                elif callee in path:
+                    self.fail(self._pending[callee], f"function `{callee}` calls itself")
+                elif callee not in done:
+                    path[callee] = self._callees(callee)
+        return order
+
+    def _callees(self, name: str) -> Iterator[str]:
+        for node in ast.walk(self._pending[name]):
+            match node:
+                case ast.Call(func=ast.Name(id=callee)) if callee in self._pending:
+                    yield callee
 
     def _function(self, node: ast.FunctionDef) -> Function:
+        self._node = node
         arguments = node.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs or arguments.defaults:
             self.fail(node, "has parameters other than plain positional ones")
-        scope = _Scope(dict(self._table))
+        scope = _Scope()
         params = []
         for argument in arguments.args:
+            if argument.arg in scope.values:
+                self.fail(argument, f"parameter `{argument.arg}` stands twice")
             if argument.annotation is None:
                 self.fail(argument, f"parameter `{argument.arg}` has no type")
-            params.append(Var(argument.arg, self._type(argument.annotation)))
+            params.append(Var(argument.arg, self.type(argument.annotation)))
             scope.values[argument.arg] = params[-1]
         attrs: dict[str, AttrValue] = {}
         bindings: list[Binding] = []
@@ -190,7 +202,7 @@ class _Parser:
 
     def _check_returns(self, annotation: ast.expr, function: Function) -> None:
         nodes = annotation.elts if isinstance(annotation, ast.Tuple) else [annotation]
-        declared = tuple(self._type(node) for node in nodes)
+        declared = tuple(self.type(node) for node in nodes)
         if declared != function.result_types:
             shown = ", ".join(map(str, function.result_types))
             self.fail(
@@ -218,12 +230,12 @@ class _Parser:
                 case ast.FunctionDef(name=name):
                     scope.regions[name] = self._function(statement)
                 case ast.With(items=[ast.withitem(context_expr=ast.Call() as call)], body=inner) if (
-                    _r_name(call.func) == "dataflow"
+                    script_name(call.func) == "dataflow"
                 ):
                     results = self._body(inner, scope, bindings, attrs)
-                case ast.Expr(value=ast.Call(args=[literal]) as call) if _r_name(call.func) == "func_attr":
-                    attrs.update(self._attr_dict(literal))
-                case ast.Expr(value=ast.Call() as call) if _r_name(call.func) == "output":
+                case ast.Expr(value=ast.Call(args=[literal]) as call) if script_name(call.func) == "func_attr":
+                    attrs.update(self.attr_dict(literal))
+                case ast.Expr(value=ast.Call() as call) if script_name(call.func) == "output":
                     for argument in call.args:
                         self._value(argument, scope)
                 case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
@@ -245,30 +257,33 @@ class _Parser:
         names = [node.id for node in targets if isinstance(node, ast.Name)]
         if len(names) != len(targets):
             self.fail(target, "is not a name or a tuple of names")
-        if _r_name(call.func) == "const":
-            scope.values[names[0]] = self._literal_constant(call)
+        if script_name(call.func) in ("const", "constant"):
+            if len(names) != 1:
+                self.fail(target, f"binds {len(names)} names to one constant")
+            scope.values[names[0]] = self._value(call, scope)
             return
+        self.check_keywords(call)
         op, operands, attrs = self._call(call, scope)
         regions, declared, codegen = self._binding_keywords(call, scope)
+        if declared is not None and not op.declares_results:
+            self.fail(call, f"`{op.name}` finds its result types itself", hint="Leave `out_types` out.")
         normal = op.normalise_attrs(attrs)
         types = infer_results(op, operands, normal, regions=regions, declared=declared, functions=self._functions)
         if len(types) != len(names):
             self.fail(target, f"binds {len(names)} names, but `{op.name}` has {len(types)} results")
         results = tuple(Var(name, type_) for name, type_ in zip(names, types, strict=True))
-        location = Location(self._source, f"line {call.lineno}")
+        location = Location(self._source, f"line {self.line(call)}")
         bindings.append(Binding(results, op, operands, normal, regions, codegen, location))
         scope.values.update(zip(names, results, strict=True))
 
     def _check_annotation(self, annotation: ast.expr, value: Value) -> None:
-        declared = self._type(annotation)
+        declared = self.type(annotation)
         if declared != value.type:
             self.fail(annotation, f"the annotation is not the value's type, {value.type}", expected=None)
 
     def _call(self, call: ast.Call, scope: _Scope) -> tuple[OpDef, tuple[Value, ...], dict[str, object]]:
-        attrs = {k.arg: self._literal(k.value) for k in call.keywords if k.arg and k.arg not in _BINDING_KEYWORDS}
-        if any(k.arg is None for k in call.keywords):
-            self.fail(call, "has `**` arguments")
-        name = _r_name(call.func)
+        attrs = {k.arg: self.literal(k.value) for k in call.keywords if k.arg and k.arg not in _BINDING_KEYWORDS}
+        name = script_name(call.func)
         if name is None:
             if not isinstance(call.func, ast.Name):
                 self.fail(call, "calls something that is neither an op `R.<name>` nor a function of the module")
@@ -276,21 +291,29 @@ class _Parser:
             if callee not in self._pending:
                 hint = near_names(callee, self._pending)
                 self.fail(call, f"function `{callee}` is not in the module", hint=hint or None)
-            self._function_named(callee)
-            self._node = call
+            self._check_not_given(call, "callee")
             return CALL, self._operands(call.args, scope), {"callee": callee, **attrs}
         op = self._ops.find(_OP_OF_ALIAS.get(name, name))
         arguments = list(call.args)
         if op.name in SYMBOL_FIRST:
+            self._check_not_given(call, SYMBOL_FIRST[op.name])
             attrs[SYMBOL_FIRST[op.name]] = self._leading_symbol(call, arguments)
-            arguments = arguments[1:2] if op.declares_results else arguments[1:]
+            if len(arguments) > 2 + op.declares_results:
+                self.fail(
+                    call, f"`{op.name}` has {len(arguments)} positional arguments", expected=_FORM_OF_CALL[op.name]
+                )
+            arguments = arguments[1:2]
         return op, self._operands(arguments, scope), attrs
+
+    def _check_not_given(self, call: ast.Call, name: str) -> None:
+        if any(keyword.arg == name for keyword in call.keywords):
+            self.fail(call, f"gives `{name}` twice")
 
     def _leading_symbol(self, call: ast.Call, arguments: list[ast.expr]) -> str:
         match arguments:
             case [ast.Constant(value=str(symbol)), *_]:
                 return symbol
-            case [ast.Call(args=[ast.Constant(value=str(symbol))]) as inner, *_] if _r_name(inner.func) == "extern":
+            case [ast.Call(args=[ast.Constant(value=str(symbol))]) as inner, *_] if script_name(inner.func) == "extern":
                 return symbol
         self.fail(call, "has no symbol as its first argument", expected="a string")
 
@@ -307,16 +330,18 @@ class _Parser:
         regions: tuple[Function, ...] = ()
         declared: tuple[Type, ...] | None = None
         codegen: str | None = None
-        name = _r_name(call.func)
-        if name in SYMBOL_FIRST and name != "composite" and len(call.args) > 2:
-            declared = self._types(call.args[2])
+        name = script_name(call.func)
+        if name in SYMBOL_FIRST and len(call.args) > 2:
+            declared = self.types(call.args[2])
         for keyword in call.keywords:
             if keyword.arg == "regions":
                 regions = self._regions(keyword.value, scope)
             elif keyword.arg == "out_types":
-                declared = self._types(keyword.value)
+                declared = self.types(keyword.value)
             elif keyword.arg == "codegen":
-                codegen = str(self._literal(keyword.value))
+                codegen = self.literal(keyword.value)
+                if not isinstance(codegen, str):
+                    self.fail(keyword.value, "is not the name of a backend", expected="a string")
         return regions, declared, codegen
 
     def _regions(self, node: ast.expr, scope: _Scope) -> tuple[Function, ...]:
@@ -327,106 +352,16 @@ class _Parser:
             found.append(scope.regions[item.id])
         return tuple(found)
 
-    # -- values, types, literals -------------------------------------------------------------------------------
-
     def _value(self, node: ast.expr, scope: _Scope) -> Value:
         match node:
             case ast.Name(id=name):
-                if name not in scope.values:
-                    self.fail(node, f"`{name}` is not defined", hint=near_names(name, scope.values) or None)
-                return scope.values[name]
-            case ast.Call(func=func) if _r_name(func) == "const":
-                return self._literal_constant(node)
-            case ast.Call(func=func) if _r_name(func) == "constant":
-                return self._cited_constant(node)
-        self.fail(node, "is not a value", expected="a name, `R.const` or `R.constant`")
-
-    def _literal_constant(self, call: ast.Call) -> Constant:
-        arguments = [self._literal(argument) for argument in call.args]
-        dtypes = [self._literal(k.value) for k in call.keywords if k.arg == "dtype"]
-        if not arguments or len(arguments) + len(dtypes) > 2:
-            self.fail(call, "is not a constant", expected='R.const(values, "dtype")')
-        dtype = (*arguments[1:], *dtypes, "float32")[0]
-        try:
-            array = np.array(arguments[0], dtype=to_numpy(str(dtype)))
-        except (ValueError, TypeError, OverflowError) as error:
-            self.fail(call, f"is not a constant of dtype {dtype}: {error}")
-        return self._store.add(array)
-
-    def _cited_constant(self, call: ast.Call) -> Constant:
-        match call.args:
-            case [ast.Constant(value=str(digest)), type_node]:
-                type_ = self._type(type_node)
-                array = self._given.get(digest)
-                if not isinstance(type_, TensorType):
-                    self.fail(call, "is not of a tensor type")
-                if array is None:
-                    self.fail(call, f"constant {digest[:16]}... is not given", hint="Pass its array in `constants=`.")
-                constant = Constant(digest, type_)
-                self._store.adopt(constant, array)
-                return constant
-        self.fail(call, "is not a constant", expected='R.constant("digest", R.Tensor(...))')
-
-    def _types(self, node: ast.expr) -> tuple[Type, ...]:
-        nodes = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
-        return tuple(self._type(item) for item in nodes)
-
-    def _type(self, node: ast.expr) -> Type:
-        if not isinstance(node, ast.Call):
-            self.fail(node, "is not a type", expected='R.Tensor((2, "n"), "float32") or R.Object("kind")')
-        name = _r_name(node.func)
-        arguments = [self._literal(argument) for argument in node.args]
-        keywords = {k.arg: self._literal(k.value) for k in node.keywords}
-        if name == "Object" and len(arguments) == 1:
-            return ObjectType(str(arguments[0]))
-        if name == "Tensor" and 1 <= len(arguments) + ("shape" in keywords) <= 2:
-            shape = keywords.get("shape", arguments[0] if arguments else None)
-            dtype = keywords.get("dtype", arguments[1] if len(arguments) > 1 else "float32")
-            return self._tensor_type(node, shape, dtype)
-        self.fail(node, "is not a type", expected='R.Tensor((2, "n"), "float32") or R.Object("kind")')
-
-    def _tensor_type(self, node: ast.expr, shape: object, dtype: object) -> TensorType:
-        if not isinstance(dtype, str):
-            self.fail(node, "has a dtype that is not a string")
-        try:
-            dtype_info(dtype)
-            if shape is None:
-                return TensorType(None, dtype)
-            if not isinstance(shape, tuple):
-                self.fail(node, "has a shape that is not a tuple")
-            return TensorType(tuple(parse_dim(dim) for dim in shape), dtype)
-        except ScriptError:
-            raise
-        except ByocError as error:
-            self.fail(node, f"is not a type: {error}")
-
-    def _attr_dict(self, node: ast.expr) -> dict[str, Any]:
-        value = self._literal(node)
-        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            self.fail(node, "is not a dict of attributes")
-        return value
-
-    def _literal(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value=None | bool() | int() | float() | str() as value):
+                value = scope.values.get(name) or self._table.get(name)
+                if value is None:
+                    hint = near_names(name, [*scope.values, *self._table])
+                    self.fail(node, f"`{name}` is not defined", hint=hint or None)
                 return value
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                return tuple(self._literal(item) for item in items)
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                return -value
-            case ast.Dict(keys=keys, values=values) if all(keys):
-                return {self._literal(k): self._literal(v) for k, v in zip(keys, values, strict=True) if k is not None}
-            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="nan" | "inf" | "-inf" as text)]):
-                return float(text)
-        self.fail(node, "is not a literal")
-
-
-def _r_name(node: ast.expr) -> str | None:
-    """Gives ``"nn.conv2d"`` for the syntax ``R.nn.conv2d``, else ``None``."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name) and node.id == "R" and parts:
-        return ".".join(reversed(parts))
-    return None
+            case ast.Call(func=func) if script_name(func) == "const":
+                return self.literal_constant(node)
+            case ast.Call(func=func) if script_name(func) == "constant":
+                return self.cited_constant(node)
+        self.fail(node, "is not a value", expected="a name, `R.const` or `R.constant`")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.opdef import REQUIRED
 from byoc_core.ir.structural import CALL
-
-if TYPE_CHECKING:
-    from byoc_core.ir.types import Type
+from byoc_core.ir.types import Type, quoted
 
 __all__ = ["EXTERNAL_MODULES", "OP_ALIASES", "SYMBOL_FIRST", "binding_window", "print_function", "print_module"]
 
@@ -36,14 +34,16 @@ SYMBOL_FIRST = {"call_dps_packed": "symbol", "call_packed": "symbol", "composite
 """Ops that script writes as ``R.op("<attribute>", (operands, ...), ...)``, with the attribute that comes first."""
 
 _MAX_INLINE_ELEMENTS = 4
-_RESERVED = frozenset({"R", "self"})
+_RESERVED = frozenset({"R", "self", "__debug__"})
 
 
 class _Names:
-    """Valid, unique Python names for values, in order of first use."""
+    """Valid, unique Python names for values, in order of first use; none is among ``reserved``."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+    def __init__(self, reserved: Collection[str] = ()) -> None:
+        self._reserved = reserved
+        self._taken: set[str] = set()
+        self._next_number: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._kept: list[object] = []
 
@@ -56,10 +56,11 @@ class _Names:
         return name
 
     def _unique(self, base: str) -> str:
-        name, number = base, 1
-        while name in self._taken:
+        name, number = base, self._next_number.get(base, 1)
+        while name in self._taken or name in self._reserved:
             name = f"{base}_{number}"
             number += 1
+        self._next_number[base] = number
         self._taken.add(name)
         return name
 
@@ -72,31 +73,29 @@ def _identifier(hint: str) -> str:
 
 
 class _Printer:
+    """Prints functions that share a constant table; the table's names are fixed before the first line."""
+
     def __init__(
-        self, constants: ConstantStore | None, taken: Iterable[str] = (), comments: Mapping[int, str] | None = None
+        self, functions: Collection[Function], store: ConstantStore | None, comments: Mapping[int, str] | None = None
     ) -> None:
-        self._store = constants
         self._comments = comments or {}
-        self._globals = tuple(taken)
-        self._inline: dict[Constant, str] = {}
-        self.constant_names: dict[Constant, str] = {}
+        self._constants: dict[Constant, str] = {}
+        self.table: dict[Constant, str] = {}
+        for constant in (constant for function in functions for constant in _cited(function)):
+            if constant not in self._constants:
+                text = _inline_constant(constant, store)
+                if text is None:
+                    text = self.table[constant] = f"const{len(self.table)}"
+                self._constants[constant] = text
+        self._reserved = frozenset((*self.table.values(), *(function.name for function in functions)))
         self.lines: list[str] = []
         self.line_of: dict[int, int] = {}
 
-    def constant(self, constant: Constant) -> str:
-        text = self._inline.get(constant)
-        if text is None:
-            text = _inline_constant(constant, self._store)
-            if text is None:
-                text = self.constant_names.setdefault(constant, f"const{len(self.constant_names)}")
-            self._inline[constant] = text
-        return text
-
     def value(self, value: Value, names: _Names) -> str:
-        return names.of(value, value.name) if isinstance(value, Var) else self.constant(value)
+        return names.of(value, value.name) if isinstance(value, Var) else self._constants[value]
 
     def function(self, function: Function, indent: str, decorator: str, name: str | None = None) -> None:
-        names = _Names((*self._globals, *(f"const{i}" for i in range(len(self.constant_names)))))
+        names = _Names(self._reserved)
         params = ", ".join(f"{names.of(p, p.name)}: {p.type}" for p in function.params)
         self.lines.append(f"{indent}@{decorator}")
         self.lines.append(f"{indent}def {name or function.name}({params}){_returns(function.result_types)}:")
@@ -117,7 +116,7 @@ class _Printer:
         targets = ", ".join(names.of(result, result.name) for result in binding.results)
         self.line_of[id(binding)] = len(self.lines)
         comment = self._comments.get(id(binding))
-        suffix = f"  # {comment}" if comment else ""
+        suffix = f"  {_comment(comment)}" if comment else ""
         self.lines.append(f"{indent}{targets} = {self._expression(binding, names, regions)}{suffix}")
 
     def _expression(self, binding: Binding, names: _Names, regions: Sequence[str]) -> str:
@@ -129,17 +128,17 @@ class _Printer:
         if op.declares_results:
             keywords.append(f"out_types=[{', '.join(str(r.type) for r in binding.results)}]")
         if binding.codegen is not None:
-            keywords.append(f"codegen={_quoted(binding.codegen)}")
+            keywords.append(f"codegen={quoted(binding.codegen)}")
         if op is CALL:
             callee = attrs.pop("callee")
             return f"{callee}({', '.join([*operands, *keywords])})"
         positional = operands
         if op.name in SYMBOL_FIRST:
             symbol = attrs.pop(SYMBOL_FIRST[op.name])
-            positional = [_quoted(str(symbol)), f"({', '.join(operands)}{',' if len(operands) == 1 else ''})"]
+            positional = [quoted(str(symbol)), f"({', '.join(operands)}{',' if len(operands) == 1 else ''})"]
         defaults = {spec.name: spec.default for spec in op.attrs}
         shown = [
-            f"{key}={_literal(value)}"
+            f"{key}={_literal(value, typed=True)}"
             for key, value in attrs.items()
             if defaults.get(key, REQUIRED) is REQUIRED or not _same_literal(value, defaults[key])
         ]
@@ -154,7 +153,7 @@ def print_module(module: IRModule, *, name: str = "Module", comments: Mapping[in
         name: the class's name.
         comments: text to put behind bindings, by ``id(binding)``.
     """
-    printer = _Printer(module.constants, module.functions, comments)
+    printer = _Printer(module.functions.values(), module.constants, comments)
     for function in module.functions.values():
         printer.lines.append("")
         printer.function(function, "    ", "R.function")
@@ -162,16 +161,16 @@ def print_module(module: IRModule, *, name: str = "Module", comments: Mapping[in
     attrs = {key: value for key, value in module.attrs.items() if key != EXTERNAL_MODULES}
     if attrs:
         head.append(f"    R.module_attrs({_literal_dict(attrs)})")
-    head.extend(f"    # external module {external!r}" for external in module.attrs.get(EXTERNAL_MODULES, ()))
+    head.extend("    " + _comment(f"external module {item!r}") for item in module.attrs.get(EXTERNAL_MODULES, ()))
     head.extend(_constant_table(printer, "    "))
-    if not module.functions and head[-1].endswith(":"):
+    if not module.functions and not attrs:
         head.append("    pass")
     return "\n".join([*head, *printer.lines]) + "\n"
 
 
 def print_function(function: Function, constants: ConstantStore | None = None) -> str:
     """Prints one function, preceded by the constants it cites."""
-    printer = _Printer(constants)
+    printer = _Printer((function,), constants)
     printer.function(function, "", "R.function")
     return "\n".join([*_constant_table(printer, ""), *printer.lines]) + "\n"
 
@@ -183,7 +182,7 @@ def binding_window(
 
     Without a binding the head of the function is shown.
     """
-    printer = _Printer(constants)
+    printer = _Printer((function,), constants)
     printer.function(function, "", "R.function")
     guilty = 1 if binding is None else printer.line_of.get(id(binding), 1)
     first, last = max(0, guilty - context), min(len(printer.lines), guilty + context + 1)
@@ -201,9 +200,21 @@ def _returns(types: Sequence[Type]) -> str:
 
 def _constant_table(printer: _Printer, indent: str) -> list[str]:
     return [
-        f'{indent}{name} = R.constant("{constant.digest}", {constant.type})'
-        for constant, name in printer.constant_names.items()
+        f'{indent}{name} = R.constant("{constant.digest}", {constant.type})' for constant, name in printer.table.items()
     ]
+
+
+def _cited(function: Function) -> Iterator[Constant]:
+    """Yields the constants of a function and its regions, in the order in which they print."""
+    for binding in function.bindings:
+        for region in binding.regions:
+            yield from _cited(region)
+        yield from (operand for operand in binding.operands if isinstance(operand, Constant))
+    yield from (result for result in function.results if isinstance(result, Constant))
+
+
+def _comment(text: str) -> str:
+    return f"# {' '.join(text.split())}"
 
 
 def _inline_constant(constant: Constant, store: ConstantStore | None) -> str | None:
@@ -219,19 +230,16 @@ def _inline_constant(constant: Constant, store: ConstantStore | None) -> str | N
     return f'R.const({values!r}, "{constant.type.dtype}")'
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"' if text.isprintable() and not set(text) & {'"', "\\"} else repr(text)
-
-
-def _literal(value: Any) -> str:
+def _literal(value: Any, *, typed: bool = False) -> str:
+    """Prints a value; where an op's schema says the ``typed`` kind, a dimension needs only its text."""
     if isinstance(value, str):
-        return _quoted(value)
+        return quoted(value)
     if isinstance(value, DimExpr):
-        return f'"{value}"'
+        return f'"{value}"' if typed else f'R.dim("{value}")'
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, tuple | list):
-        items = [_literal(item) for item in value]
+        items = [_literal(item, typed=typed) for item in value]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     if isinstance(value, Mapping):
         return _literal_dict(value)
@@ -239,7 +247,7 @@ def _literal(value: Any) -> str:
 
 
 def _literal_dict(values: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{_quoted(key)}: {_literal(value)}" for key, value in values.items()) + "}"
+    return "{" + ", ".join(f"{quoted(key)}: {_literal(value)}" for key, value in values.items()) + "}"
 
 
 def _same_literal(left: object, right: object) -> bool:

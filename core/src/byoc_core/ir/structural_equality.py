@@ -10,7 +10,7 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Function, IRModule, Value
 from byoc_core.ir.printer import EXTERNAL_MODULES
 
-__all__ = ["structural_hash", "structurally_equal"]
+__all__ = ["attributes_text", "structural_hash", "structurally_equal"]
 
 
 def structurally_equal(left: IRModule | Function, right: IRModule | Function) -> bool:
@@ -35,9 +35,9 @@ def _tokens(item: IRModule | Function) -> Iterator[str]:
     if isinstance(item, Function):
         yield from _function_tokens(item)
         return
-    yield _attrs_text({key: value for key, value in item.attrs.items() if key != EXTERNAL_MODULES})
+    yield attributes_text({key: value for key, value in item.attrs.items() if key != EXTERNAL_MODULES})
     for name in sorted(item.functions):
-        yield f"function {name}"
+        yield f"function {name!r}"
         yield from _function_tokens(item.functions[name])
 
 
@@ -50,16 +50,16 @@ def _function_tokens(function: Function) -> Iterator[str]:
     def cite(value: Value) -> str:
         if isinstance(value, Constant):
             return f"constant {value.digest} {value.type}"
-        return f"value {numbers.get(id(value), f'free {value.name}')}"
+        return f"value {numbers.get(id(value), f'free {value.name!r}')}"
 
     yield f"params {len(function.params)}"
     for param in function.params:
         define(param)
         yield str(param.type)
-    yield _attrs_text(function.attrs)
+    yield attributes_text(function.attrs)
     for binding in function.bindings:
-        yield f"{binding.op.name} {binding.codegen} {len(binding.operands)} {len(binding.results)}"
-        yield _attrs_text(binding.attrs)
+        yield f"{binding.op.name} {binding.codegen!r} {len(binding.operands)} {len(binding.results)}"
+        yield attributes_text(binding.attrs)
         yield from map(cite, binding.operands)
         for region in binding.regions:
             yield "region"
@@ -71,11 +71,14 @@ def _function_tokens(function: Function) -> Iterator[str]:
     yield from map(cite, function.results)
 
 
-def _attrs_text(attrs: Mapping[str, Any]) -> str:
+def attributes_text(attrs: Mapping[str, Any]) -> str:
+    """Gives text that is equal for equal attributes: types and signs of zeros count, order does not."""
     return repr(sorted((key, _attr_text(value)) for key, value in attrs.items()))
 
 
 def _attr_text(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"({','.join(map(_attr_text, value))})"
+    if isinstance(value, Mapping):
+        return attributes_text(value)
     return f"{type(value).__name__}:{value!r}"

@@ -9,7 +9,7 @@ from byoc_core.dims import Dim, parse_dim, product, substitute, symbols_of
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError
 
-__all__ = ["ObjectType", "TensorType", "Type", "is_static", "tensor"]
+__all__ = ["ObjectType", "TensorType", "Type", "is_static", "quoted", "tensor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ObjectType:
     kind: str
 
     def __str__(self) -> str:
-        return f'R.Object("{self.kind}")'
+        return f"R.Object({quoted(self.kind)})"
 
 
 Type = TensorType | ObjectType
@@ -79,6 +79,11 @@ Type = TensorType | ObjectType
 def tensor(shape: Iterable[int | str | Dim] | None, dtype: str = "float32") -> TensorType:
     """Gives a tensor type; sizes may be ints, expressions or text such as ``"n"`` and ``"2*n"``."""
     return TensorType(None if shape is None else tuple(parse_dim(dim) for dim in shape), dtype)
+
+
+def quoted(text: str) -> str:
+    """Gives text as a Python string literal, in double quotes where nothing needs an escape."""
+    return f'"{text}"' if text.isprintable() and not set(text) & {'"', "\\"} else repr(text)
 
 
 def is_static(type_: Type) -> bool:

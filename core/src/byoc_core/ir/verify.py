@@ -1,21 +1,24 @@
 """The verifier: checks every law of the IR and shows the guilty line.
 
-Laws: every value has one definition and is defined before it is read, in its own function (regions see only their
-parameters); attributes are those of the op, in stored form; result types are what the type rules give; a called
-function exists and no function calls itself, directly or not; cited constants are in the store; global symbols
-are unique; symbolic sizes are given by the parameters or declared by an op.
+Laws: functions have names that script can spell; every value has one definition and is defined before it is read,
+in its own function (regions see only their parameters); every binding has a result; attributes are those of the op,
+in stored form; result types are what the type rules give; a called function exists and no function calls itself,
+directly or not; cited constants are in the store; global symbols are unique; symbolic sizes are given by the
+parameters or declared by an op.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from byoc_core.dims import is_name
 from byoc_core.errors import IRError, VerifyError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.printer import binding_window
 from byoc_core.ir.structural import CALL
+from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.ir.types import TensorType
 
 __all__ = ["verify", "verify_function"]
@@ -29,6 +32,7 @@ def verify(module: IRModule) -> IRModule:
 
     Cost: linear in the size of the module.
     """
+    _check_names(module)
     _check_call_graph(module)
     _check_global_symbols(module)
     owners: dict[int, str] = {}
@@ -68,14 +72,23 @@ class _Verifier:
         for value in function.results:
             self._check_read(value, defined, function, None)
 
-    def _fail(self, function: Function, binding: Binding | None, problem: str, **fields: object) -> VerifyError:
+    def _fail(
+        self,
+        function: Function,
+        binding: Binding | None,
+        problem: str,
+        *,
+        got: object = None,
+        expected: object = None,
+        hint: str | None = None,
+    ) -> VerifyError:
         where = f"function `{self._top.name}`"
         if function is not self._top:
             where += f", region `{function.name}`"
         if binding is not None:
             where += f", binding `{', '.join(r.name for r in binding.results)}`"
         detail = binding_window(function, binding, self._module.constants)
-        return VerifyError(where, problem, detail=detail, got=fields.get("got"), expected=fields.get("expected"))
+        return VerifyError(where, problem, got=got, expected=expected, hint=hint, detail=detail)
 
     def _define(self, var: Var, defined: set[int], function: Function, binding: Binding | None) -> None:
         if id(var) in self._owners:
@@ -97,6 +110,13 @@ class _Verifier:
         declared = tuple(result.type for result in binding.results)
         try:
             normal = binding.op.normalise_attrs(binding.attrs)
+            if attributes_text(normal) != attributes_text(binding.attrs):
+                raise IRError(
+                    f"op `{binding.op.name}`",
+                    "attributes are not in stored form",
+                    got=dict(binding.attrs),
+                    expected=dict(normal),
+                )
             types = infer_results(
                 binding.op,
                 binding.operands,
@@ -107,12 +127,13 @@ class _Verifier:
             )
         except IRError as error:
             raise self._fail(
-                function, binding, f"{error.where}: {error.problem}", got=error.got, expected=error.expected
+                function,
+                binding,
+                f"{error.where}: {error.problem}",
+                got=error.got,
+                expected=error.expected,
+                hint=error.hint,
             ) from error
-        if dict(normal) != dict(binding.attrs):
-            raise self._fail(
-                function, binding, "attributes are not in stored form", got=dict(binding.attrs), expected=dict(normal)
-            )
         if types != declared:
             raise self._fail(
                 function,
@@ -129,6 +150,17 @@ class _Verifier:
                 function, binding, f"size {', '.join(sorted(unknown))} is given by no parameter", got=type_
             )
         symbols |= unknown
+
+
+def _check_names(module: IRModule) -> None:
+    for name, function in module.functions.items():
+        if not is_name(name):
+            raise VerifyError(
+                f"function {name!r}",
+                "has a name that script cannot spell",
+                expected="a Python identifier that is no keyword",
+                detail=binding_window(function, None, module.constants),
+            )
 
 
 def _check_call_graph(module: IRModule) -> None:
@@ -153,14 +185,24 @@ def _visit_calls(module: IRModule, root: str, callees: Mapping[str, list[str]], 
             path.pop()
         elif callee not in callees:
             raise VerifyError(
-                f"function `{name}`", f"calls `{callee}`, which is not in the module", expected=", ".join(callees)
+                f"function `{name}`",
+                f"calls `{callee}`, which is not in the module",
+                expected=", ".join(callees),
+                detail=_call_window(module, name, callee),
             )
         elif state.get(callee) == 1:
             chain = " -> ".join([n for n, _ in path] + [callee])
-            raise VerifyError(f"function `{callee}`", f"calls itself: {chain}")
+            detail = _call_window(module, name, callee)
+            raise VerifyError(f"function `{callee}`", f"calls itself: {chain}", detail=detail)
         elif callee not in state:
             state[callee] = 1
             path.append((callee, iter(callees[callee])))
+
+
+def _call_window(module: IRModule, caller: str, callee: str) -> str:
+    function = module.functions[caller]
+    call = next(b for b in function.walk() if b.op is CALL and b.attrs["callee"] == callee)
+    return binding_window(function, call, module.constants)
 
 
 def _check_global_symbols(module: IRModule) -> None:
@@ -170,5 +212,9 @@ def _check_global_symbols(module: IRModule) -> None:
         if symbol is None:
             continue
         if symbol in owners:
-            raise VerifyError(f"functions `{owners[symbol]}` and `{name}`", f"have the same global symbol `{symbol}`")
+            raise VerifyError(
+                f"functions `{owners[symbol]}` and `{name}`",
+                f"have the same global symbol `{symbol}`",
+                detail=binding_window(function, None, module.constants),
+            )
         owners[symbol] = name

@@ -1,0 +1,317 @@
+"""The algebra of symbolic sizes against Python's integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from byoc_core.dims import (
+    Dim,
+    DimExpr,
+    broadcast_dim,
+    ceildiv,
+    dim_max,
+    dim_min,
+    evaluate,
+    exact_div,
+    is_name,
+    is_nonnegative,
+    is_positive,
+    parse_dim,
+    product,
+    solve_symbol,
+    substitute,
+    symbol,
+    symbols_of,
+)
+from byoc_core.errors import IRTypeError
+
+OPERATORS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "max": dim_max,
+    "min": dim_min,
+}
+Tree = int | str | tuple[str, "Tree", "Tree"]
+
+names = st.sampled_from(["n", "m", "batch"])
+leaves = st.integers(-7, 7) | names
+trees: st.SearchStrategy[Tree] = st.recursive(
+    leaves, lambda inner: st.tuples(st.sampled_from(sorted(OPERATORS)), inner, inner), max_leaves=6
+)
+sizes = st.fixed_dictionaries({name: st.integers(0, 12) for name in ("n", "m", "batch")})
+
+
+def build(tree: Tree) -> Dim:
+    """The tree as a dimension; a division by a constant zero discards the example."""
+    if isinstance(tree, int):
+        return tree
+    if isinstance(tree, str):
+        return symbol(tree)
+    left, right = build(tree[1]), build(tree[2])
+    assume(tree[0] not in ("//", "%") or right != 0)
+    return OPERATORS[tree[0]](left, right)
+
+
+def compute(tree: Tree, values: dict[str, int]) -> int:
+    """The tree over Python's integers, which may be negative on the way."""
+    if isinstance(tree, int):
+        return tree
+    if isinstance(tree, str):
+        return values[tree]
+    left, right = compute(tree[1], values), compute(tree[2], values)
+    assume(tree[0] not in ("//", "%") or right != 0)
+    result = {"max": max, "min": min}.get(tree[0])
+    value = result(left, right) if result else OPERATORS[tree[0]](left, right)
+    assert isinstance(value, int)
+    return value
+
+
+@given(trees, sizes)
+def test_a_dimension_has_the_value_that_python_computes(tree: Tree, values: dict[str, int]) -> None:
+    expected = compute(tree, values)
+    assert evaluate(build(tree), values) == expected
+
+
+@given(trees, trees, trees)
+def test_ring_laws(first: Tree, second: Tree, third: Tree) -> None:
+    a, b, c = build(first), build(second), build(third)
+    assert a + b == b + a
+    assert a * b == b * a
+    assert (a + b) + c == a + (b + c)
+    assert (a * b) * c == a * (b * c)
+    assert a * (b + c) == a * b + a * c
+    assert a + 0 == a
+    assert a * 1 == a
+    assert a * 0 == 0
+    assert a - a == 0
+    assert a - b == a + -b
+    assert hash(a + b) == hash(b + a)
+
+
+@given(trees)
+def test_parsing_what_was_printed_gives_the_dimension_back(tree: Tree) -> None:
+    dim = build(tree)
+    assert parse_dim(str(dim)) == dim
+    assert str(parse_dim(str(dim))) == str(dim)
+    assert parse_dim(dim) is dim
+
+
+@given(trees, st.fixed_dictionaries({"n": trees, "m": trees}), sizes)
+def test_substituting_and_evaluating_commute(tree: Tree, replaced: dict[str, Tree], values: dict[str, int]) -> None:
+    inner = {name: compute(by, values) for name, by in replaced.items()}
+    assume(all(size >= 0 for size in inner.values()))
+    expected = compute(tree, {**values, **inner})
+    assert evaluate(substitute(build(tree), {n: build(t) for n, t in replaced.items()}), values) == expected
+
+
+@given(trees)
+def test_substituting_nothing_changes_nothing(tree: Tree) -> None:
+    dim = build(tree)
+    assert substitute(dim, {}) == dim
+    assert substitute(dim, {name: symbol(name) for name in symbols_of(dim)}) == dim
+
+
+@given(trees, trees)
+def test_substitution_is_simultaneous(first: Tree, second: Tree) -> None:
+    n, m = symbol("n"), symbol("m")
+    assert substitute(n - m, {"n": m, "m": n}) == m - n
+
+
+@given(trees, trees, sizes)
+def test_exact_division_undoes_multiplication(first: Tree, second: Tree, values: dict[str, int]) -> None:
+    a, b = build(first), build(second)
+    assume(b != 0)
+    assert exact_div(a * b, b) == a
+
+
+@given(trees, trees)
+def test_an_exact_quotient_times_the_divisor_is_the_dividend(first: Tree, second: Tree) -> None:
+    a, b = build(first), build(second)
+    quotient = exact_div(a, b)
+    assert quotient is None or quotient * b == a
+
+
+@given(trees, trees, sizes)
+def test_known_signs_and_bounds_are_true(first: Tree, second: Tree, values: dict[str, int]) -> None:
+    a, b = build(first), build(second)
+    left, right = compute(first, values), compute(second, values)
+    assert not is_nonnegative(a) or left >= 0
+    assert not is_positive(a) or left >= 1
+    assert evaluate(dim_max(a, b), values) == max(left, right)
+    assert evaluate(dim_min(a, b), values) == min(left, right)
+
+
+@given(trees, st.integers(-5, 5).filter(bool), sizes)
+def test_ceildiv_rounds_up(tree: Tree, divisor: int, values: dict[str, int]) -> None:
+    expected = -(-compute(tree, values) // divisor)
+    assert evaluate(ceildiv(build(tree), divisor), values) == expected
+
+
+@given(st.integers(-4, 4).filter(bool), st.integers(-9, 9), st.integers(0, 20))
+def test_a_linear_size_is_solved_for_its_symbol(factor: int, constant: int, size: int) -> None:
+    dim = factor * symbol("n") + constant
+    assert solve_symbol(dim, factor * size + constant) == ("n", size)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2*n", 3), ("n+4", 3), ("n*n", 4), ("n+m", 4), ("n//2", 1), ("3", 3), ("max(m, n)", 1)]
+)
+def test_what_has_no_single_solution_is_not_solved(text: str, value: int) -> None:
+    assert solve_symbol(parse_dim(text), value) is None
+
+
+@given(trees, st.integers(0, 9), sizes)
+def test_broadcasting_follows_numpy(tree: Tree, size: int, values: dict[str, int]) -> None:
+    dim, value = build(tree), compute(tree, values)
+    assume(value >= 0 and (value == size or 1 in (value, size)))
+    expected = size if value == 1 else value
+    assert evaluate(broadcast_dim(dim, size), values) == expected
+    assert evaluate(broadcast_dim(size, dim), values) == expected
+    both = broadcast_dim(dim, symbol("s"))
+    assert evaluate(both, {**values, "s": size}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("n", "n"),
+        (" 3 ", "3"),
+        ("-3", "-3"),
+        ("1 + n*2", "2*n+1"),
+        ("n - n", "0"),
+        ("-n", "-n"),
+        ("n*n*m - 2", "m*n*n-2"),
+        ("(n + 1)*(n - 1)", "n*n-1"),
+        ("n // 4", "n//4"),
+        ("3*(n//4)", "3*(n//4)"),
+        ("(4*n + 2)//4", "n"),
+        ("(4*n + 6)//4", "n+1"),
+        ("(5*n)//4", "n+(n//4)"),
+        ("(n+1)//(m-1)", "(n+1)//(m-1)"),
+        ("(4*n + 7) % 4", "3"),
+        ("(5*n) % 4", "n%4"),
+        ("n % n", "0"),
+        ("max(n, m)", "max(m, n)"),
+        ("max(n, 2*n)", "2*n"),
+        ("min(n, n + 1)", "n"),
+        ("max(n, 0)", "n"),
+        ("broadcast(n, 1)", "n"),
+        ("broadcast(n, 7)", "7"),
+        ("broadcast(n, m)", "broadcast(m, n)"),
+        ("max(n, m)*2 + max(m, n)", "3*max(m, n)"),
+        ("floordiv", "floordiv"),
+    ],
+)
+def test_canonical_form(text: str, printed: str) -> None:
+    assert str(parse_dim(text)) == printed
+
+
+@pytest.mark.parametrize(
+    ("dividend", "divisor", "quotient"),
+    [
+        ("4*n+4", "n+1", "4"),
+        ("n*n-m*m", "n-m", "m+n"),
+        ("n*m*2", "m", "2*n"),
+        ("6", "4", None),
+        ("6*n", "4", None),
+        ("n", "m", None),
+        ("n*n+1", "n+1", None),
+        ("0", "n", "0"),
+        ("n", "0", None),
+        ("n//2*3", "n//2", "3"),
+        ("-6", "-3", "2"),
+    ],
+)
+def test_exact_division(dividend: str, divisor: str, quotient: str | None) -> None:
+    result = exact_div(parse_dim(dividend), parse_dim(divisor))
+    assert (None if result is None else str(result)) == quotient
+
+
+def test_constants_are_plain_integers() -> None:
+    n = symbol("n")
+    assert type(n - n + 3) is int
+    assert isinstance(n + 3, DimExpr)
+    assert repr(n + 3) == "<dim n+3>"
+    assert product([2, n, 3]) == 6 * n
+    assert product([]) == 1
+    assert 7 // n != 7
+    assert str(7 % n) == "7%n"
+
+
+def test_symbols_are_found_at_any_depth() -> None:
+    assert symbols_of(parse_dim("max(n//2, m) + k*3")) == {"n", "m", "k"}
+    assert symbols_of(4) == frozenset()
+
+
+@pytest.mark.parametrize("name", ["n", "N_1", "é", "match"])
+def test_names(name: str) -> None:
+    assert is_name(name)
+    assert str(symbol(name)) == name
+    assert parse_dim(name) == symbol(name)
+
+
+@pytest.mark.parametrize("name", ["", "1n", "a b", "lambda", "None", "ｎ"])
+def test_what_python_does_not_read_back_is_no_name(name: str) -> None:
+    assert not is_name(name)
+    with pytest.raises(IRTypeError) as caught:
+        symbol(name)
+    assert str(caught.value) == f"dim: {name!r} cannot name a symbol; expected a Python identifier"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "n +", "1.5", "n/2", "n**2", "f(n)", "max(n)", "max(n, m, 3)", "max(n, m, key=3)", "True", "'n'", "n.m", "n if n else m", "\x00",
+     "(" * 500 + "n" + ")" * 500, "+n", "not n"],
+)  # fmt: skip
+def test_text_that_is_no_dimension(text: str) -> None:
+    with pytest.raises(IRTypeError) as caught:
+        parse_dim(text)
+    assert str(caught.value) == f"dim: cannot read {text!r} as an integer expression"
+
+
+@given(st.text(alphabet="nm01+-*/%(), max", max_size=12))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        dim = parse_dim(text)
+    except IRTypeError:
+        return
+    assert parse_dim(str(dim)) == dim
+
+
+@pytest.mark.parametrize(
+    ("compute", "text"),
+    [
+        (lambda: symbol("n") // 0, "dim: division by zero"),
+        (lambda: symbol("n") % 0, "dim: division by zero"),
+        (lambda: parse_dim("3//(n-n)"), "dim: division by zero"),
+        (lambda: evaluate(parse_dim("4//n"), {"n": 0}), "dim: division by zero"),
+        (lambda: evaluate(parse_dim("2*n+m+k"), {"m": 1}), "dim: the size of k, n in k+m+2*n is not known"),
+        (lambda: broadcast_dim(2, 3), "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or one of them 1"),
+        (
+            lambda: evaluate(parse_dim("broadcast(n, m)"), {"n": 2, "m": 3}),
+            "broadcast: sizes 3 and 2 do not fit; expected equal sizes, or one of them 1",
+        ),
+        (lambda: parse_dim(True), "dim: a bool is not a size; got True"),
+        (lambda: symbol("max"), "dim: 'max' cannot name a symbol; expected a Python identifier"),
+    ],
+)
+def test_errors(compute: Callable[[], object], text: str) -> None:
+    with pytest.raises(IRTypeError) as caught:
+        compute()
+    assert str(caught.value) == text
+
+
+def test_an_expression_only_meets_dimensions() -> None:
+    with pytest.raises(TypeError):
+        symbol("n") + "m"  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        symbol("n") * 1.5  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        symbol("n") - None  # type: ignore[operator]
