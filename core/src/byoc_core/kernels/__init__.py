@@ -1,1 +1,34 @@
-"""byoc_core.kernels."""
+"""The numpy reference kernels: what every op means, as code.
+
+A kernel takes arrays and the op's normalised attributes (sizes as ints) and gives an array, or a tuple of arrays where
+the op has several results. It computes in the dtype it is given (floating-point types below 32 bits: in float32,
+rounded once), gives the shape and dtype that the op's type rule promises, never writes to its inputs, and never warns.
+Its result may share memory with an input. Kernels serve the host backend and constant folding, and they are the oracle
+that backends are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from byoc_core.kernels import convolution, elementwise, linear, normalisation, pooling, reduction, shape
+from byoc_core.kernels.precision import NDArray
+
+__all__ = ["KERNELS", "Kernel"]
+
+Kernel = Callable[..., NDArray | tuple[NDArray, ...]]
+"""``kernel(*inputs, **attributes)`` gives one array, or a tuple of arrays."""
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        **elementwise.KERNELS,
+        **linear.KERNELS,
+        **convolution.KERNELS,
+        **pooling.KERNELS,
+        **normalisation.KERNELS,
+        **shape.KERNELS,
+        **reduction.KERNELS,
+    }
+)
+"""The reference kernel of every op that computes, by op name."""

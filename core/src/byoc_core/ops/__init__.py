@@ -1,1 +1,31 @@
-"""byoc_core.ops."""
+"""The ops that byoc knows: one :class:`~byoc_core.ir.opdef.OpDef` each, grouped by family."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.ir.opdef import OpRegistry
+    from byoc_core.ops.builder import FunctionBuilder
+
+__all__ = ["FunctionBuilder", "default_ops"]
+
+
+@cache
+def default_ops() -> OpRegistry:
+    """Gives the registry of byoc's own ops, the structural ones of the IR included; always the same object."""
+    from byoc_core.ir.opdef import OpRegistry
+    from byoc_core.ir.structural import STRUCTURAL_OPS
+    from byoc_core.ops import convolution, elementwise, linear, nn, normalisation, pooling, reduction, shape
+
+    families = (elementwise, linear, convolution, pooling, normalisation, nn, shape, reduction)
+    return OpRegistry([*(op for family in families for op in family.OPS), *STRUCTURAL_OPS])
+
+
+def __getattr__(name: str) -> object:
+    if name != "FunctionBuilder":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from byoc_core.ops.builder import FunctionBuilder
+
+    return FunctionBuilder

@@ -1,0 +1,184 @@
+"""Kernels of elementwise ops: arithmetic, comparison, transcendental functions, activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from byoc_core.kernels.error_function import erf64, erfc64
+from byoc_core.kernels.precision import NDArray, working_dtype
+
+__all__ = [
+    "KERNELS",
+    "cast",
+    "clip",
+    "divide",
+    "erf",
+    "gelu",
+    "leaky_relu",
+    "power",
+    "relu",
+    "sigmoid",
+    "where",
+]
+
+_SQRT_HALF = math.sqrt(0.5)
+_SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
+_GELU_CUBIC = 0.044715
+
+
+def _from_ufunc(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
+    """Gives the kernel that applies a numpy function without warnings; 0-d results stay arrays."""
+
+    def kernel(*operands: NDArray) -> NDArray:
+        with np.errstate(all="ignore"):
+            return np.asarray(ufunc(*operands))
+
+    return kernel
+
+
+def _is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iu" or dtype.name.startswith("int")
+
+
+def divide(x: NDArray, y: NDArray) -> NDArray:
+    """Gives ``x / y``; IEEE 754 division for floats.
+
+    Integers truncate towards zero, as in C and ONNX. Where C has no answer this does: division by zero gives 0, and
+    the smallest integer divided by -1 is itself.
+    """
+    with np.errstate(all="ignore"):
+        if not _is_integer(x.dtype):
+            return np.asarray(np.divide(x, y))
+        floor = np.floor_divide(x, y)
+        inexact = (y != 0) & (x - floor * y != 0)
+        adjusted = floor + (inexact & ((x < 0) != (y < 0))).astype(x.dtype)
+        return np.asarray(np.where(y != 0, adjusted, np.zeros_like(adjusted)))
+
+
+def power(x: NDArray, y: NDArray) -> NDArray:
+    """Gives ``x ** y``.
+
+    Integers wrap around. A negative exponent gives ``1 / x**-y`` truncated towards zero: 1 and -1 keep their
+    magnitude, every other base (0 too) gives 0.
+    """
+    with np.errstate(all="ignore"):
+        if not _is_integer(x.dtype):
+            return np.asarray(np.power(x, y))
+        negative = y < 0
+        zero, one = np.zeros_like(x), np.ones_like(x)
+        result = np.power(x, np.where(negative, np.zeros_like(y), y))
+        if np.any(negative):
+            odd_sign = np.where(y % 2 != 0, x, one)
+            inverse = np.where(x == one, one, np.where(x == zero - one, odd_sign, zero)) if _signed(x) else result
+            result = np.where(negative, inverse, result)
+        return np.asarray(result)
+
+
+def _signed(x: NDArray) -> bool:
+    return x.dtype.kind != "u"
+
+
+def sigmoid(x: NDArray) -> NDArray:
+    """Gives ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
+    with np.errstate(all="ignore"):
+        wide = x.astype(working_dtype(x.dtype), copy=False)
+        one = wide.dtype.type(1)
+        decay = np.exp(-np.abs(wide))
+        return np.asarray(np.where(wide >= 0, one, decay) / (one + decay)).astype(x.dtype, copy=False)
+
+
+def erf(x: NDArray) -> NDArray:
+    """Gives the error function, computed in float64 and rounded once to the dtype of ``x``."""
+    with np.errstate(all="ignore"):
+        return erf64(x).astype(x.dtype, copy=False)
+
+
+def relu(x: NDArray) -> NDArray:
+    """Gives ``max(x, 0)``; NaN stays NaN."""
+    return np.asarray(np.maximum(x, np.zeros((), x.dtype)))
+
+
+def leaky_relu(x: NDArray, *, alpha: float) -> NDArray:
+    """Gives ``x`` where it is zero or more, else ``alpha * x``."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(x < 0, x * np.asarray(alpha, x.dtype), x))
+
+
+def gelu(x: NDArray, *, approximate: str) -> NDArray:
+    """Gives the Gaussian error linear unit, computed in float64 and rounded once to the dtype of ``x``.
+
+    ``approximate="none"`` is ``x * Phi(x)`` with the normal distribution's ``Phi`` (by ``erfc``, so that the negative
+    tail keeps its digits); ``"tanh"`` is ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3)))``.
+    """
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64, copy=False)
+        if approximate == "none":
+            scale = 0.5 * erfc64(-_SQRT_HALF * wide)
+        else:
+            # (1 + tanh(u)) / 2 is sigmoid(2u), which does not cancel for negative u.
+            scale = sigmoid(2.0 * _SQRT_TWO_OVER_PI * (wide + _GELU_CUBIC * wide**3))
+        # The limit at minus infinity is zero, where the product would be NaN.
+        return np.asarray(np.where(np.isneginf(wide), 0.0, wide * scale)).astype(x.dtype, copy=False)
+
+
+def clip(x: NDArray, *, min: float | None, max: float | None) -> NDArray:  # noqa: A002 - the op's attribute names
+    """Gives ``x`` limited from below, then from above; an open end is ``None``; NaN stays NaN."""
+    result = x
+    if min is not None:
+        result = np.asarray(np.maximum(result, np.asarray(min, x.dtype)))
+    if max is not None:
+        result = np.asarray(np.minimum(result, np.asarray(max, x.dtype)))
+    return result
+
+
+def cast(x: NDArray, *, dtype: str) -> NDArray:
+    """Gives ``x`` in another dtype: floats truncate towards zero to integers; all but zero is true.
+
+    A value that the target integer type cannot hold has an unspecified result, as in C and ONNX.
+    """
+    from byoc_core.dtypes import to_numpy
+
+    with np.errstate(all="ignore"):
+        return x.astype(to_numpy(dtype))
+
+
+def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
+    """Gives ``x`` where the condition holds, else ``y``; all three broadcast."""
+    return np.asarray(np.where(condition, x, y))
+
+
+KERNELS: dict[str, Callable[..., NDArray]] = {
+    "add": _from_ufunc(np.add),
+    "subtract": _from_ufunc(np.subtract),
+    "multiply": _from_ufunc(np.multiply),
+    "divide": divide,
+    "maximum": _from_ufunc(np.maximum),
+    "minimum": _from_ufunc(np.minimum),
+    "power": power,
+    "equal": _from_ufunc(np.equal),
+    "less": _from_ufunc(np.less),
+    "less_equal": _from_ufunc(np.less_equal),
+    "greater": _from_ufunc(np.greater),
+    "greater_equal": _from_ufunc(np.greater_equal),
+    "logical_and": _from_ufunc(np.logical_and),
+    "logical_or": _from_ufunc(np.logical_or),
+    "logical_not": _from_ufunc(np.logical_not),
+    "negative": _from_ufunc(np.negative),
+    "abs": _from_ufunc(np.abs),
+    "exp": _from_ufunc(np.exp),
+    "log": _from_ufunc(np.log),
+    "sqrt": _from_ufunc(np.sqrt),
+    "tanh": _from_ufunc(np.tanh),
+    "sigmoid": sigmoid,
+    "erf": erf,
+    "clip": clip,
+    "cast": cast,
+    "where": where,
+    "nn.relu": relu,
+    "nn.leaky_relu": leaky_relu,
+    "nn.gelu": gelu,
+}

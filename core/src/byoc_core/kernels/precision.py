@@ -1,0 +1,40 @@
+"""The arithmetic type that a kernel computes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["NDArray", "lowest", "working_dtype"]
+
+NDArray = npt.NDArray[Any]
+
+
+def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Gives the type in which sums and chains of operations on ``dtype`` are computed.
+
+    That is the type itself, except for floating-point types narrower than 32 bits: those compute in float32 and
+    round once at the end, as processors and other frameworks do.
+    """
+    if dtype.itemsize <= 2 and dtype.kind not in "iub" and not dtype.name.startswith("int"):
+        return np.dtype(np.float32)
+    return dtype
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """Gives the neutral element of ``max``: the smallest value of a type, minus infinity where it has one."""
+    if dtype.kind == "b":
+        return False
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    if dtype.kind == "f":
+        return -np.inf
+    import ml_dtypes
+
+    extension: Any = ml_dtypes
+    if dtype.name.startswith("int"):
+        return extension.iinfo(dtype).min
+    infinity = np.array(-np.inf, np.float32).astype(dtype)
+    return infinity if np.isinf(infinity) else extension.finfo(dtype).min

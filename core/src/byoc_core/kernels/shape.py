@@ -1,0 +1,100 @@
+"""Kernels that move elements: reshape, transpose, join, split, gather, pad. Results may be views of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from byoc_core.errors import ExecutionError
+from byoc_core.kernels.precision import NDArray
+
+__all__ = ["KERNELS", "broadcast_to", "concat", "pad", "permute_dims", "reshape", "split", "strided_slice", "take"]
+
+
+def reshape(x: NDArray, *, shape: Sequence[int]) -> NDArray:
+    """Gives the elements of ``x`` in row-major order in another shape; one size may be -1."""
+    return x.reshape(tuple(shape))
+
+
+def permute_dims(x: NDArray, *, axes: Sequence[int] | None) -> NDArray:
+    """Gives ``x`` with its axes in another order; reversed where ``axes`` is ``None``."""
+    return x.transpose(None if axes is None else tuple(axes))
+
+
+def broadcast_to(x: NDArray, *, shape: Sequence[int]) -> NDArray:
+    """Gives ``x`` repeated along new axes and axes of size 1 (a read-only view)."""
+    return np.broadcast_to(x, tuple(shape))
+
+
+def concat(*parts: NDArray, axis: int) -> NDArray:
+    """Gives the parts joined along one axis."""
+    return np.concatenate(parts, axis=axis)
+
+
+def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, ...]:
+    """Gives consecutive parts of the given sizes along one axis."""
+    return tuple(np.split(x, np.cumsum(sections)[:-1], axis=axis))
+
+
+def take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
+    """Gives the slices of ``x`` at ``indices`` along one axis.
+
+    Negative indices count from the end with ``mode="fast"``; with ``"clip"`` every index is limited to the axis.
+
+    Raises:
+        ExecutionError: an index lies outside the axis (``"fast"`` only).
+    """
+    size = x.shape[axis]
+    if mode == "clip":
+        return np.asarray(np.take(x, np.clip(indices, 0, max(size - 1, 0)), axis=axis))
+    try:
+        return np.asarray(np.take(x, indices, axis=axis))
+    except IndexError as error:
+        wrong = indices[(indices < -size) | (indices >= size)]
+        raise ExecutionError(
+            "op `take`", "an index lies outside the axis", got=wrong.flat[0], expected=f"{-size} to {size - 1}"
+        ) from error
+
+
+def strided_slice(
+    x: NDArray, *, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
+) -> NDArray:
+    """Gives every ``strides``-th slice from ``begin`` up to (not with) ``end`` along each of ``axes``.
+
+    Negative bounds count from the end, then bounds are cut at the ends of the axis; with a negative stride an ``end``
+    below ``-size`` means "through the first".
+
+    Source: ONNX, operator Slice, whose ``begin`` below ``-size`` with a negative stride is the first index (Python
+    takes nothing there).
+    """
+    index = [slice(None)] * x.ndim
+    for axis, first, last, stride in zip(axes, begin, end, strides, strict=True):
+        size = x.shape[axis]
+        start = min(max(first + size if first < 0 else first, 0), size if stride > 0 else size - 1)
+        stop = last + size if last < 0 else last
+        stop = min(max(stop, 0), size) if stride > 0 else min(max(stop, -1), size - 1)
+        index[axis] = slice(start, None if stop < 0 else stop, stride)
+    return x[tuple(index)]
+
+
+def pad(x: NDArray, *, pad_width: Sequence[int], pad_value: float) -> NDArray:
+    """Gives ``x`` with ``pad_value`` around it; ``pad_width`` is (before, after) for each axis in turn."""
+    widths = [(pad_width[2 * axis], pad_width[2 * axis + 1]) for axis in range(x.ndim)]
+    result = np.full(
+        [size + sum(width) for size, width in zip(x.shape, widths, strict=True)], np.asarray(pad_value).astype(x.dtype)
+    )
+    result[tuple(slice(before, before + size) for size, (before, _) in zip(x.shape, widths, strict=True))] = x
+    return result
+
+
+KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
+    "reshape": reshape,
+    "permute_dims": permute_dims,
+    "broadcast_to": broadcast_to,
+    "concat": concat,
+    "split": split,
+    "take": take,
+    "strided_slice": strided_slice,
+    "nn.pad": pad,
+}

@@ -1,0 +1,80 @@
+"""Reductions: sum, mean, max, argmax."""
+
+from __future__ import annotations
+
+from byoc_core.dims import Dim
+from byoc_core.ir.opdef import AttrKind, AttrSpec, CostContext, OpDef, OperandSpec, Trait, TypeContext
+from byoc_core.ir.types import TensorType, Type
+from byoc_core.kernels import KERNELS
+from byoc_core.ops.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, resolve_axes, resolve_axis
+
+__all__ = ["OPS"]
+
+_TRAITS = frozenset({Trait.PURE, Trait.REDUCTION})
+_KEEPDIMS = AttrSpec("keepdims", AttrKind.BOOL, False, doc="Whether reduced axes stay, with size 1.")
+_SHAPES_DOC = "Shapes: the result lacks the reduced axes, or has size 1 there with ``keepdims``."
+
+
+def _reduced(shape: tuple[Dim, ...], axes: tuple[int, ...], *, keepdims: bool) -> tuple[Dim, ...]:
+    if keepdims:
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _infer_reduction(context: TypeContext, kinds: tuple[str, ...]) -> tuple[Type, ...]:
+    type_ = require_kind(context, 0, kinds)
+    shape = context.shape(0)
+    axes = resolve_axes(context, context.attrs["axis"], len(shape))
+    return (TensorType(_reduced(shape, axes, keepdims=context.attrs["keepdims"]), type_.dtype),)
+
+
+def _infer_number_reduction(context: TypeContext) -> tuple[Type, ...]:
+    return _infer_reduction(context, NUMBER_KINDS)
+
+
+def _infer_mean(context: TypeContext) -> tuple[Type, ...]:
+    return _infer_reduction(context, FLOAT_KINDS)
+
+
+def _infer_argmax(context: TypeContext) -> tuple[Type, ...]:
+    require_kind(context, 0, NUMBER_KINDS)
+    shape = context.shape(0)
+    axis = resolve_axis(context, context.attrs["axis"], len(shape))
+    if shape[axis] == 0:
+        raise context.error(f"axis {axis} is empty and has no largest element", operand=0)
+    return (TensorType(_reduced(shape, (axis,), keepdims=context.attrs["keepdims"]), "int64"),)
+
+
+def _reduction_flops(context: CostContext) -> Dim:
+    return context.operand_elements(0)
+
+
+def _reduction_op(name: str, doc: str, *, floats_only: bool = False) -> OpDef:
+    return OpDef(
+        name,
+        (OperandSpec("x"),),
+        _infer_mean if floats_only else _infer_number_reduction,
+        attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes to reduce; ``None``: all."), _KEEPDIMS),
+        traits=_TRAITS,
+        flops=_reduction_flops,
+        kernel=KERNELS[name],
+        doc=f"{doc}\n\n{_SHAPES_DOC}",
+    )
+
+
+OPS: tuple[OpDef, ...] = (
+    _reduction_op("sum", "Gives the sum along axes; integers wrap around; the sum of nothing is 0."),
+    _reduction_op("mean", "Gives the mean along axes; the mean of nothing is NaN.", floats_only=True),
+    _reduction_op("max", "Gives the largest element along axes; of nothing, the lowest value of the dtype."),
+    OpDef(
+        "argmax",
+        (OperandSpec("x"),),
+        _infer_argmax,
+        attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis to search."), _KEEPDIMS),
+        traits=_TRAITS,
+        flops=_reduction_flops,
+        kernel=KERNELS["argmax"],
+        doc=f"Gives the index (int64) of the first largest element along one axis; a NaN is largest.\n\n{_SHAPES_DOC}",
+    ),
+)
+"""The family's ops."""

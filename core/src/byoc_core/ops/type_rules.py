@@ -1,0 +1,180 @@
+"""What the type rules of several op families share: axes, broadcasting, comparison of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from byoc_core.dims import Dim, broadcast_dim
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import IRTypeError
+from byoc_core.ir.opdef import CostContext, TypeContext
+from byoc_core.ir.types import TensorType, Type
+
+__all__ = [
+    "FLOAT_KINDS",
+    "INTEGER_KINDS",
+    "NUMBER_KINDS",
+    "broadcast_shapes",
+    "flops_per_element",
+    "require_equal",
+    "require_kind",
+    "require_rank",
+    "require_same_dtype",
+    "resolve_axes",
+    "resolve_axis",
+    "same_type",
+]
+
+FLOAT_KINDS = ("float",)
+INTEGER_KINDS = ("int", "uint")
+NUMBER_KINDS = ("float", "int", "uint")
+
+
+def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> TensorType:
+    """Gives tensor operand ``index`` if its dtype is of one of the kinds.
+
+    Raises:
+        IRTypeError: it is of another kind.
+    """
+    type_ = context.tensor(index)
+    if dtype_info(type_.dtype).kind not in kinds:
+        names = {"float": "floating-point", "int": "integer", "uint": "unsigned integer", "bool": "bool"}
+        expected = "a dtype that is " + " or ".join(names[kind] for kind in kinds)
+        raise context.error("has a dtype that the op does not take", operand=index, got=type_.dtype, expected=expected)
+    return type_
+
+
+def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:
+    """Gives the dtype that several operands share.
+
+    Raises:
+        IRTypeError: they do not; the first that differs is named.
+    """
+    dtype = context.tensor(first).dtype
+    for index in others:
+        other = context.tensor(index).dtype
+        if other != dtype:
+            name = context.operand_names[first] if context.operand_names else str(first)
+            raise context.error(
+                f"differs in dtype from operand `{name}`", operand=index, got=other, expected=f"{dtype}"
+            )
+    return dtype
+
+
+def require_rank(context: TypeContext, index: int, rank: int, meaning: str) -> tuple[Dim, ...]:
+    """Gives the shape of operand ``index``, which must have ``rank`` axes.
+
+    Args:
+        context: the rule's context.
+        index: the operand.
+        rank: the number of axes it must have.
+        meaning: the axes' names, for the message (``"(N, C, H, W)"``).
+
+    Raises:
+        IRTypeError: another rank.
+    """
+    shape = context.shape(index)
+    if len(shape) != rank:
+        raise context.error(
+            f"has rank {len(shape)}", operand=index, got=_text(shape), expected=f"rank {rank}: {meaning}"
+        )
+    return shape
+
+
+def require_equal(context: TypeContext, index: int, axis: int, size: Dim, meaning: str) -> None:
+    """Checks that an axis of operand ``index`` has a size, as far as that can be decided while compiling.
+
+    Raises:
+        IRTypeError: the sizes differ for all values of the symbols; the axis and both sizes are named.
+    """
+    found = context.shape(index)[axis]
+    difference = found - size
+    if isinstance(difference, int) and difference != 0:
+        raise context.error(
+            f"axis {axis} has size {found}",
+            operand=index,
+            got=_text(context.shape(index)),
+            expected=f"{size} {meaning}",
+        )
+
+
+def resolve_axis(context: TypeContext, axis: int, rank: int, *, attribute: str = "axis") -> int:
+    """Gives an axis counted from the front.
+
+    Raises:
+        IRTypeError: there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise context.error(
+            f"attribute `{attribute}` names no axis of a tensor of rank {rank}",
+            got=axis,
+            expected=f"{-rank} to {rank - 1}" if rank else "no axis at all",
+        )
+    return axis % rank
+
+
+def resolve_axes(
+    context: TypeContext, axes: Sequence[int] | None, rank: int, *, attribute: str = "axis"
+) -> tuple[int, ...]:
+    """Gives axes counted from the front, in the order given; all of them where ``axes`` is ``None``.
+
+    Raises:
+        IRTypeError: there is no such axis, or one stands twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    resolved = tuple(resolve_axis(context, axis, rank, attribute=attribute) for axis in axes)
+    if len(set(resolved)) != len(resolved):
+        raise context.error(f"attribute `{attribute}` names an axis twice", got=tuple(axes))
+    return resolved
+
+
+def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim, ...] | None:
+    """Gives the shape that operands have together by numpy's rule; ``None`` where a rank is unknown.
+
+    Raises:
+        IRTypeError: two sizes do not fit; the operand and its axis are named.
+    """
+    result: tuple[Dim, ...] = ()
+    for index in indices:
+        shape = context.tensor(index).shape
+        if shape is None:
+            return None
+        rank = max(len(result), len(shape))
+        joined: list[Dim] = []
+        for offset in range(-rank, 0):
+            left = result[offset] if -offset <= len(result) else 1
+            right = shape[offset] if -offset <= len(shape) else 1
+            try:
+                joined.append(broadcast_dim(left, right))
+            except IRTypeError as error:
+                raise context.error(
+                    f"axis {offset + len(shape)} has size {right} and does not broadcast with size {left}",
+                    operand=index,
+                    got=_text(shape),
+                    expected=f"a shape that fits {_text(result)}",
+                ) from error
+        result = tuple(joined)
+    return result
+
+
+def same_type(kinds: Sequence[str]) -> Callable[[TypeContext], tuple[Type, ...]]:
+    """Gives the rule of ops whose result has the type of their only operand."""
+
+    def infer(context: TypeContext) -> tuple[Type, ...]:
+        return (require_kind(context, 0, kinds),)
+
+    return infer
+
+
+def flops_per_element(count: int) -> Callable[[CostContext], Dim]:
+    """Gives the cost formula of ops that do ``count`` operations for each element of their result."""
+
+    def flops(context: CostContext) -> Dim:
+        return context.elements() * count
+
+    return flops
+
+
+def _text(shape: Sequence[Dim]) -> str:
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

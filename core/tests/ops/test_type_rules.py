@@ -1,0 +1,309 @@
+"""Every type rule against the shape and dtype that the op's kernel really gives, with known and with symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.dims import evaluate, symbol
+from byoc_core.dtypes import to_numpy
+from byoc_core.ir.opdef import OpDef, OpRegistry, TypeContext
+from byoc_core.ir.types import TensorType, Type, is_static
+from byoc_core.kernels import KERNELS
+from byoc_core.ops import default_ops
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Shape = tuple[int, ...]
+Case = tuple[list[tuple[Shape, str]], dict[str, Any]]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+_FLOATS = st.sampled_from(["float32", "float64", "float16", "bfloat16"])
+_NUMBERS = st.sampled_from(["float32", "float64", "int8", "int32", "int64", "uint8"])
+_SIZES = st.integers(1, 5)
+
+
+def _shape(draw: Draw, low: int = 0, high: int = 4) -> Shape:
+    return tuple(draw(st.lists(_SIZES, min_size=low, max_size=high)))
+
+
+def _broadcast_partner(draw: Draw, shape: Shape) -> Shape:
+    kept = shape[draw(st.integers(0, len(shape))) :]
+    return tuple(1 if draw(st.booleans()) else size for size in kept)
+
+
+def _binary(dtypes: st.SearchStrategy[str]) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        shape, dtype = _shape(draw), draw(dtypes)
+        operands = [(shape, dtype), (_broadcast_partner(draw, shape), dtype)]
+        return operands[:: draw(st.sampled_from([1, -1]))], {}
+
+    return case
+
+
+def _unary(dtypes: st.SearchStrategy[str], low: int = 0, **attrs: st.SearchStrategy[Any]) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        return [(_shape(draw, low), draw(dtypes))], {name: draw(values) for name, values in attrs.items()}
+
+    return case
+
+
+def _where(draw: Draw) -> Case:
+    shape = _shape(draw)
+    return [
+        (_broadcast_partner(draw, shape), "bool"),
+        (shape, "int32"),
+        (_broadcast_partner(draw, shape), "int32"),
+    ], {}
+
+
+def _matmul(draw: Draw) -> Case:
+    m, k, n = (draw(_SIZES) for _ in range(3))
+    batch = _shape(draw, high=2)
+    left: Shape = draw(st.sampled_from([(k,), (*batch, m, k)]))
+    right: Shape = draw(st.sampled_from([(k,), (*_broadcast_partner(draw, batch), k, n)]))
+    return [(left, "float32"), (right, "float32")], {}
+
+
+def _dense(draw: Draw) -> Case:
+    inner = draw(_SIZES)
+    return [((*_shape(draw, high=3), inner), "float32"), ((draw(_SIZES), inner), "float32")], {}
+
+
+def _along_axis(count: int) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        shape = _shape(draw, 1)
+        axis = draw(st.integers(-len(shape), len(shape) - 1))
+        dtype = draw(_FLOATS)
+        return [(shape, dtype), *[((shape[axis],), dtype)] * count], {"axis": axis}
+
+    return case
+
+
+def _layer_norm(draw: Draw) -> Case:
+    shape = _shape(draw, 1)
+    axes = tuple(sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
+    inner = tuple(shape[axis] for axis in axes)
+    return [(shape, "float32"), (inner, "float32"), (inner, "float32")], {"axes": axes}
+
+
+def _windows(draw: Draw, kernel: tuple[int, int]) -> dict[str, Any]:
+    pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
+    return {
+        "strides": draw(pair),
+        "dilation": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+        "padding": tuple(draw(st.integers(0, kernel[axis % 2] - 1)) for axis in range(4)),
+    }
+
+
+def _conv2d(draw: Draw) -> Case:
+    groups, per_group, out = (draw(st.integers(1, 3)) for _ in range(3))
+    kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    image = (draw(st.integers(5, 9)), draw(st.integers(5, 9)))
+    data_layout, kernel_layout = (
+        draw(st.sampled_from(["NCHW", "NHWC"])),
+        draw(st.sampled_from(["OIHW", "IOHW", "HWIO"])),
+    )
+    sizes = {"N": draw(_SIZES), "C": groups * per_group, "H": image[0], "W": image[1]}
+    weights = {"O": groups * out, "I": per_group, "H": kernel[0], "W": kernel[1]}
+    operands = [
+        (tuple(sizes[a] for a in data_layout), "float32"),
+        (tuple(weights[a] for a in kernel_layout), "float32"),
+    ]
+    attrs = {"groups": groups, "data_layout": data_layout, "kernel_layout": kernel_layout}
+    return operands, {**_windows(draw, kernel), **attrs}
+
+
+def _pool(*, average: bool) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+        shape = (draw(_SIZES), draw(st.integers(5, 9)), draw(st.integers(5, 9)), draw(st.integers(5, 9)))
+        attrs = {
+            **_windows(draw, kernel),
+            "pool_size": kernel,
+            "ceil_mode": draw(st.booleans()),
+            "layout": draw(st.sampled_from(["NCHW", "NHWC"])),
+        }
+        if average:
+            attrs["count_include_pad"] = draw(st.booleans())
+        return [(shape, draw(_FLOATS))], attrs
+
+    return case
+
+
+def _reshape(draw: Draw) -> Case:
+    shape = _shape(draw)
+    target = list(draw(st.permutations(shape)))
+    if len(target) > 1 and draw(st.booleans()):
+        target = [target[0] * target[1], *target[2:]]
+    if target and draw(st.booleans()):
+        target[draw(st.integers(0, len(target) - 1))] = -1
+    return [(shape, "int8")], {"shape": tuple(target)}
+
+
+def _permute(draw: Draw) -> Case:
+    shape = _shape(draw)
+    axes = tuple(draw(st.permutations(range(len(shape)))))
+    return [(shape, "float32")], {"axes": draw(st.sampled_from([None, axes]))}
+
+
+def _broadcast(draw: Draw) -> Case:
+    shape = _shape(draw)
+    return [(_broadcast_partner(draw, shape), "float32")], {"shape": shape}
+
+
+def _concat(draw: Draw) -> Case:
+    shape = list(_shape(draw, 1))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    parts = []
+    for _ in range(draw(st.integers(1, 4))):
+        shape[axis] = draw(st.integers(0, 5))
+        parts.append((tuple(shape), "int32"))
+    return parts, {"axis": axis}
+
+
+def _split(draw: Draw) -> Case:
+    shape = list(_shape(draw, 1))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    sections = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=4)))
+    shape[axis] = sum(sections)
+    return [(tuple(shape), "float32")], {"sections": sections, "axis": axis}
+
+
+def _take(draw: Draw) -> Case:
+    shape = _shape(draw, 1)
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    return [(shape, "float32"), (_shape(draw, high=2), "int64")], {"axis": axis, "mode": "clip"}
+
+
+def _slice(draw: Draw) -> Case:
+    shape = _shape(draw, 1)
+    axes = tuple(draw(st.lists(st.integers(0, len(shape) - 1), unique=True)))
+    bound = st.integers(-7, 7) | st.sampled_from([2**63 - 1, -(2**63) + 1])
+
+    def each(values: st.SearchStrategy[int]) -> tuple[int, ...]:
+        return tuple(draw(values) for _ in axes)
+
+    strides = st.sampled_from([-2, -1, 1, 2, 3])
+    return [(shape, "int32")], {"axes": axes, "begin": each(bound), "end": each(bound), "strides": each(strides)}
+
+
+def _pad(draw: Draw) -> Case:
+    shape = _shape(draw)
+    widths = tuple(draw(st.integers(0, 3)) for _ in range(2 * len(shape)))
+    return [(shape, "float32")], {"pad_width": widths, "pad_value": 1.0}
+
+
+def _reduce(dtypes: st.SearchStrategy[str]) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        shape = _shape(draw)
+        axes = tuple(sorted(draw(st.sets(st.integers(0, len(shape) - 1))))) if shape else ()
+        attrs = {"axis": draw(st.sampled_from([None, axes])), "keepdims": draw(st.booleans())}
+        return [(shape, draw(dtypes))], attrs
+
+    return case
+
+
+def _argmax(draw: Draw) -> Case:
+    shape = _shape(draw, 1)
+    return [(shape, draw(_NUMBERS))], {
+        "axis": draw(st.integers(-len(shape), len(shape) - 1)),
+        "keepdims": draw(st.booleans()),
+    }
+
+
+_ANY = _NUMBERS | st.just("bool")
+_CASES: dict[str, Callable[[Draw], Case]] = {
+    **dict.fromkeys(["add", "multiply", "maximum", "minimum"], _binary(_ANY)),
+    **dict.fromkeys(["subtract", "divide", "power"], _binary(_NUMBERS)),
+    **dict.fromkeys(["equal", "less", "less_equal", "greater", "greater_equal"], _binary(_ANY)),
+    **dict.fromkeys(["logical_and", "logical_or"], _binary(st.just("bool"))),
+    "logical_not": _unary(st.just("bool")),
+    "negative": _unary(st.sampled_from(["float32", "int8", "bfloat16"])),
+    **dict.fromkeys(["abs", "nn.relu"], _unary(_NUMBERS)),
+    **dict.fromkeys(["exp", "log", "sqrt", "tanh", "sigmoid", "erf", "nn.leaky_relu"], _unary(_FLOATS)),
+    "clip": _unary(_FLOATS, min=st.sampled_from([None, 0.0]), max=st.sampled_from([None, 6.0])),
+    "nn.gelu": _unary(_FLOATS, approximate=st.sampled_from(["none", "tanh"])),
+    "cast": _unary(_ANY, dtype=_ANY | _FLOATS),
+    "where": _where,
+    "matmul": _matmul,
+    "nn.dense": _dense,
+    "nn.bias_add": _along_axis(1),
+    "nn.batch_norm": _along_axis(4),
+    "nn.softmax": _along_axis(0),
+    "nn.layer_norm": _layer_norm,
+    "nn.conv2d": _conv2d,
+    "nn.max_pool2d": _pool(average=False),
+    "nn.avg_pool2d": _pool(average=True),
+    "reshape": _reshape,
+    "permute_dims": _permute,
+    "broadcast_to": _broadcast,
+    "concat": _concat,
+    "split": _split,
+    "take": _take,
+    "strided_slice": _slice,
+    "nn.pad": _pad,
+    "sum": _reduce(_NUMBERS),
+    "max": _reduce(_NUMBERS),
+    "mean": _reduce(_FLOATS),
+    "argmax": _argmax,
+}
+
+
+def _infer(op: OpDef, types: list[TensorType], attrs: dict[str, Any]) -> tuple[Type, ...]:
+    context = TypeContext(op.name, tuple(types), op.normalise_attrs(attrs), operand_names=op.operand_names(len(types)))
+    return op.infer(context)
+
+
+def _symbolic(shape: Shape, chosen: set[int]) -> TensorType:
+    return TensorType(tuple(symbol(f"s{size}") if size in chosen else size for size in shape), "float32")
+
+
+def test_every_computing_op_has_a_case() -> None:
+    assert set(_CASES) == {name for name, op in default_ops().items() if op.kernel is not None} == set(KERNELS)
+
+
+@pytest.mark.parametrize("name", sorted(_CASES))
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_rule_promises_what_the_kernel_gives(name: str, data: st.DataObject) -> None:
+    op = default_ops()[name]
+    operands, attrs = _CASES[name](data.draw)
+    types = [TensorType(shape, dtype) for shape, dtype in operands]
+    arrays = [np.ones(shape, to_numpy(dtype)) for shape, dtype in operands]
+    assert op.kernel is not None
+    normal = op.normalise_attrs(attrs)
+    given_back = op.kernel(*arrays, **normal)
+    results = given_back if isinstance(given_back, tuple) else (given_back,)
+    promised = _infer(op, types, attrs)
+    assert all(isinstance(result, np.ndarray) for result in results)
+    assert promised == tuple(TensorType(result.shape, result.dtype.name) for result in results)
+    assert all(is_static(type_) for type_ in promised)
+
+    # The same with symbols in place of some sizes; a size of 1 stays, because broadcasting depends on it.
+    sizes = {size for shape, _ in operands for size in shape if size != 1}
+    chosen = {size for size in sorted(sizes) if data.draw(st.booleans())}
+    loose = [TensorType(_symbolic(shape, chosen).shape, dtype) for shape, dtype in operands]
+    values = {f"s{size}": size for size in chosen}
+    for type_, result in zip(_infer(op, loose, attrs), results, strict=True):
+        assert isinstance(type_, TensorType)
+        assert type_.shape is not None
+        assert tuple(evaluate(dim, values) for dim in type_.shape) == result.shape
+
+
+def test_registry_is_one_object_and_complete() -> None:
+    ops = default_ops()
+    assert isinstance(ops, OpRegistry)
+    assert default_ops() is ops
+    assert {"call", "call_dps_packed", "call_packed", "composite", "if", "loop"} <= set(ops)
+
+
+@pytest.mark.parametrize("name", sorted(_CASES))
+def test_every_op_is_documented(name: str) -> None:
+    op = default_ops()[name]
+    first, _, rest = op.doc.partition("\n\n")
+    assert first.endswith(".")
+    assert rest.startswith("Shapes")
+    assert all(spec.doc.endswith(".") for spec in op.attrs)
