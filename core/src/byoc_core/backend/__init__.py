@@ -1,1 +1,40 @@
-"""byoc_core.backend."""
+"""The compile side of backends: hook specifications, what they exchange, and the registry that dispatches to them.
+
+Authors read :mod:`byoc_core.backend.hooks`. The names below are loaded on first use, so that importing one of the
+light modules does not bring pluggy and the registry along.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.backend.handle import BackendHandle
+    from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+    from byoc_core.backend.registry import Backends, backends
+
+__all__ = [
+    "BackendHandle",
+    "BackendInfo",
+    "Backends",
+    "CodegenResult",
+    "CompileContext",
+    "Rejection",
+    "Status",
+    "Support",
+    "backends",
+]
+
+_HOMES = {
+    "BackendHandle": "byoc_core.backend.handle",
+    "Backends": "byoc_core.backend.registry",
+    "backends": "byoc_core.backend.registry",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES.get(name, "byoc_core.backend.info")), name)

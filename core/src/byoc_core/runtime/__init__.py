@@ -1,1 +1,68 @@
-"""byoc_core.runtime."""
+"""The run side of backends: modules of compiled functions, their hooks, and the runtimes of this process.
+
+What a runtime plugin needs is here: :class:`RuntimeModule` and :class:`PackedFunction`, the hooks
+(:mod:`byoc_core.runtime.hooks`), and the run halves of the authoring kits (:class:`GraphModule` with
+:class:`GraphEngine`, :class:`CSourceModule`). Names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.runtime.csource import CSourceModule
+    from byoc_core.runtime.graph import GraphEngine, GraphModule, KernelEngine, load_graph, save_graph
+    from byoc_core.runtime.graph_document import (
+        GraphConstant,
+        GraphDocument,
+        GraphFunction,
+        GraphNode,
+        GraphTensor,
+    )
+    from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
+    from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature, TensorSpec
+    from byoc_core.runtime.registry import runtimes
+    from byoc_core.runtime.status import Status
+
+__all__ = [
+    "CSourceModule",
+    "GraphConstant",
+    "GraphDocument",
+    "GraphEngine",
+    "GraphFunction",
+    "GraphModule",
+    "GraphNode",
+    "GraphTensor",
+    "KernelEngine",
+    "LoadContext",
+    "NDArray",
+    "PackedFunction",
+    "RuntimeInfo",
+    "RuntimeModule",
+    "Signature",
+    "Status",
+    "TensorSpec",
+    "hookimpl",
+    "load_graph",
+    "runtimes",
+    "save_graph",
+]
+
+_HOMES = {
+    "csource": ("CSourceModule",),
+    "graph": ("GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"),
+    "graph_document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
+    "hooks": ("LoadContext", "RuntimeInfo", "hookimpl"),
+    "module": ("NDArray", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),
+    "registry": ("runtimes",),
+    "status": ("Status",),
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -114,5 +114,10 @@ class RuntimeModule(ABC):
         """The constant arrays that the saved payload cites, by digest."""
         return MappingProxyType({})
 
+    @property
+    def is_native(self) -> bool:
+        """Whether the saved payload holds machine code, which a user must permit before it is loaded."""
+        return False
+
     def __repr__(self) -> str:
         return f"<runtime module {self.type_key}: {', '.join(self.function_names)}>"

@@ -1,0 +1,188 @@
+"""One backend, its hooks called and their results checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend.options import validate_options
+from byoc_core.errors import HookError
+from byoc_core.plugin import PluginRecord
+from byoc_core.plugin.handle import PluginHandle
+from byoc_core.runtime.module import RuntimeModule
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from byoc_core.ir.module import Binding, Function, IRModule
+    from byoc_core.ir.opdef import OpDef
+    from byoc_core.pattern import CompositePattern
+
+__all__ = ["BackendHandle"]
+
+_T = TypeVar("_T")
+
+
+class BackendHandle:
+    """A backend as the compiler uses it. Every method that calls a hook may raise ``HookError``.
+
+    Args:
+        plugin: the plugin behind it.
+
+    Raises:
+        HookError: ``byoc_backend_info`` raised, or does not give a ``BackendInfo`` of the entry point's name.
+    """
+
+    def __init__(self, plugin: PluginHandle) -> None:
+        self._plugin = plugin
+        info = plugin.check("byoc_backend_info", plugin.call("byoc_backend_info"), BackendInfo)
+        if info.name != plugin.record.name:
+            raise HookError(
+                plugin.where("byoc_backend_info"),
+                "gave a name that is not the entry point's",
+                got=repr(info.name),
+                expected=repr(plugin.record.name),
+            )
+        self._info = info
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self._info.name
+
+    @property
+    def record(self) -> PluginRecord:
+        """The distribution and version it comes from; both empty for a plugin object given directly."""
+        return self._plugin.record
+
+    @property
+    def plugin(self) -> object:
+        """The module or object that implements the hooks."""
+        return self._plugin.plugin
+
+    def info(self) -> BackendInfo:
+        """Gives what the backend says of itself."""
+        return self._info
+
+    def options(self, given: Mapping[str, object] | None = None) -> BaseModel | None:
+        """Gives validated options with defaults filled in; ``None`` where the backend has none.
+
+        Raises:
+            OptionsError: an option is unknown or has a bad value.
+        """
+        return validate_options(self.name, self._info.options, given or {})
+
+    def context(
+        self, module: IRModule | None = None, options: Mapping[str, object] | BaseModel | None = None
+    ) -> CompileContext:
+        """Gives the context to call the other hooks with.
+
+        Args:
+            module: the module being compiled.
+            options: as the user gave them, or already validated.
+
+        Raises:
+            OptionsError: an option is unknown or has a bad value.
+        """
+        validated = self.options(options) if options is None or isinstance(options, Mapping) else options
+        if module is None:
+            return CompileContext(self.name, validated)
+        return CompileContext(self.name, validated, module.constants, module)
+
+    def compile_status(self, context: CompileContext | None = None) -> Status:
+        """Tells whether it can compile on this machine."""
+        hook = "byoc_compile_status"
+        if not self._plugin.has(hook):
+            return Status(ok=True)
+        answer = self._plugin.call(hook, context=context or self.context())
+        status = self._plugin.check(hook, answer, Status)
+        if not status.ok and not status.reason:
+            raise HookError(self._plugin.where(hook), "gave a refusal without a reason")
+        return status
+
+    def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
+        """Gives the module as the backend likes it; the module itself where it has no wishes."""
+        from byoc_core.ir.module import IRModule
+
+        hook = "byoc_prepare"
+        if not self._plugin.has(hook):
+            return module
+        return self._plugin.check(hook, self._plugin.call(hook, module=module, context=context), IRModule)
+
+    def patterns(self) -> tuple[CompositePattern, ...]:
+        """Gives the groups of ops that it computes in one go, in its own order."""
+        from byoc_core.pattern import CompositePattern
+
+        hook = "byoc_patterns"
+        patterns = self._sequence(hook, CompositePattern)
+        for pattern in patterns:
+            if pattern.backend != self.name:
+                raise HookError(
+                    self._plugin.where(hook),
+                    "gave a pattern that is not named for this backend",
+                    got=f"`{pattern.name}`",
+                    expected=f"`{self.name}.<what>`",
+                )
+        return patterns
+
+    def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:
+        """Tells whether it can compile one op by itself."""
+        hook = "byoc_supports"
+        if not self._plugin.has(hook):
+            return Rejection("no-rule", f"backend `{self.name}` takes no single ops")
+        answer = self._plugin.call(hook, binding=binding, context=context)
+        if isinstance(answer, Support | Rejection):
+            return answer
+        raise HookError(
+            self._plugin.where(hook),
+            f"returned a value of the wrong type for op `{binding.op.name}`",
+            got=type(answer).__qualname__,
+            expected="Support or Rejection",
+        )
+
+    def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        """Compiles functions that are annotated for it.
+
+        Args:
+            functions: each with a ``global_symbol``.
+            context: of the module they come from.
+
+        Returns:
+            A result in which every function is either compiled, under its symbol, or rejected.
+
+        Raises:
+            HookError: the hook raised, gave something else, or says nothing about a function.
+        """
+        hook = "byoc_codegen"
+        answer = self._plugin.call(hook, functions=tuple(functions), context=context)
+        result = self._plugin.check(hook, answer, CodegenResult)
+        if result.module is not None:
+            self._plugin.check(hook, result.module, RuntimeModule, what="gave as `module`")  # type: ignore[type-abstract]
+        compiled = () if result.module is None else result.module.function_names
+        for name, rejection in result.rejections.items():
+            self._plugin.check(hook, rejection, Rejection, what=f"gave for function `{name}`")
+        for function in functions:
+            if function.name not in result.rejections and function.attrs["global_symbol"] not in compiled:
+                raise HookError(
+                    self._plugin.where(hook),
+                    f"neither compiled nor rejected function `{function.name}`",
+                    got=f"a module with {', '.join(compiled)}" if compiled else "no compiled function at all",
+                    expected=f"a function named by its symbol, `{function.attrs['global_symbol']}`",
+                )
+        return result
+
+    def ops(self) -> tuple[OpDef, ...]:
+        """Gives the ops of its own domain."""
+        from byoc_core.ir.opdef import OpDef
+
+        return self._sequence("byoc_ops", OpDef)
+
+    def _sequence(self, hook: str, item_type: type[_T]) -> tuple[_T, ...]:
+        if not self._plugin.has(hook):
+            return ()
+        items = self._plugin.check(hook, self._plugin.call(hook), Iterable)  # type: ignore[type-abstract]
+        return tuple(self._plugin.check(hook, item, item_type, what="gave among others") for item in items)
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name}>"

@@ -1,0 +1,179 @@
+# mypy: disable-error-code=empty-body
+# (a specification is never called: its signature and its text are all there is)
+"""The hooks of the compile side: what a plugin of the group ``byoc.backends`` implements.
+
+A backend is a module (or object) whose functions are marked with :data:`hookimpl`; the entry point's name is the
+backend's name. A function may leave out arguments that it does not need.
+
+"Not supported" is an answer, given as a :class:`Rejection`. Every hook may raise an error of :mod:`byoc_core.errors`,
+which reaches the user as it is with a note that says whose hook raised it; any other exception becomes a ``HookError``
+that names plugin, distribution, version and hook. What a hook returns is checked; a wrong type is a ``HookError`` too.
+
+The smallest backend::
+
+    from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Support, hookimpl
+
+    @hookimpl
+    def byoc_backend_info():
+        return BackendInfo(name="mynpu")
+
+    @hookimpl
+    def byoc_supports(binding):
+        return Support() if binding.op.name == "add" else Rejection("op", f"no {binding.op.name} on this NPU")
+
+    @hookimpl
+    def byoc_codegen(functions, context):
+        return CodegenResult(MyModule([translate(function, context) for function in functions]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.plugin.markers import hookimpl, hookspec
+
+if TYPE_CHECKING:
+    from byoc_core.ir.module import Binding, Function, IRModule
+    from byoc_core.ir.opdef import OpDef
+    from byoc_core.pattern import CompositePattern
+
+__all__ = [
+    "BackendInfo",
+    "CodegenResult",
+    "CompileContext",
+    "Rejection",
+    "Status",
+    "Support",
+    "byoc_backend_info",
+    "byoc_codegen",
+    "byoc_compile_status",
+    "byoc_ops",
+    "byoc_patterns",
+    "byoc_prepare",
+    "byoc_supports",
+    "hookimpl",
+]
+
+
+@hookspec(firstresult=True)
+def byoc_backend_info() -> BackendInfo:
+    """Says who the backend is and what it can do. Required.
+
+    Called by the registry once per process, when the backend is first asked for; the answer is kept.
+    If it raises, or gives something else, the backend is quarantined.
+
+    Example::
+
+        class Options(pydantic.BaseModel):
+            opt_level: int = pydantic.Field(2, ge=0, le=3, description="how hard to optimise")
+
+        @hookimpl
+        def byoc_backend_info():
+            return BackendInfo(name="mynpu", options=Options, constants="lifted")
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_compile_status(context: CompileContext) -> Status:
+    """Says whether the backend can compile on this machine. Optional: without it, it can.
+
+    Called by ``byoc backends`` and ``byoc doctor``, and by ``build()`` once per backend before partition: a backend
+    that says no takes nothing, and the report shows the reason. It should be quick and must have no effect.
+    If it raises, ``build()`` stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_compile_status():
+            if shutil.which("npucc") is None:
+                return Status(False, "npucc is not on PATH", "Install the NPU SDK: https://npu.example/sdk.")
+            return Status(True)
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
+    """Rewrites the module as this backend likes it, before partition. Optional.
+
+    Called by ``build()`` once per backend, in backend order. The result replaces the module for all backends, so it
+    must mean the same; the verifier runs after it. If it raises, ``build()`` stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_prepare(module):
+            return FoldConstants()(module)
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_patterns() -> Sequence[CompositePattern]:
+    """Gives the groups of ops that the backend computes in one go. Optional.
+
+    Called once per partition. Each match becomes one ``composite`` binding that bears the pattern's name; which of
+    several overlapping matches wins is decided by priority, then by size, then by backend order.
+    If it raises, the partition stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_patterns():
+            conv = is_op("nn.conv2d")(wildcard(), wildcard())
+            return [CompositePattern("mynpu.conv2d_relu", is_op("nn.relu")(conv))]
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
+    """Says whether the backend can compile one op by itself. Optional: without it, only patterns are taken.
+
+    Called once per op and partition, for ops that no pattern has taken; a pattern that matched is a claim and is not
+    asked about again. A ``Rejection`` is shown by ``explain``. The answer must depend on the arguments only.
+    If it raises, the partition stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_supports(binding):
+            if binding.op.name not in KERNELS:
+                return Rejection("op", f"there is no kernel for {binding.op.name}")
+            if any(value.type.dtype != "float32" for value in binding.operands):
+                return Rejection("dtype", "only float32 is supported")
+            return Support()
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+    """Compiles every function that is annotated for this backend. Required.
+
+    Called once per module by ``RunCodegen``, with all the functions whose ``Codegen`` attribute names the backend, in
+    module order. Each has a ``global_symbol``, and its bindings are single ops and ``composite`` bindings. For every
+    one there must be a function of that name in the resulting module, or a ``Rejection``: ``build()`` then offers
+    the region to the next backend, and ``RunCodegen`` by itself raises.
+    Equal functions should give equal modules. If it raises, compilation stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_codegen(functions, context):
+            graphs = {function.attrs["global_symbol"]: translate(function) for function in functions}
+            return CodegenResult(MyModule(graphs))
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_ops() -> Sequence[OpDef]:
+    """Gives ops of the backend's own domain. Optional.
+
+    Called when the ops of chosen backends are asked for (``Backends.ops``), to build or parse modules with them.
+    Names must be new and should begin with the backend's name. If it raises, the caller gets the error.
+
+    Example::
+
+        @hookimpl
+        def byoc_ops():
+            return [OpDef("mynpu.lookup", (OperandSpec("x"), OperandSpec("table")), infer=infer_lookup)]
+    """

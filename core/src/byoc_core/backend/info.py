@@ -1,0 +1,90 @@
+"""What the core and a backend say to each other: capabilities, answers, context, result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from byoc_core.errors import CodegenError
+from byoc_core.pattern.verdict import Rejection, Support
+from byoc_core.runtime.module import NDArray, RuntimeModule
+from byoc_core.runtime.status import Status
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from byoc_core.ir.constants import Constant
+    from byoc_core.ir.module import IRModule
+
+__all__ = ["BackendInfo", "CodegenResult", "CompileContext", "Rejection", "Status", "Support"]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """What a backend says of itself.
+
+    Attributes:
+        name: equal to the entry point's name; one lower-case word.
+        dynamic_shapes: whether it compiles functions with symbolic sizes; if not, it is asked for static ones only.
+        deterministic: whether equal functions give equal modules, and equal inputs equal outputs, bit for bit.
+        native: whether its modules hold native code, which an artifact's user must permit.
+        options: pydantic model of its options, every field with a default; ``None`` where it has no options.
+        constants: ``"embedded"``: constants reach it as ``Constant`` operands; ``"lifted"``: as parameters.
+        preferred_layouts: data layouts that it likes best, best first (``("NHWC",)``).
+    """
+
+    name: str
+    dynamic_shapes: bool = False
+    deterministic: bool = True
+    native: bool = False
+    options: type[BaseModel] | None = None
+    constants: Literal["embedded", "lifted"] = "embedded"
+    preferred_layouts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompileContext:
+    """What a backend may ask for while it compiles.
+
+    Attributes:
+        backend: its name.
+        options: its validated options; ``None`` where it has no options model.
+        constants: arrays by digest.
+        module: the module being compiled, where there is one.
+    """
+
+    backend: str
+    options: BaseModel | None = None
+    constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
+    module: IRModule | None = None
+
+    def constant(self, constant: Constant) -> NDArray:
+        """Gives the read-only array that a ``Constant`` operand stands for.
+
+        Raises:
+            CodegenError: the constant is not in the module's store.
+        """
+        array = self.constants.get(constant.digest)
+        if array is None:
+            raise CodegenError(
+                f"backend `{self.backend}`", "asks for a constant that is not there", got=constant.digest
+            )
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class CodegenResult:
+    """What a backend made of the functions it was given.
+
+    Attributes:
+        module: has one function per compiled IR function, named by its ``global_symbol``, that takes the parameters
+            and then the results, in order; ``None`` where all were rejected.
+        constants: arrays by digest that the module cites and the IR module's store does not hold yet.
+        rejections: for each function that it cannot compile after all, by function name, the reason.
+    """
+
+    module: RuntimeModule | None
+    constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
+    rejections: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))

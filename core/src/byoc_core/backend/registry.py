@@ -1,0 +1,117 @@
+"""The backends of this process: asked for by name, loaded on demand; plugin objects work like installed ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from byoc_core.backend import hooks
+from byoc_core.backend.handle import BackendHandle
+from byoc_core.backend.info import BackendInfo
+from byoc_core.errors import BackendNotFoundError, PluginError, near_names
+from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, discover
+from byoc_core.plugin.handle import PluginHandle
+
+if TYPE_CHECKING:
+    from byoc_core.ir.opdef import OpDef
+
+__all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends"]
+
+HOST_NAME = "host"
+"""The name of the core's own backend, which takes everything."""
+
+_REQUIRED = ("byoc_backend_info", "byoc_codegen")
+
+
+class Backends:
+    """All backends of a catalogue, each opened when first asked for.
+
+    Args:
+        catalog: the plugins of the group ``byoc.backends``.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._handles: dict[str, BackendHandle] = {}
+
+    def list(self) -> tuple[PluginRecord, ...]:
+        """Gives the records of all backends, those that cannot be used too. Imports no plugin."""
+        return self.catalog.records
+
+    def names(self) -> tuple[str, ...]:
+        """Gives the names of all backends that may be used. Imports no plugin."""
+        return self.catalog.names()
+
+    def get(self, backend: str | object) -> BackendHandle:
+        """Gives a backend.
+
+        Args:
+            backend: a name; or a plugin object (a module or an instance with hooks); or a handle, given back.
+
+        Raises:
+            BackendNotFoundError: no backend of that name is installed; lists the installed and the near ones.
+            PluginError: the plugin cannot be used; says why and what to do.
+        """
+        if isinstance(backend, BackendHandle):
+            return backend
+        if not isinstance(backend, str):
+            return _open_object(backend)
+        handle = self._handles.get(backend)
+        if handle is not None:
+            return handle
+        if self.catalog.find(backend) is None:
+            raise BackendNotFoundError(
+                self.catalog.group,
+                f"backend `{backend}` is not installed; installed: {', '.join(self.names()) or 'none'}; "
+                f"pip install byoc-{backend}",
+                hint=near_names(backend, self.names()) or None,
+            )
+        plugin = self.catalog.open(backend, hooks, _REQUIRED)
+        try:
+            handle = BackendHandle(plugin)
+        except PluginError as error:
+            remedy = f"Report this to the authors of {plugin.record.distribution}."
+            raise self.catalog.quarantine(plugin.record, f"{error.where}: {error.problem}", remedy) from error
+        return self._handles.setdefault(backend, handle)
+
+    def order(self, chosen: Iterable[str | object] = ()) -> tuple[BackendHandle, ...]:
+        """Gives backends from the first to be asked to the last: as listed, and the host after all others.
+
+        Args:
+            chosen: names, plugin objects or handles; the host may be listed and changes nothing.
+
+        Raises:
+            PluginError: one cannot be used, or a name is listed twice for different plugins.
+        """
+        ordered: dict[str, BackendHandle] = {}
+        for item in chosen:
+            handle = self.get(item)
+            known = ordered.setdefault(handle.name, handle)
+            if known.plugin is not handle.plugin:
+                raise PluginError(f"backend `{handle.name}`", "is listed twice, for different plugins")
+        host = ordered.pop(HOST_NAME, None)
+        return (*ordered.values(), host or self.get(HOST_NAME))
+
+    def ops(self, chosen: Iterable[str | object]) -> tuple[OpDef, ...]:
+        """Gives the ops that these backends bring, in the order given."""
+        return tuple(op for item in chosen for op in self.get(item).ops())
+
+
+def _open_object(plugin: object) -> BackendHandle:
+    """Gives a handle for a plugin that no entry point names: its own info does."""
+    described = str(getattr(plugin, "__name__", type(plugin).__qualname__))
+    record = PluginRecord(described, BACKENDS_GROUP, value=described, distribution="", version="")
+    unnamed = PluginHandle(record, plugin, hooks, _REQUIRED)
+    info = unnamed.check("byoc_backend_info", unnamed.call("byoc_backend_info"), BackendInfo)
+    return BackendHandle(PluginHandle(replace(record, name=info.name), plugin, hooks, _REQUIRED))
+
+
+@functools.cache
+def backends() -> Backends:
+    """Gives the backends installed for this process.
+
+    Metadata and the environment are read with the first call, plugin code when a backend is asked for.
+    """
+    return Backends(discover(BACKENDS_GROUP))

@@ -1,0 +1,124 @@
+"""A cache of build products on disk, addressed by everything that determines them.
+
+The folder is ``$BYOC_CACHE_DIR``, else ``$XDG_CACHE_HOME/byoc``, else ``~/.cache/byoc``; it belongs to the user
+alone. A cache that is damaged, full or not writable only misses: nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["BuildCache", "cache_directory"]
+
+_MAGIC = b"byoc-build-1\n"
+_LENGTHS = struct.Struct("<QQ")
+
+
+def cache_directory() -> Path:
+    """Gives the user's cache folder for byoc (it may not exist yet)."""
+    chosen = os.environ.get("BYOC_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "byoc"
+
+
+class BuildCache:
+    """Build products by key.
+
+    An entry holds its whole key, which is compared on reading, and a digest over key and product. Entries are
+    written to a temporary file and renamed, so readers never see half of one; the oldest are dropped beyond
+    ``max_entries`` and ``max_nbytes``.
+
+    Args:
+        directory: where the entries lie.
+        max_entries: how many entries are kept.
+        max_nbytes: how many bytes are kept.
+    """
+
+    def __init__(self, directory: Path | None = None, *, max_entries: int = 1024, max_nbytes: int = 1 << 30) -> None:
+        self.directory = directory if directory is not None else cache_directory() / "build"
+        self.max_entries = max_entries
+        self.max_nbytes = max_nbytes
+
+    def path(self, key: bytes) -> Path:
+        """Gives the file in which the product of a key is, or would be, kept."""
+        return self.directory / hashlib.sha256(key).hexdigest()
+
+    def get(self, key: bytes) -> bytes | None:
+        """Gives the product of a key, or ``None``."""
+        try:
+            if not self._is_private():
+                return None
+            path = self.path(key)
+            entry = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        return _unpack(entry, key)
+
+    def put(self, key: bytes, product: bytes) -> bool:
+        """Stores a product; tells whether it worked."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_private():
+                return False
+            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix="new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_pack(key, product))
+                Path(temporary).replace(self.path(key))
+            except OSError:
+                with suppress(OSError):
+                    Path(temporary).unlink()
+                raise
+            self._drop_oldest()
+        except OSError:
+            return False
+        return True
+
+    def _is_private(self) -> bool:
+        if not hasattr(os, "getuid"):
+            return True
+        status = self.directory.stat()
+        return status.st_uid == os.getuid() and not stat.S_IMODE(status.st_mode) & 0o022
+
+    def _drop_oldest(self) -> None:
+        entries = []
+        for path in self.directory.iterdir():
+            with suppress(OSError):
+                status = path.stat()
+                entries.append((status.st_mtime_ns, status.st_size, path))
+        entries.sort(key=lambda entry: entry[0], reverse=True)
+        nbytes = 0
+        for index, (_, size, path) in enumerate(entries):
+            nbytes += size
+            if index >= self.max_entries or nbytes > self.max_nbytes:
+                with suppress(OSError):
+                    path.unlink()
+
+
+def _pack(key: bytes, product: bytes) -> bytes:
+    body = _LENGTHS.pack(len(key), len(product)) + key + product
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _unpack(entry: bytes, key: bytes) -> bytes | None:
+    start = len(_MAGIC) + 32
+    body = entry[start:]
+    if entry[: len(_MAGIC)] != _MAGIC or len(body) < _LENGTHS.size:
+        return None
+    if hashlib.sha256(body).digest() != entry[len(_MAGIC) : start]:
+        return None
+    key_length, product_length = _LENGTHS.unpack_from(body)
+    if len(body) != _LENGTHS.size + key_length + product_length:
+        return None
+    if body[_LENGTHS.size : _LENGTHS.size + key_length] != key:
+        return None
+    return body[_LENGTHS.size + key_length :]

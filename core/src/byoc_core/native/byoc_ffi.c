@@ -1,0 +1,160 @@
+/* What every library of generated code holds once: argument checks and the error of each thread. */
+#include "byoc_ffi.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#if !defined(_WIN32)
+/* Present where the process holds the TVM FFI library; weak, so that it need not. */
+extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message) __attribute__((weak));
+/* The library may have come after this one, when the weak reference was already settled: then it is looked up. */
+extern void *dlsym(void *handle, const char *name) __attribute__((weak));
+#if defined(__APPLE__)
+#define BYOC_ANY_LIBRARY ((void *)-2)
+#else
+#define BYOC_ANY_LIBRARY ((void *)0)
+#endif
+#endif
+
+static _Thread_local char last_error[1024];
+
+const char *byoc_last_error(void) { return last_error; }
+
+static void raise_in_tvm_ffi(const char *kind) {
+#if !defined(_WIN32)
+  void (*set_raised)(const char *, const char *) = TVMFFIErrorSetRaisedFromCStr;
+  if (!set_raised && dlsym) {
+    void *found = dlsym(BYOC_ANY_LIBRARY, "TVMFFIErrorSetRaisedFromCStr");
+    memcpy(&set_raised, &found, sizeof(set_raised));
+  }
+  if (set_raised) {
+    set_raised(kind, last_error);
+  }
+#else
+  (void)kind;
+#endif
+}
+
+int32_t byoc_fail(const char *kind, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  (void)vsnprintf(last_error, sizeof(last_error), format, values);
+  va_end(values);
+  raise_in_tvm_ffi(kind);
+  return -1;
+}
+
+int32_t byoc_check_count(const char *function, int32_t given, int32_t expected) {
+  if (given != expected) {
+    return byoc_fail("TypeError", "function `%s`: takes %d tensors (inputs, then outputs); got %d", function,
+                     (int)expected, (int)given);
+  }
+  return 0;
+}
+
+DLTensor *byoc_tensor(const char *function, const char *name, const TVMFFIAny *argument) {
+  DLTensor *tensor = NULL;
+  if (argument->type_index == kTVMFFIDLTensorPtr) {
+    tensor = (DLTensor *)argument->v_ptr;
+  } else if (argument->type_index == kTVMFFITensor && argument->v_obj) {
+    tensor = (DLTensor *)((char *)argument->v_obj + sizeof(TVMFFIObject));
+  } else {
+    (void)byoc_fail("TypeError", "function `%s`, argument `%s`: is not a tensor (type index %d)", function, name,
+                    (int)argument->type_index);
+    return NULL;
+  }
+  if (!tensor) {
+    (void)byoc_fail("ValueError", "function `%s`, argument `%s`: is a null pointer", function, name);
+  }
+  return tensor;
+}
+
+static const char *code_name(int32_t code) {
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  return code >= 0 && code < (int32_t)(sizeof(names) / sizeof(names[0])) ? names[code] : "type";
+}
+
+static int32_t check_compact(const char *function, const char *name, const DLTensor *tensor) {
+  int64_t elements = 1;
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis) {
+    if (tensor->shape[axis] < 0) {
+      return byoc_fail("ValueError", "function `%s`, argument `%s`: axis %d has a negative size", function, name,
+                       (int)axis);
+    }
+    elements *= tensor->shape[axis];
+  }
+  if (elements == 0) {
+    return 0;
+  }
+  if (!tensor->data) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: has no data", function, name);
+  }
+  int64_t compact = 1;
+  for (int32_t axis = tensor->ndim - 1; tensor->strides && axis >= 0; --axis) {
+    if (tensor->shape[axis] != 1 && tensor->strides[axis] != compact) {
+      return byoc_fail("ValueError", "function `%s`, argument `%s`: is not contiguous (stride of axis %d: got %lld, "
+                       "expected %lld)", function, name, (int)axis, (long long)tensor->strides[axis],
+                       (long long)compact);
+    }
+    compact *= tensor->shape[axis];
+  }
+  if (((uintptr_t)byoc_data(tensor)) % ((uintptr_t)(tensor->dtype.bits + 7) / 8) != 0) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: its data are not aligned to its element type",
+                     function, name);
+  }
+  return 0;
+}
+
+int32_t byoc_check_tensor(const char *function, const char *name, const DLTensor *tensor, int32_t code, int32_t bits,
+                          int32_t ndim) {
+  if (!tensor) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: is a null pointer", function, name);
+  }
+  if (tensor->device.device_type != kDLCPU) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: is not in CPU memory (DLPack device type %d)",
+                     function, name, (int)tensor->device.device_type);
+  }
+  if (tensor->dtype.code != code || tensor->dtype.bits != bits || tensor->dtype.lanes != 1) {
+    return byoc_fail("TypeError", "function `%s`, argument `%s`: wrong element type; got %s%d (lanes %d), expected "
+                     "%s%d", function, name, code_name(tensor->dtype.code), (int)tensor->dtype.bits,
+                     (int)tensor->dtype.lanes, code_name(code), (int)bits);
+  }
+  if (tensor->ndim != ndim) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: wrong rank; got %d, expected %d", function, name,
+                     (int)tensor->ndim, (int)ndim);
+  }
+  if (ndim > 0 && !tensor->shape) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: has no shape", function, name);
+  }
+  return check_compact(function, name, tensor);
+}
+
+int32_t byoc_check_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
+                        int64_t expected) {
+  if (tensor->shape[axis] != expected) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: wrong size of axis %d; got %lld, expected %lld",
+                     function, name, (int)axis, (long long)tensor->shape[axis], (long long)expected);
+  }
+  return 0;
+}
+
+int32_t byoc_solve_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis, int64_t factor,
+                        int64_t offset, int64_t *size) {
+  int64_t rest = tensor->shape[axis] - offset;
+  if (rest % factor != 0 || rest / factor < 0) {
+    return byoc_fail("ValueError", "function `%s`, argument `%s`: wrong size of axis %d; got %lld, expected "
+                     "%lld * s + %lld for some s >= 0", function, name, (int)axis, (long long)tensor->shape[axis],
+                     (long long)factor, (long long)offset);
+  }
+  *size = rest / factor;
+  return 0;
+}
+
+int32_t byoc_check_broadcast(const char *function, int64_t left, int64_t right) {
+  if (left != right && left != 1 && right != 1) {
+    return byoc_fail("ValueError", "function `%s`: sizes %lld and %lld do not broadcast", function, (long long)left,
+                     (long long)right);
+  }
+  return 0;
+}

@@ -1,0 +1,51 @@
+"""Compiler failures as errors: the command, the exit status, the end of stderr and the generated lines at fault."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from byoc_core.errors import ToolchainError
+
+__all__ = ["compiler_failure"]
+
+_DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? *(?:fatal )?error:", re.MULTILINE)
+_MAX_PLACES = 3
+_STDERR_LINES = 30
+
+
+def compiler_failure(
+    command: Sequence[str], status: int | str, stderr: str, files: Mapping[str, str], kept: str
+) -> ToolchainError:
+    """Gives the error for a compiler run that failed.
+
+    Args:
+        command: what was run.
+        status: exit status, or words such as ``timed out after 120 s``.
+        stderr: what the compiler wrote.
+        files: the sources by name, for showing the lines it complains about.
+        kept: the folder in which the sources were kept.
+    """
+    lines = [f"command: {shlex.join(command)}", f"sources kept in: {kept}"]
+    tail = stderr.strip().splitlines()[-_STDERR_LINES:]
+    if tail:
+        lines += ["stderr (its end):", *(f"  {line}" for line in tail)]
+    lines += _guilty_lines(stderr, files)
+    return ToolchainError("C compiler", "failed", got=f"exit status {status}", expected=0, detail="\n".join(lines))
+
+
+def _guilty_lines(stderr: str, files: Mapping[str, str]) -> list[str]:
+    shown: list[str] = []
+    places: list[tuple[str, int]] = []
+    for match in _DIAGNOSTIC.finditer(stderr):
+        place = (match["file"], int(match["line"]))
+        if place[0] in files and place not in places:
+            places.append(place)
+    for name, number in places[:_MAX_PLACES]:
+        text = files[name].splitlines()
+        shown.append(f"{name}, line {number}:")
+        for index in range(max(1, number - 2), min(len(text), number + 2) + 1):
+            marker = ">" if index == number else " "
+            shown.append(f"{marker} {index:5} | {text[index - 1]}")
+    return shown

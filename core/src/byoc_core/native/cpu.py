@@ -1,0 +1,95 @@
+"""What a compiled library demands of the machine, and what this machine has."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from byoc_core.errors import ArtifactError
+
+__all__ = ["Target", "check_target", "features_of_macros", "machine_features"]
+
+_X86 = ["sse3", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "popcnt", "movbe", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "avx512_bitalg", "avx512_vpopcntdq", "avx512_bf16", "avx512_fp16", "avx_vnni", "gfni", "vaes", "vpclmulqdq"]
+_SPELT_DIFFERENTLY = {"bmi1": "__BMI__", "avx_vnni": "__AVXVNNI__", "sse3": "__SSE3__"}
+# Linux calls SSE3 "pni"; everything else is the macro's name in lower case, give or take underscores.
+_LINUX_NAMES = {"sse3": "pni"}
+_ARM = {
+    "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
+    "__ARM_FEATURE_DOTPROD": "asimddp",
+    "__ARM_FEATURE_MATMUL_INT8": "i8mm",
+    "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC": "bf16",
+    "__ARM_FEATURE_SVE": "sve",
+    "__ARM_FEATURE_SVE2": "sve2",
+    "__ARM_FEATURE_ATOMICS": "atomics",
+}
+
+
+def _feature_of_macro() -> dict[str, str]:
+    table = {macro: feature for macro, feature in _ARM.items()}
+    for feature in _X86:
+        macro = _SPELT_DIFFERENTLY.get(feature, f"__{feature.upper().replace('AVX512_', 'AVX512')}__")
+        table[macro] = _LINUX_NAMES.get(feature, feature)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The machines that can run a library.
+
+    Attributes:
+        system: operating system, as ``platform.system()`` names it.
+        machine: processor family, as ``platform.machine()`` names it.
+        features: instruction sets beyond the family's baseline, under the names of Linux's ``/proc/cpuinfo``, sorted.
+    """
+
+    system: str
+    machine: str
+    features: tuple[str, ...] = ()
+
+    @classmethod
+    def here(cls, features: Iterable[str] = ()) -> Target:
+        """Gives this machine's system and family with the features named."""
+        return cls(platform.system(), platform.machine(), tuple(sorted(features)))
+
+
+def features_of_macros(macros: Iterable[str]) -> tuple[str, ...]:
+    """Gives the instruction sets that a compiler may use, from the names of the macros it predefines."""
+    known = _feature_of_macro()
+    return tuple(sorted({known[macro] for macro in macros if macro in known}))
+
+
+@cache
+def machine_features() -> frozenset[str] | None:
+    """Gives the instruction sets of this machine, or ``None`` where the system does not tell (anything but Linux)."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return None
+
+
+def check_target(target: Target, where: str) -> None:
+    """Raises :class:`ArtifactError` unless this machine can run code made for ``target``."""
+    here = Target.here()
+    hint = "Compile the model again on this machine, or for `march` = 'generic'."
+    if (target.system, target.machine) != (here.system, here.machine):
+        raise ArtifactError(
+            where,
+            "its native code is for another kind of machine",
+            got=f"{target.system} on {target.machine}",
+            expected=f"{here.system} on {here.machine}",
+            hint=hint,
+        )
+    available = machine_features()
+    missing = [] if available is None else [name for name in target.features if name not in available]
+    if missing:
+        raise ArtifactError(
+            where, f"its native code needs CPU features that this machine lacks: {', '.join(missing)}", hint=hint
+        )

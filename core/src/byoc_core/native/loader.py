@@ -1,0 +1,186 @@
+"""Loads compiled libraries and makes their functions callable from Python with numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import ArtifactError, ExecutionError, InternalError
+from byoc_core.native.abi import CPU, DLTENSOR_TYPE_INDEX, DLDataType, DLDevice, DLTensor, TVMFFIAny
+from byoc_core.native.build_cache import cache_directory
+from byoc_core.native.cpu import Target, check_target
+
+__all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "load_library"]
+
+NDArray = npt.NDArray[Any]
+ArgumentSpec = tuple[str, tuple[int | None, ...]]
+"""One tensor argument: dtype, and sizes; ``None`` where a size is read from the array at each call."""
+
+
+class NativeLibrary:
+    """A shared library in this process. It stays loaded until the process ends: functions may still be held.
+
+    Args:
+        handle: the loaded library.
+        name: what errors call it.
+    """
+
+    def __init__(self, handle: ctypes.CDLL, name: str) -> None:
+        self._handle = handle
+        self.name = name
+
+    def has_symbol(self, symbol: str) -> bool:
+        """Tells whether the library exports a symbol."""
+        return hasattr(self._handle, symbol)
+
+    def address_of(self, symbol: str) -> int:
+        """Gives the address of an exported variable or function.
+
+        Raises:
+            ArtifactError: there is no such symbol.
+        """
+        try:
+            variable = ctypes.c_char.in_dll(self._handle, symbol)
+        except ValueError as error:
+            raise ArtifactError(f"library `{self.name}`", f"does not export the symbol `{symbol}`") from error
+        return ctypes.addressof(variable)
+
+    def function(self, symbol: str, arguments: Sequence[ArgumentSpec]) -> NativeFunction:
+        """Gives the function exported as ``__tvm_ffi_<symbol>``.
+
+        Raises:
+            ArtifactError: the library does not export it.
+        """
+        call = _SAFE_CALL(self.address_of(f"__tvm_ffi_{symbol}"))
+        message = ctypes.CFUNCTYPE(ctypes.c_char_p)(self.address_of("byoc_last_error"))
+        return NativeFunction(symbol, call, message, arguments)
+
+
+_SAFE_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+
+
+def load_library(data: bytes, target: Target, name: str) -> NativeLibrary:
+    """Loads a library from its bytes, by way of a private temporary file that is removed at once.
+
+    Args:
+        data: the shared library.
+        target: the machines it was made for.
+        name: what errors call it.
+
+    Raises:
+        ArtifactError: it is for another kind of machine, or the system refuses it.
+    """
+    check_target(target, f"library `{name}`")
+    failures: list[str] = []
+    # A temporary folder may be mounted without permission to execute; then the user's cache folder serves.
+    for parent in (Path(tempfile.gettempdir()), cache_directory()):
+        try:
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="byoc-load-", dir=parent, ignore_cleanup_errors=True) as folder:
+                path = Path(folder) / "module.so"
+                path.write_bytes(data)
+                return NativeLibrary(ctypes.CDLL(os.fspath(path)), name)
+        except OSError as error:
+            failures.append(str(error))
+    raise ArtifactError(f"library `{name}`", "cannot be loaded", detail="\n".join(failures))
+
+
+class _Block:
+    """The argument list of one call under way: tensors, shapes and tags, laid out once and reused."""
+
+    __slots__ = ("address", "keep", "pointers", "set_shape", "tensors")
+
+    def __init__(self, arguments: Sequence[ArgumentSpec]) -> None:
+        self.tensors = (DLTensor * len(arguments))()
+        values = (TVMFFIAny * len(arguments))()
+        shapes = []
+        dynamic: list[tuple[int, int, Any]] = []
+        for index, (dtype, sizes) in enumerate(arguments):
+            info = dtype_info(dtype)
+            shape = (ctypes.c_int64 * max(1, len(sizes)))(*(size or 0 for size in sizes))
+            tensor = self.tensors[index]
+            tensor.device = DLDevice(CPU, 0)
+            tensor.ndim = len(sizes)
+            tensor.dtype = DLDataType(int(info.dl_code), info.bits, 1)
+            tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+            values[index].type_index = DLTENSOR_TYPE_INDEX
+            values[index].v_ptr = ctypes.addressof(tensor)
+            shapes.append(shape)
+            dynamic += [(index, axis, shape) for axis, size in enumerate(sizes) if size is None]
+        self.set_shape = tuple(dynamic)
+        self.address = ctypes.addressof(values)
+        # The `data` field of each tensor is its first word: written as an integer, the quickest way there is.
+        self.pointers = memoryview(self.tensors).cast("B").cast("Q")
+        self.keep = (values, shapes)
+
+
+class NativeFunction:
+    """A compiled function as ``f(*inputs, *outputs)`` over C-contiguous arrays of the declared dtypes.
+
+    Any number of threads may call it at once: each call under way has an argument block of its own, taken from a
+    pool. The interpreter lock is released while the function runs.
+
+    Args:
+        symbol: its name, for errors.
+        call: the exported function.
+        message: gives the text of this thread's last error.
+        arguments: what it takes, inputs then outputs.
+    """
+
+    __slots__ = ("_arguments", "_call", "_message", "_pool", "symbol")
+
+    def __init__(
+        self, symbol: str, call: Callable[..., int], message: Callable[[], bytes], arguments: Sequence[ArgumentSpec]
+    ) -> None:
+        self.symbol = symbol
+        self._call = call
+        self._message = message
+        self._arguments = tuple(arguments)
+        self._pool: list[_Block] = []
+
+    def __call__(self, *arrays: NDArray) -> None:
+        """Runs the function.
+
+        Raises:
+            ExecutionError: the function reports an error; its own message is shown.
+        """
+        if len(arrays) != len(self._arguments):
+            raise InternalError(
+                f"function `{self.symbol}`", "wrong number of arrays", got=len(arrays), expected=len(self._arguments)
+            )
+        try:
+            block = self._pool.pop()
+        except IndexError:
+            block = _Block(self._arguments)
+        pointers = block.pointers
+        word = 0
+        for array in arrays:
+            try:
+                pointers[word] = _address(_first_byte(array))
+            except (TypeError, ValueError, BufferError):  # read-only, or without elements
+                pointers[word] = array.ctypes.data
+            word += _WORDS_PER_TENSOR
+        for index, axis, shape in block.set_shape:
+            shape[axis] = arrays[index].shape[axis]
+        status = self._call(None, block.address, len(arrays), None)
+        if status:
+            raise self._error()
+        self._pool.append(block)
+
+    def _error(self) -> ExecutionError:
+        where, colon, problem = self._message().decode(errors="replace").partition(": ")
+        if not colon:
+            where, problem = f"function `{self.symbol}`", where or "failed without a message"
+        return ExecutionError(where, problem)
+
+
+_address = ctypes.addressof
+_first_byte: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
+_WORDS_PER_TENSOR = ctypes.sizeof(DLTensor) // 8

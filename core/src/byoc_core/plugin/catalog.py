@@ -1,0 +1,119 @@
+"""The plugins of one group: what is installed, loaded on demand, and quarantined when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from byoc_core.errors import PluginError
+from byoc_core.plugin.record import PluginRecord, PluginState
+
+if TYPE_CHECKING:
+    from byoc_core.plugin.handle import PluginHandle
+
+__all__ = ["Catalog"]
+
+_LOGGER = logging.getLogger("byoc.plugin")
+
+
+class Catalog:
+    """Records of one entry-point group, in order of name and then distribution.
+
+    Filled once. The only thing that changes later is a record's state, when a plugin turns out to be broken:
+    it is then quarantined for the rest of the process, and the others go on.
+
+    Args:
+        group: the entry-point group.
+        records: one per entry point.
+        problems: what else was found wrong while looking, for ``byoc doctor``.
+    """
+
+    def __init__(self, group: str, records: Iterable[PluginRecord], *, problems: Iterable[str] = ()) -> None:
+        self.group = group
+        self.problems = tuple(problems)
+        self._records = list(records)
+        self._loaded: dict[str, object] = {}
+
+    @property
+    def records(self) -> tuple[PluginRecord, ...]:
+        """All records with their present state; two for one name where distributions clash."""
+        return tuple(self._records)
+
+    def names(self) -> tuple[str, ...]:
+        """Gives the names of all plugins that may be used."""
+        return tuple(record.name for record in self._records if record.state is PluginState.AVAILABLE)
+
+    def find(self, name: str) -> PluginRecord | None:
+        """Gives the record of that name (the one that may be used, where several claim it), or ``None``."""
+        claims = [record for record in self._records if record.name == name]
+        usable = [record for record in claims if record.state is PluginState.AVAILABLE]
+        return next(iter(usable or claims), None)
+
+    def load(self, name: str) -> object:
+        """Imports a plugin, once, and gives the module or object that its entry point refers to.
+
+        Raises:
+            PluginError: there is none of that name, it may not be used, or its import fails (it is then quarantined).
+        """
+        if name in self._loaded:
+            return self._loaded[name]
+        record = self._usable(name)
+        from importlib.metadata import EntryPoint
+
+        try:
+            plugin: object = EntryPoint(record.name, record.value, record.group).load()
+        except (Exception, SystemExit) as error:
+            reason = f"importing `{record.value}` raised {type(error).__name__}: {error}"
+            raise self.quarantine(record, reason, _import_remedy(record, error)) from error
+        return self._loaded.setdefault(name, plugin)
+
+    def open(self, name: str, specs: ModuleType, required: Iterable[str] = ()) -> PluginHandle:
+        """Loads a plugin and checks its hooks against the specifications.
+
+        Args:
+            name: the plugin's name.
+            specs: the module of hook specifications.
+            required: hooks that it must implement.
+
+        Raises:
+            PluginError: as :meth:`load`, or its hooks are wrong (it is then quarantined).
+        """
+        from byoc_core.plugin.handle import PluginHandle
+
+        plugin = self.load(name)
+        record = self._usable(name)
+        try:
+            return PluginHandle(record, plugin, specs, required)
+        except PluginError as error:
+            raise self.quarantine(record, error.problem, error.hint or "") from error
+
+    def quarantine(self, record: PluginRecord, reason: str, remedy: str) -> PluginError:
+        """Marks a plugin as broken and gives the error to raise."""
+        broken = replace(record, state=PluginState.BROKEN, reason=reason, remedy=remedy)
+        self._records = [broken if known == record else known for known in self._records]
+        _LOGGER.info("%s is quarantined: %s", record.label, reason)
+        return _unusable(broken)
+
+    def _usable(self, name: str) -> PluginRecord:
+        record = self.find(name)
+        if record is None:
+            raise PluginError(self.group, f"no plugin `{name}` is installed")
+        if record.state is not PluginState.AVAILABLE:
+            raise _unusable(record)
+        return record
+
+
+def _unusable(record: PluginRecord) -> PluginError:
+    return PluginError(record.label, f"cannot be used ({record.state}): {record.reason}", hint=record.remedy or None)
+
+
+def _import_remedy(record: PluginRecord, error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return (
+            f"Install the missing module `{error.name}`; "
+            f"if it is the plugin's own, pip install --force-reinstall {record.distribution}."
+        )
+    return f"Report this to the authors of {record.distribution}, or pip uninstall {record.distribution}."

@@ -1,0 +1,113 @@
+"""One plugin behind pluggy: its hooks are checked once, and every call names who failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, TypeVar
+
+import pluggy
+
+from byoc_core.errors import ByocError, HookError, PluginError, near_names
+from byoc_core.plugin.markers import PROJECT_NAME
+from byoc_core.plugin.record import PluginRecord
+
+__all__ = ["PluginHandle"]
+
+_T = TypeVar("_T")
+
+
+class PluginHandle:
+    """A plugin registered alone in a ``PluginManager`` of its own, so that no call reaches another plugin.
+
+    Args:
+        record: who it is.
+        plugin: a module or an object with ``hookimpl``-marked functions.
+        specs: the module of hook specifications (all with ``firstresult``).
+        required: hooks that it must implement.
+
+    Raises:
+        PluginError: a hook is misspelt, takes an argument that its specification lacks, is not marked, or is
+            missing; or there is no hook at all.
+    """
+
+    def __init__(self, record: PluginRecord, plugin: object, specs: ModuleType, required: Iterable[str] = ()) -> None:
+        self.record = record
+        self.plugin = plugin
+        self._manager = pluggy.PluginManager(PROJECT_NAME)
+        self._manager.add_hookspecs(specs)
+        try:
+            self._manager.register(plugin, name=record.name)
+        except pluggy.PluginValidationError as error:
+            raise self._invalid(_last_line(error), "Compare the hook's arguments with its specification.") from error
+        self._check(frozenset(_spec_names(specs)), required)
+
+    def has(self, hook: str) -> bool:
+        """Tells whether the plugin implements a hook."""
+        return bool(getattr(self._manager.hook, hook).get_hookimpls())
+
+    def call(self, hook: str, **arguments: object) -> Any:
+        """Calls a hook and gives what it returns; ``None`` where the plugin does not implement it.
+
+        Raises:
+            HookError: the hook raised something else than one of byoc's own errors; the cause is chained.
+            ByocError: the hook reported an error in byoc's terms; a note says whose hook it was.
+        """
+        try:
+            return getattr(self._manager.hook, hook)(**arguments)
+        except ByocError as error:
+            error.add_note(f"raised by {self.record.label}, hook `{hook}`")
+            raise
+        except Exception as error:
+            raise HookError(
+                self.where(hook),
+                f"raised {type(error).__name__}: {error}",
+                hint=f"This is a fault of {self.record.distribution or 'the plugin'}, not of byoc-core.",
+            ) from error
+
+    def check(self, hook: str, value: object, expected: type[_T], *, what: str = "returned") -> _T:
+        """Gives ``value`` if it is of the type that a hook must give.
+
+        Raises:
+            HookError: it is of another type.
+        """
+        if not isinstance(value, expected):
+            raise HookError(
+                self.where(hook),
+                f"{what} a value of the wrong type",
+                got=type(value).__qualname__,
+                expected=expected.__qualname__,
+            )
+        return value
+
+    def where(self, hook: str) -> str:
+        """Gives the place for messages: plugin, distribution, version and hook."""
+        return f"{self.record.label}, hook `{hook}`"
+
+    def _check(self, known: frozenset[str], required: Iterable[str]) -> None:
+        marked = {caller.name for caller in self._manager.get_hookcallers(self.plugin) or ()}
+        try:
+            self._manager.check_pending()  # lets pass what is marked `optionalhook`: hooks of a newer core
+        except pluggy.PluginValidationError as error:
+            name = min(marked - known)
+            hint = near_names(name, known) or f"The hooks are {', '.join(sorted(known))}."
+            raise self._invalid(f"there is no hook `{name}`", hint) from error
+        for name in sorted(known - marked):
+            if callable(getattr(self.plugin, name, None)):
+                raise self._invalid(f"its function `{name}` is not marked as a hook", "Decorate it with `@hookimpl`.")
+        if not marked:
+            raise self._invalid("it implements no hook at all", "Its entry point may refer to the wrong object.")
+        for name in required:
+            if name not in marked:
+                raise self._invalid(f"it does not implement the hook `{name}`", "Every plugin of its group must.")
+
+    def _invalid(self, problem: str, hint: str) -> PluginError:
+        return PluginError(self.record.label, problem, hint=hint)
+
+
+def _spec_names(specs: ModuleType) -> list[str]:
+    return [name for name in vars(specs) if hasattr(getattr(specs, name), f"{PROJECT_NAME}_spec")]
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1]

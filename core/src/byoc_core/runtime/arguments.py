@@ -1,0 +1,375 @@
+"""Arguments of a packed function: conversion to numpy, checks against a signature, overlap of outputs with inputs.
+
+Both :func:`call_checked` (a direct call of a module's function) and the VM (a call of a whole program) use these
+pieces, so a wrong argument is reported in the same words wherever it is passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeGuard, overload
+
+import numpy as np
+
+from byoc_core.dims import Dim, DimExpr, solve_symbol, substitute, symbol, symbols_of
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import CallError, IRTypeError
+from byoc_core.runtime.module import NDArray, PackedFunction, TensorSpec
+
+__all__ = [
+    "argument_places",
+    "as_input",
+    "as_output",
+    "bind_symbols",
+    "call_checked",
+    "concrete_shape",
+    "separate_outputs",
+]
+
+_numpy_dtype = lru_cache(maxsize=None)(to_numpy)
+# Bound on the exact overlap test of two outputs, which is exponential in the worst case.
+_OVERLAP_WORK = 10_000
+
+
+def call_checked(function: PackedFunction, arguments: Sequence[object]) -> None:
+    """Checks the arguments of a packed function, runs it, and copies results back where an output needed a temporary.
+
+    A function without a signature gets its arguments as they are.
+
+    Args:
+        function: what to call.
+        arguments: inputs, then outputs: numpy arrays or anything with ``__dlpack__``. Inputs are copied only where
+            they are not C-contiguous; an output is written through a temporary only where it is not C-contiguous or
+            overlaps an input.
+
+    Raises:
+        CallError: wrong count, dtype, rank or shape, an output that cannot be written, or two outputs that overlap;
+            names the argument by position and name.
+    """
+    signature = function.signature
+    if signature is None:
+        function.impl(*arguments)
+        return
+    where = f"function `{function.name}`"
+    num_inputs, num_outputs = len(signature.inputs), len(signature.outputs)
+    if len(arguments) != num_inputs + num_outputs:
+        raise CallError(
+            where,
+            "wrong number of arguments",
+            got=len(arguments),
+            expected=f"{num_inputs + num_outputs}: {num_inputs} inputs and {num_outputs} outputs"
+            f" ({', '.join(spec.name for spec in (*signature.inputs, *signature.outputs))})",
+        )
+    in_places = argument_places(where, "input", signature.inputs)
+    out_places = argument_places(where, "output", signature.outputs)
+    inputs = [
+        value if _is_ready(value, spec) else as_input(value, spec, in_places[index])
+        for index, (value, spec) in enumerate(zip(arguments, signature.inputs, strict=False))
+    ]
+    outputs = [
+        as_output(value, spec, out_places[index])
+        for index, (value, spec) in enumerate(zip(arguments[num_inputs:], signature.outputs, strict=True))
+    ]
+    sizes = bind_symbols(signature.inputs, inputs, in_places)
+    bind_symbols(signature.outputs, outputs, out_places, sizes=sizes)
+    buffers, finish = separate_outputs(inputs, outputs, out_places)
+    function.impl(*inputs, *buffers)
+    if finish is not None:
+        finish()
+
+
+class _Places(Sequence[str]):
+    """Texts that name arguments, made when one is asked for: most calls have no error."""
+
+    __slots__ = ("_role", "_specs", "_where")
+
+    def __init__(self, where: str, role: str, specs: Sequence[TensorSpec]) -> None:
+        self._where = where
+        self._role = role
+        self._specs = specs
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        return f"{self._where}, {self._role} {index} `{self._specs[index].name}`"
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+
+def argument_places(where: str, role: str, specs: Sequence[TensorSpec]) -> Sequence[str]:
+    """Gives the texts that name the arguments in errors, such as ``function `f`, input 0 `x```.
+
+    Args:
+        where: the function, as errors name it.
+        role: ``"input"`` or ``"output"``.
+        specs: the arguments, in order.
+    """
+    return _Places(where, role, specs)
+
+
+def as_input(value: object, spec: TensorSpec, where: str) -> NDArray:
+    """Gives an argument as a C-contiguous, aligned numpy array of the declared dtype and rank.
+
+    A numpy array that already is one comes back as it is; sizes are checked by :func:`bind_symbols`.
+
+    Args:
+        value: a numpy array or scalar, or anything with ``__dlpack__`` in memory that the CPU can read.
+        spec: what the signature declares.
+        where: the argument, as errors name it.
+
+    Raises:
+        CallError: it is no array, or its dtype or rank is another one.
+    """
+    array = value if type(value) is np.ndarray else _to_array(value, where)
+    _check_dtype_and_rank(array, spec, where)
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned:
+        return array
+    return np.array(array, order="C", copy=True)
+
+
+def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
+    """Gives an output argument as a writable numpy array of the declared dtype and rank (not always contiguous).
+
+    Args:
+        value: a numpy array, or anything with ``__dlpack__`` whose memory can be written.
+        spec: what the signature declares.
+        where: the argument, as errors name it.
+
+    Raises:
+        CallError: it is no array, its dtype or rank is another one, it is read-only, or elements of it share memory.
+    """
+    if type(value) is np.ndarray:
+        array = value
+    else:
+        if isinstance(value, np.generic):
+            raise CallError(where, "a numpy scalar cannot be written", hint="Pass an array with no axes.")
+        array = _to_array(value, where)
+        if not array.flags.writeable:
+            array = _writable_view(value, array)
+    _check_dtype_and_rank(array, spec, where)
+    if not array.flags.writeable:
+        raise CallError(where, "is read-only", hint="Pass an array that can be written.")
+    if (
+        0 in array.strides
+        and array.size
+        and any(not stride and size > 1 for stride, size in zip(array.strides, array.shape, strict=True))
+    ):
+        raise CallError(where, "several elements share one place in memory", hint="Pass an array of its own memory.")
+    return array
+
+
+def bind_symbols(
+    specs: Sequence[TensorSpec],
+    arrays: Sequence[NDArray],
+    places: Sequence[str] | None = None,
+    *,
+    sizes: dict[str, int] | None = None,
+) -> dict[str, int]:
+    """Checks the shapes of arrays against their specs and gives the size of every symbol that the shapes determine.
+
+    A dimension determines a symbol where it is linear in that one; what no shape determines stays unbound.
+
+    Args:
+        specs: declared shapes; they share symbols.
+        arrays: as many arrays, of the declared ranks.
+        places: the arguments, as errors name them.
+        sizes: symbols known already; extended in place.
+
+    Raises:
+        CallError: a size is not the declared one, or contradicts the size of its symbol elsewhere.
+    """
+    sizes = {} if sizes is None else sizes
+    open_shapes: list[tuple[int, int]] = []
+    for index, (spec, array) in enumerate(zip(specs, arrays, strict=True)):
+        if array.shape == spec.shape:
+            continue
+        for axis, (dim, size) in enumerate(zip(spec.shape, array.shape, strict=True)):
+            if dim == size:
+                continue
+            if not _bind_dim(dim, size, sizes):
+                open_shapes.append((index, axis))
+    # Dims of several symbols: again, until no further one can be decided.
+    while open_shapes:
+        rest = [
+            (index, axis)
+            for index, axis in open_shapes
+            if not _bind_dim(specs[index].shape[axis], arrays[index].shape[axis], sizes)
+        ]
+        if len(rest) == len(open_shapes):
+            break
+        open_shapes = rest
+    for index, axis in open_shapes:
+        if _is_decided(specs[index].shape[axis], sizes):
+            where = places[index] if places else argument_places("arguments", "argument", specs)[index]
+            raise CallError(
+                where,
+                f"axis {axis} has the wrong size",
+                got=list(arrays[index].shape),
+                expected=_shape_text(specs[index], sizes),
+            )
+    return sizes
+
+
+def concrete_shape(spec: TensorSpec, sizes: dict[str, int], where: str) -> tuple[int, ...]:
+    """Gives the shape of a tensor for known symbols.
+
+    Raises:
+        CallError: a symbol is not known, or a size comes out negative.
+    """
+    shape: list[int] = []
+    for dim in spec.shape:
+        try:
+            size = substitute(dim, sizes)
+        except IRTypeError as error:
+            raise CallError(where, f"size {dim} cannot be computed: {error.problem}") from error
+        if not isinstance(size, int):
+            unknown = ", ".join(sorted(symbols_of(size)))
+            raise CallError(where, f"size {dim} is not determined by the inputs: {unknown} is not known")
+        if size < 0:
+            raise CallError(where, f"size {dim} is negative", got=size)
+        shape.append(size)
+    return tuple(shape)
+
+
+def separate_outputs(
+    inputs: Sequence[NDArray], outputs: Sequence[NDArray], places: Sequence[str]
+) -> tuple[list[NDArray], Callable[[], None] | None]:
+    """Gives buffers that a function may write while it reads its inputs, and what to do after it.
+
+    An output that is contiguous and overlaps no input is its own buffer. Any other gets a temporary; the second value
+    then copies the temporaries back, and is ``None`` where there are none.
+
+    Cost: ``O(inputs x outputs)`` comparisons of address ranges.
+
+    Raises:
+        CallError: two outputs overlap.
+    """
+    for index, output in enumerate(outputs):
+        for earlier in range(index):
+            if _overlaps(outputs[earlier], output):
+                raise CallError(places[index], "overlaps another output", got=places[earlier].rpartition(", ")[2])
+    buffers: list[NDArray] = []
+    copies: list[tuple[NDArray, NDArray]] = []
+    for output in outputs:
+        flags = output.flags
+        if flags.c_contiguous and flags.aligned and not any(np.may_share_memory(output, array) for array in inputs):
+            buffers.append(output)
+        else:
+            temporary = np.empty(output.shape, output.dtype)
+            buffers.append(temporary)
+            copies.append((output, temporary))
+    if not copies:
+        return buffers, None
+
+    def finish() -> None:
+        for target, temporary in copies:
+            target[...] = temporary
+
+    return buffers, finish
+
+
+def _is_ready(value: object, spec: TensorSpec) -> TypeGuard[NDArray]:
+    """Tells whether an input needs no conversion: the common case, decided in a few attribute reads."""
+    if type(value) is not np.ndarray or value.dtype != _numpy_dtype(spec.dtype) or value.ndim != len(spec.shape):
+        return False
+    flags = value.flags
+    return flags.c_contiguous and flags.aligned
+
+
+def _to_array(value: object, where: str) -> NDArray:
+    if isinstance(value, np.ndarray):
+        return value.view(np.ndarray)
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if not hasattr(value, "__dlpack__"):
+        raise CallError(
+            where,
+            "is not an array",
+            got=type(value).__name__,
+            expected="a numpy array or an object with __dlpack__",
+        )
+    try:
+        array: NDArray = np.from_dlpack(value)
+    except Exception as error:
+        raise CallError(where, f"cannot be read through DLPack: {error}", got=type(value).__name__) from error
+    return array
+
+
+def _writable_view(value: object, array: NDArray) -> NDArray:
+    """Gives the object's own writable numpy view of the same memory, where it offers one.
+
+    DLPack before version 1 cannot say that memory may be written, so numpy takes it for read-only.
+    """
+    if not hasattr(value, "__array__"):
+        return array
+    view = np.asarray(value)
+    same = view.ctypes.data == array.ctypes.data and view.strides == array.strides and view.dtype == array.dtype
+    return view if same else array
+
+
+def _check_dtype_and_rank(array: NDArray, spec: TensorSpec, where: str) -> None:
+    expected = _numpy_dtype(spec.dtype)
+    if array.dtype != expected:
+        raise CallError(where, "wrong dtype", got=array.dtype, expected=spec.dtype)
+    if array.ndim != len(spec.shape):
+        raise CallError(
+            where,
+            "wrong rank",
+            got=f"{array.ndim}, shape {list(array.shape)}",
+            expected=f"{len(spec.shape)}, shape {_shape_text(spec, {})}",
+        )
+
+
+def _bind_dim(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
+    """Decides one dimension, which may bind its symbol; ``False`` where it is wrong or cannot be decided yet."""
+    try:
+        value = substitute(dim, sizes)
+    except IRTypeError:
+        return False
+    if isinstance(value, int):
+        return value == size
+    solved = solve_symbol(value, size)
+    if solved is None:
+        return False
+    sizes[solved[0]] = solved[1]
+    return True
+
+
+def _is_decided(dim: Dim, sizes: dict[str, int]) -> bool:
+    """Tells whether a dimension that is still open is certainly wrong, not just undetermined."""
+    try:
+        value = substitute(dim, sizes)
+    except IRTypeError:
+        return True
+    if isinstance(value, int):
+        return True
+    names = symbols_of(value)
+    if len(names) != 1:
+        return False
+    (name,) = names
+    # Linear: one more of the symbol adds the same number everywhere; then no size of the symbol fits.
+    return isinstance(substitute(value, {name: symbol(name) + 1}) - value, int)
+
+
+def _shape_text(spec: TensorSpec, sizes: dict[str, int]) -> str:
+    text = f"[{', '.join(map(str, spec.shape))}]"
+    names = sorted(frozenset().union(*(symbols_of(dim) for dim in spec.shape if isinstance(dim, DimExpr))))
+    known = [f"{name} = {sizes[name]}" for name in names if name in sizes]
+    return text + (f" with {', '.join(known)}" if known else "")
+
+
+def _overlaps(left: NDArray, right: NDArray) -> bool:
+    if not np.may_share_memory(left, right):
+        return False
+    bounded: Callable[..., bool] = np.shares_memory
+    try:
+        return bounded(left, right, max_work=_OVERLAP_WORK)
+    except np.exceptions.TooHardError:
+        return True

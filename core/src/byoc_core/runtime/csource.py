@@ -1,0 +1,137 @@
+"""Modules of generated C: the text, its signatures and constants, and the library built from it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from byoc_core.errors import InternalError
+from byoc_core.native.loader import ArgumentSpec, NativeLibrary, load_library
+from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature
+
+__all__ = ["CONSTANT_TABLE", "CSourceModule"]
+
+CONSTANT_TABLE = "byoc_constants"
+"""The exported variable of generated C that points to the module's constants: ``const void *byoc_constants[]``."""
+
+
+class CSourceModule(RuntimeModule):
+    """Functions in C, compiled when first needed and loaded when first called.
+
+    The text exports ``__tvm_ffi_<symbol>`` for every function, over the declarations of ``byoc_ffi.h``. Where it needs
+    constants it defines ``BYOC_EXPORT const void *byoc_constants[N];``, which is filled once after loading, in the
+    order of ``constants``.
+
+    Args:
+        source: one C translation unit.
+        functions: what each exported symbol takes and gives.
+        constants: arrays by digest, in the order of the table. They are kept, not copied, and must not change.
+        options: how the text is compiled.
+        library: the text compiled already; without it a C compiler is needed.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        functions: Mapping[str, Signature],
+        *,
+        constants: Mapping[str, NDArray] | None = None,
+        options: BuildOptions | None = None,
+        library: CompiledLibrary | None = None,
+    ) -> None:
+        self._source = source
+        self._signatures = MappingProxyType(dict(functions))
+        self._constants = MappingProxyType({digest: _readable(array) for digest, array in (constants or {}).items()})
+        self._options = options or BuildOptions()
+        self._library = library
+        self._loaded: NativeLibrary | None = None
+        self._functions: dict[str, PackedFunction] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def type_key(self) -> str:
+        """``"csource"``."""
+        return "csource"
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The exported symbols, in the order of the text."""
+        return tuple(self._signatures)
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """What each function takes and gives."""
+        return self._signatures
+
+    @property
+    def constants(self) -> Mapping[str, NDArray]:
+        """The constants by digest, in the order of the table ``byoc_constants``."""
+        return self._constants
+
+    @property
+    def is_native(self) -> bool:
+        """``True``: the saved payload holds the compiled library."""
+        return True
+
+    @property
+    def options(self) -> BuildOptions:
+        """How the text is compiled."""
+        return self._options
+
+    def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
+        """Gives the C text (format ``""`` or ``"c"``); empty for another format."""
+        return self._source if format in ("", "c") else ""
+
+    def build(self) -> CompiledLibrary:
+        """Gives the compiled library; runs the C compiler the first time, unless it came with the module.
+
+        Raises:
+            ToolchainError: no C compiler, or it refuses the text.
+        """
+        with self._lock:
+            if self._library is None:
+                self._library = find_toolchain().compile(self._source, self._options)
+            return self._library
+
+    def find_function(self, name: str) -> PackedFunction:
+        """Gives a function; builds and loads the library the first time.
+
+        Raises:
+            ToolchainError: the library must be built and cannot be.
+            ArtifactError: the library does not fit this machine, or lacks the function.
+        """
+        with self._lock:
+            if name not in self._functions:
+                signature = self._signatures[name]
+                native = self._load().function(name, _arguments(signature))
+                self._functions[name] = PackedFunction(name, native, signature)
+            return self._functions[name]
+
+    def _load(self) -> NativeLibrary:
+        if self._loaded is None:
+            library = self.build()
+            loaded = load_library(library.data, library.target, ", ".join(self.function_names))
+            if self._constants:
+                table = (ctypes.c_void_p * len(self._constants)).from_address(loaded.address_of(CONSTANT_TABLE))
+                for index, array in enumerate(self._constants.values()):
+                    table[index] = array.ctypes.data
+            self._loaded = loaded
+        return self._loaded
+
+
+def _readable(array: NDArray) -> NDArray:
+    """Gives the array as generated code reads it: compact and aligned (a mapped file may be neither)."""
+    return np.require(array, requirements=["C", "A"])
+
+
+def _arguments(signature: Signature) -> list[ArgumentSpec]:
+    specs = (*signature.inputs, *signature.outputs)
+    for spec in specs:
+        if any(isinstance(dim, int) and dim < 0 for dim in spec.shape):
+            raise InternalError(f"argument `{spec.name}`", "has a negative size")
+    return [(spec.dtype, tuple(dim if isinstance(dim, int) else None for dim in spec.shape)) for spec in specs]

@@ -1,0 +1,54 @@
+"""The runtime ``csource``: saves and loads modules of generated C together with their compiled library."""
+
+from __future__ import annotations
+
+import struct
+import sys
+
+from byoc_core.errors import InternalError, UntrustedCodeError
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.csource_payload import FORMAT, decode, encode
+from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
+from byoc_core.runtime.module import RuntimeModule
+from byoc_core.runtime.status import Status
+
+__all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
+
+
+@hookimpl
+def byoc_runtime_info() -> RuntimeInfo:
+    """Says what it can load."""
+    return RuntimeInfo(type_key="csource", formats=(FORMAT,), concurrency="reentrant")
+
+
+@hookimpl
+def byoc_runtime_status() -> Status:
+    """Says that it runs here: a saved module needs no compiler, only a 64-bit system with shared libraries."""
+    if struct.calcsize("P") != 8:
+        return Status(ok=False, reason="generated code needs a 64-bit Python", remedy="Install a 64-bit Python.")
+    if sys.platform == "win32":
+        return Status(
+            ok=False, reason="generated code is not built for Windows", remedy="Run on Linux or macOS, or under WSL."
+        )
+    return Status(ok=True)
+
+
+@hookimpl
+def byoc_save_module(module: RuntimeModule) -> bytes:
+    """Gives text, signatures and library as bytes; compiles the text first where needed."""
+    if not isinstance(module, CSourceModule):
+        raise InternalError(f"module `{module.type_key}`", "is not a C-source module", got=type(module).__name__)
+    return encode(module)
+
+
+@hookimpl
+def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
+    """Gives the module back; refuses unless the user permits native code."""
+    module = decode(payload, context)
+    if not context.allow_native:
+        raise UntrustedCodeError(
+            context.source,
+            f"holds native code (functions {', '.join(module.function_names)})",
+            hint="Pass allow_native=True if you trust where it comes from.",
+        )
+    return module

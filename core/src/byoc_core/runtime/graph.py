@@ -1,0 +1,312 @@
+"""The run half of the graph kit: modules that run graph documents by an engine.
+
+A library-style backend writes an engine (:class:`GraphEngine`): it turns one function of a document into something
+that can be called, once, when the module is loaded. Everything else (the document's form and laws, signatures,
+saving, loading, sources) is here. :class:`KernelEngine` is the engine of the core's own numpy host.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from byoc_core.dims import DimExpr, evaluate
+from byoc_core.errors import ArtifactError, ByocError, ExecutionError, near_names
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.graph_document import (
+    GraphAttr,
+    GraphDocument,
+    GraphFunction,
+    GraphNode,
+    attr_symbols,
+    print_document,
+)
+from byoc_core.runtime.graph_encoding import decode_document, encode_document
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+
+__all__ = ["ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
+
+Kernel = Callable[..., Any]
+
+
+class ConstantSource(Protocol):
+    """What :func:`load_graph` needs of a load context."""
+
+    def constant(self, digest: str) -> NDArray:
+        """Gives the read-only array of that digest."""
+        ...
+
+
+class GraphEngine(ABC):
+    """How the functions of a graph document are run."""
+
+    @property
+    @abstractmethod
+    def type_key(self) -> str:
+        """The name of the runtime that loads this engine's modules."""
+
+    @abstractmethod
+    def check_node(self, node: GraphNode) -> str | None:
+        """Gives the reason why this engine cannot run a node, or ``None``; called once for each node, bodies too."""
+
+    @abstractmethod
+    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+        """Gives the implementation of one function; called once, when the module is made.
+
+        Args:
+            function: a function whose nodes have all passed :meth:`check_node`.
+            constants: read-only arrays by digest; holds at least what the function cites.
+
+        Returns:
+            A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature. It must be
+            re-entrant unless the runtime's ``RuntimeInfo`` says otherwise.
+        """
+
+
+class GraphModule(RuntimeModule):
+    """A runtime module that runs a graph document by an engine.
+
+    Args:
+        document: the functions.
+        constants: arrays by digest: at least those that the document cites.
+        engine: how to run them; numpy's kernels where not given.
+
+    Raises:
+        ArtifactError: the engine cannot run a node, or a constant is missing or of another type.
+    """
+
+    def __init__(
+        self, document: GraphDocument, constants: Mapping[str, NDArray], engine: GraphEngine | None = None
+    ) -> None:
+        self.document = document
+        self._engine = engine or KernelEngine()
+        self._constants: dict[str, NDArray] = {}
+        for function in document.functions.values():
+            _check_nodes(function, self._engine, f"graph function `{function.name}`")
+            for constant in function.all_constants():
+                array = constants.get(constant.digest)
+                if (
+                    array is None
+                    or array.dtype.name != constant.tensor.dtype
+                    or tuple(array.shape) != constant.tensor.shape
+                ):
+                    raise ArtifactError(
+                        f"graph function `{function.name}`",
+                        f"constant {constant.digest[:12]} is missing or of another type",
+                        got="nothing" if array is None else f"{array.dtype}{list(array.shape)}",
+                        expected=constant.tensor,
+                    )
+                self._constants[constant.digest] = array
+        self._functions = {
+            name: PackedFunction(name, self._engine.build(function, self._constants), function.signature)
+            for name, function in document.functions.items()
+        }
+
+    @property
+    def type_key(self) -> str:
+        """The engine's type key."""
+        return self._engine.type_key
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The names of the document's functions."""
+        return tuple(self._functions)
+
+    def find_function(self, name: str) -> PackedFunction:
+        """Gives a function whose name is in :attr:`function_names`."""
+        return self._functions[name]
+
+    def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
+        """Gives the graph as text, one line for each value; ``"json"`` for the document itself."""
+        if format == "json":
+            return encode_document(self.document, indent=2).decode()
+        return print_document(self.document) if format in ("", "text") else ""
+
+    @property
+    def constants(self) -> Mapping[str, NDArray]:
+        """The arrays that the document cites, by digest."""
+        return MappingProxyType(self._constants)
+
+
+def save_graph(module: GraphModule) -> bytes:
+    """Gives the payload of a graph module: its document, constants cited by digest."""
+    return encode_document(module.document)
+
+
+def load_graph(payload: bytes, context: ConstantSource, engine: GraphEngine | None = None) -> GraphModule:
+    """Gives the module of a payload.
+
+    Args:
+        payload: what :func:`save_graph` gave.
+        context: where the constants come from.
+        engine: how to run it; numpy's kernels where not given.
+
+    Raises:
+        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run.
+    """
+    document = decode_document(payload)
+    digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
+    return GraphModule(document, {digest: context.constant(digest) for digest in digests}, engine)
+
+
+class KernelEngine(GraphEngine):
+    """Runs nodes one by one with numpy kernels; a value is released as soon as nothing reads it any more.
+
+    A node with a body is run as its body.
+
+    Args:
+        kernels: by op name; the core's own where not given.
+    """
+
+    def __init__(self, kernels: Mapping[str, Kernel] | None = None) -> None:
+        if kernels is None:
+            from byoc_core.kernels import KERNELS
+
+            kernels = KERNELS
+        self._kernels = kernels
+
+    @property
+    def type_key(self) -> str:
+        """``"graph"``."""
+        return "graph"
+
+    def check_node(self, node: GraphNode) -> str | None:
+        """Gives a reason where the op has no kernel, or its kernel does not take these operands and attributes."""
+        if node.body is not None:
+            return None
+        kernel = self._kernels.get(node.op)
+        if kernel is None:
+            return f"is not an op that has a kernel. {near_names(node.op, self._kernels)}".strip()
+        try:
+            inspect.signature(kernel).bind(*node.inputs, **node.attrs)
+        except TypeError as error:
+            return f"the kernel does not take these operands and attributes: {error}"
+        return None
+
+    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+        """Gives a callable that runs the nodes in order."""
+        run = self._build_steps(function, constants, f"graph function `{function.name}`")
+        signature = function.signature
+        num_inputs = len(signature.inputs)
+        is_symbolic = any(attr_symbols(value) for node in function.walk() for value in node.attrs.values())
+
+        def implementation(*arrays: NDArray) -> None:
+            inputs, outputs = arrays[:num_inputs], arrays[num_inputs:]
+            sizes: dict[str, int] = {}
+            if is_symbolic:
+                bind_symbols(signature.inputs, inputs, sizes=sizes)
+                bind_symbols(signature.outputs, outputs, sizes=sizes)
+            for spec, result, output in zip(signature.outputs, run(inputs, sizes), outputs, strict=True):
+                if result.shape != output.shape or result.dtype != output.dtype:
+                    raise ExecutionError(
+                        f"graph function `{function.name}`, output `{spec.name}`",
+                        "the result is not of the declared type",
+                        got=f"{result.dtype}{list(result.shape)}",
+                        expected=f"{output.dtype}{list(output.shape)}",
+                    )
+                output[...] = result
+
+        return implementation
+
+    def _build_steps(
+        self, function: GraphFunction, constants: Mapping[str, NDArray], where: str
+    ) -> Callable[[tuple[NDArray, ...], Mapping[str, int]], list[NDArray]]:
+        arrays = [constants[constant.digest] for constant in function.constants]
+        result_ids = [id_ for _, id_ in function.outputs]
+        dead_after = _dead_values(function)
+        steps = [
+            _Step(self._node_kernel(node, constants, where), node, dead, f"{where}, node {index} (`{node.op}`)")
+            for index, (node, dead) in enumerate(zip(function.nodes, dead_after, strict=True))
+        ]
+
+        def run(inputs: tuple[NDArray, ...], sizes: Mapping[str, int]) -> list[NDArray]:
+            values: list[Any] = [*inputs, *arrays]
+            for step in steps:
+                step.run(values, sizes)
+            return [values[id_] for id_ in result_ids]
+
+        return run
+
+    def _node_kernel(self, node: GraphNode, constants: Mapping[str, NDArray], where: str) -> Kernel:
+        if node.body is None:
+            return self._kernels[node.op]
+        run = self._build_steps(node.body, constants, f"{where}, body of `{node.op}`")
+
+        def run_body(*inputs: NDArray, sizes: Mapping[str, int]) -> tuple[NDArray, ...]:
+            return tuple(run(inputs, sizes))
+
+        return run_body
+
+
+class _Step:
+    """One node, bound to its kernel, with its constant attributes prepared."""
+
+    __slots__ = ("attrs", "dead", "has_body", "inputs", "kernel", "num_outputs", "symbolic", "where")
+
+    def __init__(self, kernel: Kernel, node: GraphNode, dead: tuple[int, ...], where: str) -> None:
+        self.kernel = kernel
+        self.inputs = node.inputs
+        self.num_outputs = len(node.outputs)
+        self.has_body = node.body is not None
+        self.attrs = {} if self.has_body else {n: v for n, v in node.attrs.items() if not attr_symbols(v)}
+        self.symbolic = {} if self.has_body else {n: v for n, v in node.attrs.items() if attr_symbols(v)}
+        self.dead = dead
+        self.where = where
+
+    def run(self, values: list[Any], sizes: Mapping[str, int]) -> None:
+        """Appends the node's results to the values and releases what nothing reads any more."""
+        operands = [values[id_] for id_ in self.inputs]
+        try:
+            attrs = self.attrs
+            if self.symbolic:
+                attrs = {**attrs, **{name: _evaluate_attr(value, sizes) for name, value in self.symbolic.items()}}
+            result = self.kernel(*operands, sizes=sizes) if self.has_body else self.kernel(*operands, **attrs)
+        except ByocError as error:
+            raise ExecutionError(self.where, str(error)) from error
+        except Exception as error:  # what a kernel raises says nothing of the place
+            raise ExecutionError(self.where, f"the kernel failed: {type(error).__name__}: {error}") from error
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != self.num_outputs:
+            raise ExecutionError(
+                self.where, "the kernel gives another number of results", got=len(results), expected=self.num_outputs
+            )
+        values.extend(results)
+        for id_ in self.dead:
+            values[id_] = None
+
+
+def _evaluate_attr(value: GraphAttr, sizes: Mapping[str, int]) -> Any:
+    if isinstance(value, DimExpr):
+        return evaluate(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(_evaluate_attr(item, sizes) for item in value)
+    return value
+
+
+def _check_nodes(function: GraphFunction, engine: GraphEngine, where: str) -> None:
+    for index, node in enumerate(function.nodes):
+        place = f"{where}, node {index} (`{node.op}`)"
+        reason = engine.check_node(node)
+        if reason is not None:
+            raise ArtifactError(place, reason)
+        if node.body is not None:
+            _check_nodes(node.body, engine, f"{place}, body")
+
+
+def _dead_values(function: GraphFunction) -> list[tuple[int, ...]]:
+    """Gives, for each node, the ids that nothing reads after it."""
+    last_use: dict[int, int] = {}
+    next_id = len(function.inputs) + len(function.constants)
+    for index, node in enumerate(function.nodes):
+        for id_ in (*node.inputs, *range(next_id, next_id + len(node.outputs))):
+            last_use[id_] = index
+        next_id += len(node.outputs)
+    for _, id_ in function.outputs:
+        last_use.pop(id_, None)
+    dead: list[list[int]] = [[] for _ in function.nodes]
+    for id_, index in last_use.items():
+        dead[index].append(id_)
+    return [tuple(sorted(ids)) for ids in dead]

@@ -1,0 +1,43 @@
+"""The runtime plugin ``graph``: loads and saves what the core's own numpy host compiles."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from byoc_core.runtime.graph import GraphModule, load_graph, save_graph
+from byoc_core.runtime.graph_encoding import GRAPH_VERSION
+from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
+from byoc_core.runtime.module import RuntimeModule
+from byoc_core.runtime.status import Status
+
+__all__ = ["byoc_load_file", "byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
+
+
+@hookimpl
+def byoc_runtime_info() -> RuntimeInfo:
+    """Gives the type key ``graph`` and the versions of graph documents that can be read."""
+    return RuntimeInfo("graph", formats=tuple(range(1, GRAPH_VERSION + 1)), file_formats=("graph",))
+
+
+@hookimpl
+def byoc_runtime_status() -> Status:
+    """Gives ``ok``: numpy is all it needs."""
+    return Status(ok=True)
+
+
+@hookimpl
+def byoc_save_module(module: RuntimeModule) -> bytes:
+    """Gives the module's graph document as JSON."""
+    return save_graph(cast("GraphModule", module))
+
+
+@hookimpl
+def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
+    """Gives the module of a graph document."""
+    return load_graph(payload, context)
+
+
+@hookimpl
+def byoc_load_file(data: bytes, context: LoadContext) -> RuntimeModule:
+    """Gives the module of a graph document in a file; it can cite no constants."""
+    return load_graph(data, context)

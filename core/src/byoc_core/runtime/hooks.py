@@ -1,0 +1,174 @@
+# mypy: disable-error-code=empty-body
+# (a specification is never called: its signature and its text are all there is)
+"""The hooks of the run side: what a plugin of the group ``byoc.runtimes`` implements.
+
+A runtime plugin is a module (or object) whose functions are marked with :data:`hookimpl`. Its entry point's name is
+the ``type_key`` of the modules that it saves and loads. It must not import its compile-side half: a machine that only
+runs artifacts has none. A function may leave out arguments that it does not need.
+
+Every hook may raise an error of :mod:`byoc_core.errors`, which reaches the user as it is with a note that says whose
+hook raised it; any other exception becomes a ``HookError`` that names plugin, distribution, version and hook.
+
+The smallest runtime::
+
+    from byoc_core.runtime.hooks import RuntimeInfo, hookimpl
+
+    @hookimpl
+    def byoc_runtime_info():
+        return RuntimeInfo(type_key="mynpu")
+
+    @hookimpl
+    def byoc_save_module(module):
+        return module.get_source().encode()
+
+    @hookimpl
+    def byoc_load_module(payload):
+        return MyModule(payload.decode())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from byoc_core.errors import ArtifactError
+from byoc_core.plugin.markers import hookimpl, hookspec
+from byoc_core.runtime.module import NDArray, RuntimeModule
+from byoc_core.runtime.status import Status
+
+__all__ = [
+    "LoadContext",
+    "RuntimeInfo",
+    "byoc_load_file",
+    "byoc_load_module",
+    "byoc_runtime_info",
+    "byoc_runtime_status",
+    "byoc_save_module",
+    "hookimpl",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """What a runtime says of itself.
+
+    Attributes:
+        type_key: the ``type_key`` of its modules; equal to the entry point's name.
+        formats: versions of the payload that it can load; it writes the highest.
+        file_formats: names of hand-written file formats that it can load; each is also the file name's ending.
+        concurrency: ``"reentrant"`` where several threads may call one module at once; ``"serial"`` where the core
+            must let them in one at a time.
+    """
+
+    type_key: str
+    formats: tuple[int, ...] = (1,)
+    file_formats: tuple[str, ...] = ()
+    concurrency: Literal["reentrant", "serial"] = "reentrant"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadContext:
+    """What a runtime may ask for while it loads a module.
+
+    Attributes:
+        constants: arrays by digest.
+        allow_native: whether the user permits native code from this source.
+        source: where the payload comes from, for messages.
+    """
+
+    constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
+    allow_native: bool = False
+    source: str = "payload"
+
+    def constant(self, digest: str) -> NDArray:
+        """Gives the read-only array of that digest (perhaps memory-mapped: keep it, do not copy it).
+
+        Raises:
+            ArtifactError: there is none.
+        """
+        array = self.constants.get(digest)
+        if array is None:
+            raise ArtifactError(self.source, "cites a constant that is not there", got=digest)
+        return array
+
+
+@hookspec(firstresult=True)
+def byoc_runtime_info() -> RuntimeInfo:
+    """Says who the runtime is and what it can load. Required.
+
+    Called by the registry once per process, when the runtime is first asked for; the answer is kept.
+    If it raises, or gives something else, the runtime is quarantined.
+
+    Example::
+
+        @hookimpl
+        def byoc_runtime_info():
+            return RuntimeInfo(type_key="mynpu", formats=(1, 2), file_formats=("mynpu",), concurrency="serial")
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_runtime_status() -> Status:
+    """Says whether modules of this runtime can run on this machine. Optional: without it, they can.
+
+    Called by ``byoc backends`` and ``byoc doctor``; never on the way to running a model, where loading itself tells.
+    It should be quick and must have no effect. If it raises, the failure is shown as the reason.
+
+    Example::
+
+        @hookimpl
+        def byoc_runtime_status():
+            if find_library("npu") is None:
+                return Status(False, "libnpu is not installed", "Install it: apt install libnpu1.")
+            return Status(True)
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_save_module(module: RuntimeModule) -> bytes:
+    """Gives a module as bytes. Optional: without it, modules of this runtime cannot be saved.
+
+    Called once per module of this ``type_key`` by ``Executable.save``. Equal modules must give equal bytes.
+    Constants are not part of the bytes: they are cited by digest, and the core stores ``module.constants`` itself.
+    If it raises, nothing is written.
+
+    Example::
+
+        @hookimpl
+        def byoc_save_module(module):
+            return module.get_source().encode()
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> RuntimeModule:
+    """Gives back the module that ``byoc_save_module`` made bytes of.
+
+    Called once per module of this ``type_key`` by ``byoc_core.load``. The bytes come from a file that anyone may have
+    written: a misfit must raise an ``ArtifactError``, and no code in them may run unless ``context.allow_native``.
+    If it raises, loading stops and nothing is kept.
+
+    Example::
+
+        @hookimpl
+        def byoc_load_module(payload, context):
+            graph = parse(payload.decode())
+            return MyModule(graph, [context.constant(digest) for digest in graph.digests])
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeModule:  # noqa: A002 - the field's usual keyword
+    """Gives a module from a file that a person wrote. Optional: needed for ``RuntimeInfo.file_formats``.
+
+    Called once per ``byoc_core.load_module(path, format)``. A mistake in the file must raise an ``ArtifactError`` that
+    says in which line.
+
+    Example::
+
+        @hookimpl
+        def byoc_load_file(data, context):
+            return MyModule(parse(data.decode(), source=context.source))
+    """

@@ -1,0 +1,197 @@
+"""The runtimes of this process: asked for by type key, loaded on demand."""
+
+from __future__ import annotations
+
+import functools
+
+from byoc_core.errors import HookError, PluginError, RuntimeNotFoundError, near_names
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, discover
+from byoc_core.plugin.handle import PluginHandle
+from byoc_core.runtime import hooks
+from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
+from byoc_core.runtime.module import RuntimeModule
+from byoc_core.runtime.serial import SerialModule
+from byoc_core.runtime.status import Status
+
+__all__ = ["RuntimeHandle", "Runtimes", "runtimes"]
+
+
+class RuntimeHandle:
+    """One runtime, its hooks called and their results checked.
+
+    Args:
+        plugin: the plugin behind it.
+
+    Raises:
+        HookError: ``byoc_runtime_info`` raised, or does not give a ``RuntimeInfo`` of the entry point's name.
+    """
+
+    def __init__(self, plugin: PluginHandle) -> None:
+        self._plugin = plugin
+        info = plugin.check("byoc_runtime_info", plugin.call("byoc_runtime_info"), RuntimeInfo)
+        if info.type_key != plugin.record.name:
+            raise HookError(
+                plugin.where("byoc_runtime_info"),
+                "gave a type key that is not the entry point's name",
+                got=repr(info.type_key),
+                expected=repr(plugin.record.name),
+            )
+        self._info = info
+
+    @property
+    def type_key(self) -> str:
+        """The type key of the modules that it saves and loads."""
+        return self._info.type_key
+
+    @property
+    def record(self) -> PluginRecord:
+        """The distribution and version it comes from."""
+        return self._plugin.record
+
+    def info(self) -> RuntimeInfo:
+        """Gives what the runtime says of itself."""
+        return self._info
+
+    def status(self) -> Status:
+        """Tells whether its modules can run on this machine.
+
+        Raises:
+            HookError: the hook raised, gave no ``Status``, or a refusal without a reason.
+        """
+        if not self._plugin.has("byoc_runtime_status"):
+            return Status(ok=True)
+        status = self._plugin.check("byoc_runtime_status", self._plugin.call("byoc_runtime_status"), Status)
+        if not status.ok and not status.reason:
+            raise HookError(self._plugin.where("byoc_runtime_status"), "gave a refusal without a reason")
+        return status
+
+    def save(self, module: RuntimeModule) -> bytes:
+        """Gives a module's payload.
+
+        Raises:
+            PluginError: the runtime cannot save modules.
+            HookError: the hook raised, or gave no bytes.
+        """
+        self._require("byoc_save_module", "cannot save modules")
+        inner = module.inner if isinstance(module, SerialModule) else module
+        return self._plugin.check("byoc_save_module", self._plugin.call("byoc_save_module", module=inner), bytes)
+
+    def load(self, payload: bytes, context: LoadContext) -> RuntimeModule:
+        """Gives the module of a payload.
+
+        Raises:
+            PluginError: the runtime cannot load modules.
+            ArtifactError: the payload is damaged.
+            HookError: the hook raised another exception, or gave no ``RuntimeModule``.
+        """
+        self._require("byoc_load_module", "cannot load modules")
+        hook = "byoc_load_module"
+        module = self._plugin.call(hook, type_key=self.type_key, payload=payload, context=context)
+        return self.guard(self._plugin.check(hook, module, RuntimeModule))  # type: ignore[type-abstract]
+
+    def load_file(self, data: bytes, format: str, context: LoadContext) -> RuntimeModule:  # noqa: A002 - as in the hook
+        """Gives the module of a hand-written file.
+
+        Raises:
+            PluginError: the runtime cannot load files.
+            ArtifactError: the file has a mistake.
+            HookError: the hook raised another exception, or gave no ``RuntimeModule``.
+        """
+        self._require("byoc_load_file", "cannot load files")
+        hook = "byoc_load_file"
+        module = self._plugin.call(hook, data=data, format=format, context=context)
+        return self.guard(self._plugin.check(hook, module, RuntimeModule))  # type: ignore[type-abstract]
+
+    def guard(self, module: RuntimeModule) -> RuntimeModule:
+        """Gives the module as several threads may call it: behind a lock unless the runtime says it is re-entrant."""
+        if self._info.concurrency == "serial" and not isinstance(module, SerialModule):
+            return SerialModule(module)
+        return module
+
+    def _require(self, hook: str, problem: str) -> None:
+        if not self._plugin.has(hook):
+            raise PluginError(self.record.label, problem, hint=f"It does not implement the hook `{hook}`.")
+
+    def __repr__(self) -> str:
+        return f"<runtime {self.type_key}>"
+
+
+class Runtimes:
+    """All runtimes of a catalogue, each opened when first asked for.
+
+    Args:
+        catalog: the plugins of the group ``byoc.runtimes``.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._handles: dict[str, RuntimeHandle] = {}
+
+    def list(self) -> tuple[PluginRecord, ...]:
+        """Gives the records of all runtimes, those that cannot be used too. Imports no plugin."""
+        return self.catalog.records
+
+    def names(self) -> tuple[str, ...]:
+        """Gives the type keys of all runtimes that may be used. Imports no plugin."""
+        return self.catalog.names()
+
+    def get(self, type_key: str, *, distribution: str | None = None) -> RuntimeHandle:
+        """Gives the runtime of that type key.
+
+        Args:
+            type_key: what modules of this kind call themselves.
+            distribution: the distribution that is known to bring it (an artifact's manifest says so), for the message.
+
+        Raises:
+            RuntimeNotFoundError: it is not installed; names what to install.
+            PluginError: it is installed and cannot be used; says why and what to do.
+        """
+        handle = self._handles.get(type_key)
+        if handle is not None:
+            return handle
+        if self.catalog.find(type_key) is None:
+            raise RuntimeNotFoundError(
+                self.catalog.group,
+                f"runtime `{type_key}` is not installed; installed: {', '.join(self.names()) or 'none'}; "
+                f"pip install {distribution or f'byoc-{type_key}'}",
+                hint=near_names(type_key, self.names()) or None,
+            )
+        plugin = self.catalog.open(type_key, hooks, required=("byoc_runtime_info",))
+        try:
+            handle = RuntimeHandle(plugin)
+        except PluginError as error:
+            remedy = f"Report this to the authors of {plugin.record.distribution}."
+            raise self.catalog.quarantine(plugin.record, f"{error.where}: {error.problem}", remedy) from error
+        return self._handles.setdefault(type_key, handle)
+
+    def for_file_format(self, format: str) -> RuntimeHandle:  # noqa: A002 - as in `load_module`
+        """Gives the runtime that loads files of a format.
+
+        Cost: opens runtimes in order of name, the one of the format's own name first, until one fits.
+
+        Raises:
+            RuntimeNotFoundError: none does; names what to install.
+        """
+        for name in sorted(self.names(), key=lambda name: (name != format, name)):
+            try:
+                handle = self.get(name)
+            except PluginError:
+                continue  # quarantined; `byoc doctor` says why
+            if format in handle.info().file_formats:
+                return handle
+        known = sorted({f for handle in self._handles.values() for f in handle.info().file_formats})
+        raise RuntimeNotFoundError(
+            self.catalog.group,
+            f"no installed runtime loads files of the format `{format}`; known formats: {', '.join(known) or 'none'}; "
+            f"pip install byoc-{format}",
+            hint=near_names(format, known) or None,
+        )
+
+
+@functools.cache
+def runtimes() -> Runtimes:
+    """Gives the runtimes installed for this process.
+
+    Metadata and the environment are read with the first call, plugin code when a runtime is asked for.
+    """
+    return Runtimes(discover(RUNTIMES_GROUP))

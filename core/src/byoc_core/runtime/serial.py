@@ -1,0 +1,56 @@
+"""Lets threads into a module one at a time, for runtimes that cannot promise more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+
+__all__ = ["SerialModule"]
+
+
+class SerialModule(RuntimeModule):
+    """A module whose calls wait for each other: one lock for all its functions.
+
+    Args:
+        inner: the module that is not re-entrant.
+    """
+
+    def __init__(self, inner: RuntimeModule) -> None:
+        self.inner = inner
+        self._lock = threading.Lock()
+
+    @property
+    def type_key(self) -> str:
+        """The inner module's type key."""
+        return self.inner.type_key
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The inner module's functions."""
+        return self.inner.function_names
+
+    @property
+    def constants(self) -> Mapping[str, NDArray]:
+        """The inner module's constants."""
+        return self.inner.constants
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the inner module is native code."""
+        return self.inner.is_native
+
+    def find_function(self, name: str) -> PackedFunction:
+        """Gives the inner function behind the lock."""
+        function = self.inner.find_function(name)
+
+        def call_alone(*arguments: NDArray) -> object:
+            with self._lock:
+                return function.impl(*arguments)
+
+        return PackedFunction(name, call_alone, function.signature)
+
+    def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
+        """Gives the inner module's source."""
+        return self.inner.get_source(format)

@@ -1,0 +1,58 @@
+"""Fake distributions: real files on disk, as pip would leave them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Site:
+    """A folder that stands for ``site-packages``."""
+
+    folder: Path
+
+    def install(
+        self,
+        distribution: str,
+        entry_points: str,
+        modules: Mapping[str, str] | None = None,
+        *,
+        version: str = "1.0",
+        requires: tuple[str, ...] = ("byoc-core>=0.1,<0.2",),
+    ) -> None:
+        """Writes modules and the metadata of a distribution."""
+        for name, text in (modules or {}).items():
+            (self.folder / f"{name}.py").write_text(textwrap.dedent(text))
+        info = self.folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        lines = [f"Name: {distribution}", f"Version: {version}", *(f"Requires-Dist: {line}" for line in requires)]
+        (info / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
+        (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
+
+    def run(self, script: str, **environment: str) -> str:
+        """Runs a script in a fresh process that finds the folder; gives what it prints."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("BYOC_", "PYTHONPATH"))}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
+            env={**inherited, "PYTHONPATH": str(self.folder), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    return Site(folder)
