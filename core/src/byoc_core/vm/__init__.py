@@ -1,1 +1,31 @@
-"""byoc_core.vm."""
+"""The virtual machine: programs as data, their binary form, their laws, and the machine that runs them."""
+
+from byoc_core.vm.disassemble import disassemble
+from byoc_core.vm.encoding import FORMAT_VERSION, decode, encode
+from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
+from byoc_core.vm.machine import ExecutableLike, VirtualMachine, VMCallable
+from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, VMFunction
+from byoc_core.vm.verify import verify
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Builtin",
+    "Call",
+    "CallKind",
+    "ConstantRef",
+    "DynamicTensor",
+    "ExecutableLike",
+    "Goto",
+    "If",
+    "Instruction",
+    "PlannedTensor",
+    "Program",
+    "Ret",
+    "VMCallable",
+    "VMFunction",
+    "VirtualMachine",
+    "decode",
+    "disassemble",
+    "encode",
+    "verify",
+]

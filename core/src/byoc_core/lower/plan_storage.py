@@ -1,0 +1,254 @@
+"""Places for buffers that are not all needed at once.
+
+Sizes that are known get offsets in one arena (:func:`plan`); symbolic sizes share whole storages where one is
+provably large enough for the other (:func:`plan_symbolic`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import NamedTuple
+
+from byoc_core.dims import Dim, is_nonnegative
+
+__all__ = ["Interval", "StoragePlan", "SymbolicInterval", "SymbolicPlan", "peak_nbytes", "plan", "plan_symbolic"]
+
+
+_MAX_REPAIRS = 16
+_REPAIR_BUDGET = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A buffer of ``nbytes`` bytes that is needed at every point from ``start`` to ``end``, both included."""
+
+    nbytes: int
+    start: int
+    end: int
+
+
+class StoragePlan(NamedTuple):
+    """Where buffers lie.
+
+    Attributes:
+        offsets: of each buffer, in the order they were given.
+        total: bytes of the arena.
+    """
+
+    offsets: tuple[int, ...]
+    total: int
+
+
+def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
+    """Gives offsets at which no two buffers that are needed at once overlap, in a small arena.
+
+    Greedy: one buffer after the other goes to the lowest offset at which it fits among the placed ones that are
+    needed at the same time. Largest first is tried; then earliest first, from both ends of an arena of the peak's
+    size in turn; then largest in bytes times duration; then earliest first. Where there are few buffers, those that
+    end at the arena's top are placed again before all others, a few times over. The smallest arena wins, and nothing
+    more is tried once the peak of live bytes is reached. The result depends on sizes, intervals and their order only.
+
+    Args:
+        intervals: the buffers.
+        alignment: every offset is a multiple of it.
+
+    Cost: ``O(n log n)`` plus, for each buffer, the number of those needed at the same time.
+    """
+    sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
+    lower_bound = peak_nbytes(intervals, alignment)
+
+    def by_size(number: int) -> tuple[int, ...]:
+        return -sizes[number], intervals[number].start, number
+
+    def by_area(number: int) -> tuple[int, ...]:
+        return -sizes[number] * (intervals[number].end - intervals[number].start + 1), number
+
+    def by_start(number: int) -> tuple[int, ...]:
+        return intervals[number].start, -sizes[number], number
+
+    best = StoragePlan(tuple(accumulate(sizes, initial=0))[:-1], sum(sizes))
+    # Chains fit into the peak when their buffers come from both ends in turn.
+    for key, ceiling in ((by_size, None), (by_start, lower_bound), (by_area, None), (by_start, None)):
+        order = sorted(range(len(intervals)), key=key)
+        rounds = 1 if ceiling is not None else 1 + min(_MAX_REPAIRS, _REPAIR_BUDGET // (len(intervals) + 1))
+        best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
+        if best.total == lower_bound:
+            break
+    # The last buffer's padding needs no memory.
+    ends = (offset + interval.nbytes for offset, interval in zip(best.offsets, intervals, strict=True))
+    return StoragePlan(best.offsets, max(ends, default=0))
+
+
+def peak_nbytes(intervals: Iterable[Interval], alignment: int = 1) -> int:
+    """Gives the most bytes needed at any one point, each size rounded up to the alignment: no plan is smaller."""
+    changes: dict[int, int] = {}
+    for interval in intervals:
+        size = -(-interval.nbytes // alignment) * alignment
+        changes[interval.start] = changes.get(interval.start, 0) + size
+        changes[interval.end + 1] = changes.get(interval.end + 1, 0) - size
+    peak = live = 0
+    for point in sorted(changes):
+        live += changes[point]
+        peak = max(peak, live)
+    return peak
+
+
+def _arena_size(found: StoragePlan) -> int:
+    return found.total
+
+
+def _place_repeatedly(
+    intervals: Sequence[Interval], sizes: Sequence[int], order: Sequence[int], ceiling: int | None, rounds: int
+) -> StoragePlan:
+    """Gives the smallest plan of some rounds, each with the last one's topmost buffers placed before all others."""
+    best = found = _place(intervals, sizes, order, ceiling)
+    for _ in range(rounds - 1):
+        is_top = [size > 0 and offset + size == found.total for size, offset in zip(sizes, found.offsets, strict=True)]
+        moved = [n for n in order if is_top[n]] + [n for n in order if not is_top[n]]
+        if moved == list(order):
+            break
+        order = moved
+        found = _place(intervals, sizes, order, ceiling)
+        best = min(best, found, key=_arena_size)
+    return best
+
+
+def _place(
+    intervals: Sequence[Interval], sizes: Sequence[int], order: Sequence[int], ceiling: int | None
+) -> StoragePlan:
+    """Places buffers in this order at the lowest gap that is large enough.
+
+    With a ceiling, every second buffer goes to the highest such gap below it, if there is one.
+    """
+    offsets = [0] * len(intervals)
+    total = 0
+    placed = _IntervalIndex(intervals)
+    for turn, number in enumerate(order):
+        size = sizes[number]
+        if not size:
+            continue
+        taken = sorted((offsets[i], offsets[i] + sizes[i]) for i in placed.overlapping(number))
+        offset = _highest_gap(taken, size, ceiling) if ceiling is not None and turn % 2 else None
+        offsets[number] = offset = _lowest_gap(taken, size) if offset is None else offset
+        total = max(total, offset + size)
+        placed.add(number)
+    return StoragePlan(tuple(offsets), total)
+
+
+def _lowest_gap(taken: Iterable[tuple[int, int]], size: int) -> int:
+    offset = 0
+    for start, stop in taken:
+        if start - offset >= size:
+            break
+        offset = max(offset, stop)
+    return offset
+
+
+def _highest_gap(taken: Iterable[tuple[int, int]], size: int, ceiling: int) -> int | None:
+    found, offset = None, 0
+    for start, stop in taken:
+        if min(start, ceiling) - offset >= size:
+            found = min(start, ceiling) - size
+        offset = max(offset, stop)
+    return ceiling - size if ceiling - offset >= size else found
+
+
+class _IntervalIndex:
+    """A set of intervals that answers which of them meet a given one, in ``O(log n + answers)``.
+
+    A segment tree over the start points finds those that hold the given start; a sorted list, those that start later.
+    """
+
+    def __init__(self, intervals: Sequence[Interval]) -> None:
+        self._intervals = intervals
+        self._points = sorted({interval.start for interval in intervals})
+        self._leaves = 1 << max(len(self._points) - 1, 0).bit_length()
+        self._nodes: list[list[int]] = [[] for _ in range(2 * self._leaves)]
+        self._starts: list[tuple[int, int]] = []
+
+    def add(self, number: int) -> None:
+        interval = self._intervals[number]
+        insort(self._starts, (interval.start, number))
+        left = self._leaves + bisect_left(self._points, interval.start)
+        right = self._leaves + bisect_right(self._points, interval.end)
+        while left < right:
+            if left & 1:
+                self._nodes[left].append(number)
+                left += 1
+            if right & 1:
+                right -= 1
+                self._nodes[right].append(number)
+            left //= 2
+            right //= 2
+
+    def overlapping(self, number: int) -> list[int]:
+        interval = self._intervals[number]
+        found: list[int] = []
+        node = self._leaves + bisect_left(self._points, interval.start)
+        while node:
+            found += self._nodes[node]
+            node //= 2
+        first = bisect_left(self._starts, (interval.start + 1, -1))
+        last = bisect_left(self._starts, (interval.end + 1, -1))
+        found += (other for _, other in self._starts[first:last])
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicInterval:
+    """A buffer of symbolic size that is needed at every point from ``start`` to ``end``, both included."""
+
+    nbytes: Dim
+    start: int
+    end: int
+
+
+class SymbolicPlan(NamedTuple):
+    """Which storage each buffer has, and the sizes of the storages."""
+
+    storages: tuple[int, ...]
+    sizes: tuple[Dim, ...]
+
+
+def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
+    """Gives each buffer a storage of its own for as long as it is needed.
+
+    In order of first use, a buffer takes a free storage of equal size; else the first free one that is provably not
+    smaller; else the first free one that is provably not larger, which grows; else a new one.
+
+    Cost: ``O(n log n)`` plus, for each buffer without an equal one, the number of different sizes that are free.
+    """
+    chosen = [0] * len(intervals)
+    sizes: list[Dim] = []
+    free: dict[Dim, list[int]] = {}
+    busy: list[tuple[int, int]] = []
+    for number in sorted(range(len(intervals)), key=lambda i: (intervals[i].start, i)):
+        interval = intervals[number]
+        while busy and busy[0][0] < interval.start:
+            _, storage = heappop(busy)
+            free.setdefault(sizes[storage], []).append(storage)
+        size = _fitting_size(interval.nbytes, free)
+        if size is None:
+            storage = len(sizes)
+            sizes.append(interval.nbytes)
+        else:
+            storage = free[size].pop()
+            if not free[size]:
+                del free[size]
+            if not is_nonnegative(size - interval.nbytes):
+                sizes[storage] = interval.nbytes
+        chosen[number] = storage
+        heappush(busy, (interval.end, storage))
+    return SymbolicPlan(tuple(chosen), tuple(sizes))
+
+
+def _fitting_size(nbytes: Dim, free: Iterable[Dim]) -> Dim | None:
+    sizes = list(free)
+    if nbytes in sizes:
+        return nbytes
+    larger = next((size for size in sizes if is_nonnegative(size - nbytes)), None)
+    return larger if larger is not None else next((size for size in sizes if is_nonnegative(nbytes - size)), None)

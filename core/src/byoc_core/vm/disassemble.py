@@ -1,0 +1,87 @@
+"""Listings of programs for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from byoc_core.dims import Dim
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Goto, If, Instruction, Ret
+from byoc_core.vm.program import Program, VMFunction
+
+__all__ = ["callee_name", "disassemble"]
+
+
+def disassemble(program: Program) -> str:
+    """Gives a listing of a verified program: externs, constants, and each function's registers and code."""
+    lines = [f"extern {symbol}" for symbol in program.externs]
+    lines += [
+        f"constant {index}: {_tensor_text(ref.dtype, ref.shape)} {ref.digest}"
+        for index, ref in enumerate(program.constants)
+    ]
+    for function in program.functions:
+        if lines:
+            lines.append("")
+        lines += _function_lines(program, function)
+    return "\n".join(lines) + "\n"
+
+
+def callee_name(program: Program, call: Call) -> str:
+    """Gives the name of what a call calls."""
+    match call.kind:
+        case CallKind.EXTERN | CallKind.PACKED:
+            return program.externs[call.callee]
+        case CallKind.FUNCTION:
+            return program.functions[call.callee].name
+        case CallKind.BUILTIN:
+            return BUILTINS[Builtin(call.callee)].name
+
+
+def _function_lines(program: Program, function: VMFunction) -> list[str]:
+    names = [str(register) for register in program.registers(function)]
+    num_params = len(function.params)
+    yield_text = _specs_text(function.results, names[num_params:])
+    lines = [f"function {function.name}({_specs_text(function.params, names)}) -> ({yield_text})"]
+    lines += [f"    c{index} = constant {number}" for index, number in enumerate(function.constants)]
+    lines += [f"    storage {index}: {nbytes} bytes" for index, nbytes in enumerate(function.storages)]
+    lines += [
+        f"    t{index} = {_tensor_text(tensor.dtype, tensor.shape)} at storage {tensor.storage} + {tensor.offset}"
+        for index, tensor in enumerate(function.tensors)
+    ]
+    lines += [
+        f"    v{index} = {_tensor_text(tensor.dtype, tensor.shape)}"
+        + (f" binds {', '.join(tensor.binds)}" if tensor.binds else "")
+        for index, tensor in enumerate(function.dynamics)
+    ]
+    lines += [
+        f"    {index:4}: {_instruction_text(program, names, instruction)}"
+        for index, instruction in enumerate(function.code)
+    ]
+    return lines
+
+
+def _instruction_text(program: Program, names: Sequence[str], instruction: Instruction) -> str:
+    match instruction:
+        case Call(kind=kind, args=args, results=results):
+            text = f"{kind.mnemonic} {callee_name(program, instruction)}({_join(names, args)})"
+            return f"{text} -> {_join(names, results)}" if results else text
+        case Ret(values=values):
+            return f"ret {_join(names, values)}".rstrip()
+        case Goto(target=target):
+            return f"goto {target}"
+        case If(condition=condition, otherwise=target):
+            return f"if {names[condition]} else {target}"
+
+
+def _join(names: Sequence[str], registers: Iterable[int]) -> str:
+    return ", ".join(names[register] for register in registers)
+
+
+def _specs_text(specs: Sequence[TensorSpec], names: Sequence[str]) -> str:
+    return ", ".join(
+        f"{name} {spec.name}: {_tensor_text(spec.dtype, spec.shape)}" for spec, name in zip(specs, names, strict=False)
+    )
+
+
+def _tensor_text(dtype: str, shape: Iterable[Dim]) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"

@@ -1,0 +1,262 @@
+"""The binary form of programs: deterministic, versioned, and safe to read from anywhere.
+
+Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
+their shortest form; texts are UTF-8 with their length before them; sequences have their length before them;
+dimensions are the canonical text of :mod:`byoc_core.dims`. Every program has exactly one encoding, and whatever
+:func:`decode` accepts encodes to the same bytes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from byoc_core.dims import Dim, parse_dim
+from byoc_core.errors import IRTypeError, ProgramError
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
+from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, VMFunction
+
+__all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
+
+MAGIC = b"BYOC-VM\0"
+"""The first bytes of every encoded program."""
+
+FORMAT_VERSION = 1
+"""The version that :func:`encode` writes, and the only one that :func:`decode` reads."""
+
+_MAX_DIM_CHARS = 4096
+_MAX_DIM_DEPTH = 64
+_MAX_NUMBER_BYTES = 9
+_SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
+
+_T = TypeVar("_T")
+
+
+def encode(program: Program) -> bytes:
+    """Gives the binary form of a program; equal programs give equal bytes.
+
+    Raises:
+        ProgramError: a number is negative or has more than 63 bits, or a size is longer or nested deeper than the
+            format permits.
+    """
+    writer = _Writer()
+    writer.sequence(program.externs, writer.text)
+    writer.sequence(program.constants, writer.constant)
+    writer.sequence(program.functions, writer.function)
+    return MAGIC + FORMAT_VERSION.to_bytes(2, "little") + bytes(writer.data)
+
+
+def decode(data: bytes) -> Program:
+    """Gives the program that :func:`encode` wrote.
+
+    Only the form is checked here; the laws of programs are :func:`~byoc_core.vm.verify`'s.
+
+    Raises:
+        ProgramError: the bytes are no program, are of another version, or are damaged; names the offset.
+    """
+    data = bytes(data)
+    if not data.startswith(MAGIC):
+        raise ProgramError("bytecode", "is not a VM program", got=repr(data[: len(MAGIC)]), expected=repr(MAGIC))
+    reader = _Reader(data, len(MAGIC))
+    version = int.from_bytes(reader.take(2), "little")
+    if version != FORMAT_VERSION:
+        raise ProgramError(
+            "bytecode",
+            "has another format version",
+            got=version,
+            expected=FORMAT_VERSION,
+            hint="Load it with the byoc-core version that wrote it, or build the model again.",
+        )
+    externs = reader.sequence(reader.text)
+    constants = reader.sequence(reader.constant)
+    functions = reader.sequence(reader.function)
+    if reader.position != len(data):
+        raise reader.error("bytes after the end of the program")
+    return Program(functions, externs, constants)
+
+
+def _dim_problem(text: str) -> str | None:
+    """Tells what is wrong with the text of a size before it is parsed: nothing may exhaust the stack."""
+    if len(text) > _MAX_DIM_CHARS:
+        return f"a size is longer than {_MAX_DIM_CHARS} characters"
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth > _MAX_DIM_DEPTH:
+            return f"a size is nested more than {_MAX_DIM_DEPTH} levels deep"
+    return None
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def number(self, value: int) -> None:
+        if not 0 <= value < 1 << 7 * _MAX_NUMBER_BYTES:
+            raise ProgramError("program", "a number does not fit the encoding", got=value, expected="0 to 2**63-1")
+        while value > 0x7F:
+            self.data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.data.append(value)
+
+    def text(self, value: str) -> None:
+        encoded = value.encode()
+        self.number(len(encoded))
+        self.data += encoded
+
+    def dim(self, value: Dim) -> None:
+        text = str(value)
+        problem = _dim_problem(text)
+        if problem:
+            raise ProgramError("program", problem, got=text)
+        self.text(text)
+
+    def sequence(self, values: Iterable[_T], write: Callable[[_T], None]) -> None:
+        items = tuple(values)
+        self.number(len(items))
+        for item in items:
+            write(item)
+
+    def constant(self, value: ConstantRef) -> None:
+        self.text(value.digest)
+        self.text(value.dtype)
+        self.sequence(value.shape, self.number)
+
+    def spec(self, value: TensorSpec) -> None:
+        self.text(value.name)
+        self.text(value.dtype)
+        self.sequence(value.shape, self.dim)
+
+    def tensor(self, value: PlannedTensor) -> None:
+        self.number(value.storage)
+        self.number(value.offset)
+        self.text(value.dtype)
+        self.sequence(value.shape, self.dim)
+
+    def dynamic(self, value: DynamicTensor) -> None:
+        self.text(value.dtype)
+        self.sequence(value.shape, self.dim)
+        self.sequence(value.binds, self.text)
+
+    def instruction(self, value: Instruction) -> None:
+        spec = spec_of(value)
+        self.number(spec.opcode)
+        for field in spec.fields:
+            content = getattr(value, field.name)
+            if field.kind is FieldKind.REGISTERS:
+                self.sequence(content, self.number)
+            else:
+                self.number(int(content))
+
+    def function(self, value: VMFunction) -> None:
+        self.text(value.name)
+        self.sequence(value.params, self.spec)
+        self.sequence(value.results, self.spec)
+        self.sequence(value.constants, self.number)
+        self.sequence(value.storages, self.dim)
+        self.sequence(value.tensors, self.tensor)
+        self.sequence(value.dynamics, self.dynamic)
+        self.sequence(value.code, self.instruction)
+
+
+class _Reader:
+    def __init__(self, data: bytes, position: int) -> None:
+        self.data = data
+        self.position = position
+
+    def error(self, problem: str, *, got: object = None) -> ProgramError:
+        return ProgramError(f"bytecode, byte {self.position}", problem, got=got)
+
+    def take(self, count: int) -> bytes:
+        if count > len(self.data) - self.position:
+            raise self.error("the program ends too early")
+        chunk = self.data[self.position : self.position + count]
+        self.position += count
+        return chunk
+
+    def number(self) -> int:
+        value = 0
+        for index in range(_MAX_NUMBER_BYTES):
+            (byte,) = self.take(1)
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if index and not byte:
+                    raise self.error("a number is not in its shortest form")
+                return value
+        raise self.error("a number is too large")
+
+    def text(self) -> str:
+        try:
+            return self.take(self.number()).decode()
+        except UnicodeDecodeError as error:
+            raise self.error("a text is not UTF-8") from error
+
+    def dim(self) -> Dim:
+        text = self.text()
+        problem = _dim_problem(text)
+        if problem:
+            raise self.error(problem)
+        if text.isascii() and text.isdigit() and (text == "0" or text[0] != "0"):
+            return int(text)
+        try:
+            dim = parse_dim(text)
+            canonical = str(dim)
+        except (IRTypeError, RecursionError, MemoryError, ValueError) as error:
+            raise self.error("a size does not parse", got=repr(text)) from error
+        if canonical != text:
+            raise self.error("a size is not in its canonical form", got=repr(text))
+        return dim
+
+    def sequence(self, read: Callable[[], _T]) -> tuple[_T, ...]:
+        count = self.number()
+        if count > len(self.data) - self.position:
+            raise self.error("a sequence is longer than the program", got=count)
+        return tuple(read() for _ in range(count))
+
+    def constant(self) -> ConstantRef:
+        return ConstantRef(self.text(), self.text(), self.sequence(self.number))
+
+    def spec(self) -> TensorSpec:
+        return TensorSpec(self.text(), self.text(), self.sequence(self.dim))
+
+    def tensor(self) -> PlannedTensor:
+        return PlannedTensor(self.number(), self.number(), self.text(), self.sequence(self.dim))
+
+    def dynamic(self) -> DynamicTensor:
+        return DynamicTensor(self.text(), self.sequence(self.dim), self.sequence(self.text))
+
+    def call_kind(self) -> CallKind:
+        value = self.number()
+        try:
+            return CallKind(value)
+        except ValueError as error:
+            raise self.error("unknown call kind", got=value) from error
+
+    def instruction(self) -> Instruction:
+        opcode = self.number()
+        spec = _SPECS_BY_OPCODE.get(opcode)
+        if spec is None:
+            raise self.error("unknown opcode", got=opcode)
+        content: dict[str, Any] = {}
+        for field in spec.fields:
+            match field.kind:
+                case FieldKind.REGISTERS:
+                    content[field.name] = self.sequence(self.number)
+                case FieldKind.CALL_KIND:
+                    content[field.name] = self.call_kind()
+                case FieldKind.CALLEE | FieldKind.REGISTER | FieldKind.TARGET:
+                    content[field.name] = self.number()
+        return spec.type(**content)
+
+    def function(self) -> VMFunction:
+        return VMFunction(
+            self.text(),
+            self.sequence(self.spec),
+            self.sequence(self.spec),
+            self.sequence(self.number),
+            self.sequence(self.dim),
+            self.sequence(self.tensor),
+            self.sequence(self.dynamic),
+            self.sequence(self.instruction),
+        )

@@ -1,0 +1,253 @@
+"""Linking: every call of a program becomes one prebuilt Python call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import CallError, LinkError, near_names
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.vm.frame import Frame, LinkedFunction, Step, picker
+from byoc_core.vm.instructions import Builtin, Call, CallKind
+from byoc_core.vm.program import Program, Register, RegisterKind
+
+__all__ = ["link"]
+
+Extern = PackedFunction | Callable[..., object]
+
+
+def link(
+    program: Program,
+    modules: Sequence[RuntimeModule],
+    constants: Mapping[str, NDArray],
+    externs: Mapping[str, Callable[..., object]],
+) -> dict[str, LinkedFunction]:
+    """Gives the functions of a verified program, ready to run, by name.
+
+    A symbol of ``externs`` wins over a module's.
+
+    Raises:
+        LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
+            signature does not fit a call of it.
+    """
+    resolved = _resolve_externs(program, modules, externs)
+    arrays = _resolve_constants(program, constants)
+    linked = [LinkedFunction(program, function, arrays) for function in program.functions]
+    for target in linked:
+        _Linker(target, resolved, linked).link()
+    return {target.function.name: target for target in linked}
+
+
+def _resolve_externs(
+    program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
+) -> tuple[Extern, ...]:
+    owners: dict[str, RuntimeModule] = {}
+    for module in modules:
+        for name in module.function_names:
+            if name in owners and name in program.externs and name not in externs:
+                raise LinkError(f"symbol `{name}`", "is defined by two modules", got=f"{owners[name]!r} and {module!r}")
+            owners.setdefault(name, module)
+    known = [*owners, *(name for name in externs if name not in owners)]
+    missing = [name for name in program.externs if name not in known]
+    if missing:
+        hints = {name: near_names(name, known) for name in missing}
+        raise LinkError(
+            "program",
+            f"{len(missing)} external symbols are not defined: {', '.join(missing)}"
+            if len(missing) > 1
+            else f"external symbol `{missing[0]}` is not defined",
+            expected=f"definitions in the executable's modules or in `externs` (known: {', '.join(known) or 'none'})",
+            hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
+        )
+    return tuple(externs[name] if name in externs else owners[name].get_function(name) for name in program.externs)
+
+
+def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> list[NDArray]:
+    missing = [ref.digest for ref in program.constants if ref.digest not in constants]
+    if missing:
+        raise LinkError("program", f"{len(missing)} constants are missing: {', '.join(missing)}")
+    arrays = []
+    for index, ref in enumerate(program.constants):
+        array = constants[ref.digest]
+        if array.dtype != to_numpy(ref.dtype) or array.shape != ref.shape:
+            raise LinkError(
+                f"constant {index}",
+                "has another type",
+                got=f"{array.dtype}{list(array.shape)}",
+                expected=f"{ref.dtype}{list(ref.shape)}",
+            )
+        contiguous = np.ascontiguousarray(array).reshape(ref.shape).view()
+        contiguous.flags.writeable = False
+        arrays.append(contiguous)
+    return arrays
+
+
+class _Linker:
+    """Makes the steps of one function."""
+
+    def __init__(self, target: LinkedFunction, externs: Sequence[Extern], functions: Sequence[LinkedFunction]) -> None:
+        self._target = target
+        self._externs = externs
+        self._functions = functions
+        self._registers = target.program.registers(target.function)
+        self._frame = len(self._registers)
+
+    def link(self) -> None:
+        self._target.link(
+            [
+                self._step(index, instruction) if isinstance(instruction, Call) else None
+                for index, instruction in enumerate(self._target.function.code)
+            ]
+        )
+
+    def _step(self, index: int, call: Call) -> Step:
+        match call.kind:
+            case CallKind.EXTERN:
+                function = self._extern(index, call)
+                implementation = function.impl if isinstance(function, PackedFunction) else function
+                return implementation, picker((*call.args, *call.results)), index
+            case CallKind.PACKED:
+                return self._packed(index, call), picker((self._frame, *call.args)), index
+            case CallKind.FUNCTION:
+                return self._function(call), picker((self._frame, *call.args, *call.results)), index
+            case CallKind.BUILTIN:
+                return self._builtin(index, call)
+
+    def _extern(self, index: int, call: Call) -> Extern:
+        function = self._externs[call.callee]
+        if isinstance(function, PackedFunction) and function.signature is not None:
+            for what, numbers, specs in (
+                ("inputs", call.args, function.signature.inputs),
+                ("outputs", call.results, function.signature.outputs),
+            ):
+                self._check_signature(index, function.name, what, [self._registers[n] for n in numbers], specs)
+        return function
+
+    def _check_signature(
+        self, index: int, name: str, what: str, registers: Sequence[Register], specs: Sequence[TensorSpec]
+    ) -> None:
+        where = f"function `{self._target.function.name}`, instruction {index}"
+        if len(registers) != len(specs):
+            raise LinkError(where, f"wrong number of {what} of `{name}`", got=len(registers), expected=len(specs))
+        for register, spec in zip(registers, specs, strict=True):
+            fits = register.dtype == spec.dtype and len(register.shape) == len(spec.shape)
+            sizes = zip(register.shape, spec.shape, strict=False)
+            if not fits or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
+                raise LinkError(
+                    where,
+                    f"register {register} does not fit `{spec.name}` of the {what} of `{name}`",
+                    got=f"{register.dtype}[{', '.join(map(str, register.shape))}]",
+                    expected=f"{spec.dtype}[{', '.join(map(str, spec.shape))}]",
+                )
+
+    def _spec(self, number: int) -> TensorSpec:
+        register = self._registers[number]
+        return TensorSpec(str(register), register.dtype, register.shape)
+
+    def _packed(self, index: int, call: Call) -> Callable[..., None]:
+        function = self._extern(index, call)
+        specs = [self._spec(number) for number in call.results]
+        results = call.results
+        if isinstance(function, PackedFunction):
+            # A module's functions fill buffers, so the sizes must be known before.
+            for number in results:
+                if self._target.binds(number):
+                    raise LinkError(
+                        f"function `{self._target.function.name}`, instruction {index}",
+                        f"`{function.name}` cannot return results of unknown size: it fills buffers",
+                        expected="a Python callable in externs={...}",
+                    )
+            implementation = function.impl
+
+            def fill(frame: Frame, *arguments: NDArray) -> None:
+                buffers = [frame.allocate(spec) for spec in specs]
+                implementation(*arguments, *buffers)
+                frame.define(results, specs, buffers)
+
+            return fill
+        returning = function
+
+        def take(frame: Frame, *arguments: NDArray) -> None:
+            value = returning(*arguments)
+            values: Sequence[object] = value if isinstance(value, tuple | list) else (value,)
+            if len(values) != len(results):
+                raise CallError("returned values", "wrong number of values", got=len(values), expected=len(results))
+            frame.define(results, specs, values, arguments)
+
+        return take
+
+    def _function(self, call: Call) -> Callable[..., None]:
+        callee = self._functions[call.callee]
+        num_inputs = len(call.args)
+        specs = [self._spec(number) for number in call.results]
+        results = call.results
+        is_dynamic = [self._registers[number].kind is RegisterKind.DYNAMIC for number in results]
+        # A result in a buffer of ours that the callee cannot size before it runs comes back as an array of its own.
+        is_copied = [not dynamic and not early for dynamic, early in zip(is_dynamic, callee.early_results, strict=True)]
+        defined = [position for position, dynamic in enumerate(is_dynamic) if dynamic]
+
+        def run(frame: Frame, *arguments: Any) -> None:
+            inputs, sizes = callee.accept(arguments[:num_inputs])
+            buffers = arguments[num_inputs:]
+            outputs: list[NDArray | None] = [
+                None if dynamic or copied else buffer
+                for buffer, dynamic, copied in zip(buffers, is_dynamic, is_copied, strict=True)
+            ]
+            expected = callee.result_shapes(sizes)
+            for output, shape, spec in zip(outputs, expected, specs, strict=True):
+                if output is not None and output.shape != shape:
+                    raise CallError(
+                        f"register {spec.name}",
+                        "has another size than the result",
+                        got=list(output.shape),
+                        expected=list(shape or ()),
+                    )
+            values = callee.run(inputs, outputs, sizes)
+            for buffer, value, copied in zip(buffers, values, is_copied, strict=True):
+                if copied:
+                    _copy(value, buffer)
+            if defined:
+                frame.define([results[i] for i in defined], [specs[i] for i in defined], [values[i] for i in defined])
+
+        return run
+
+    def _builtin(self, index: int, call: Call) -> Step:
+        builtin = Builtin(call.callee)
+        if builtin is Builtin.ALLOCATE:
+            (number,) = call.results
+            spec = self._spec(number)
+
+            def allocate(frame: Frame) -> None:
+                frame.registers[number] = frame.allocate(spec)
+
+            return allocate, picker((self._frame,)), index
+        return _BUILTINS[builtin], picker((*call.args, *call.results)), index
+
+
+def _copy(source: NDArray, target: NDArray) -> None:
+    if source.shape != target.shape:
+        raise CallError("copy", "the shapes differ", got=list(source.shape), expected=list(target.shape))
+    target[...] = source
+
+
+def _zero(target: NDArray) -> None:
+    target[...] = 0
+
+
+def _increment(target: NDArray) -> None:
+    target += 1
+
+
+def _loop_test(iteration: NDArray, max_trip: NDArray, condition: NDArray, target: NDArray) -> None:
+    target[...] = bool(condition) and iteration[()] < max_trip[()]
+
+
+_BUILTINS: Mapping[Builtin, Callable[..., object]] = {
+    Builtin.COPY: _copy,
+    Builtin.ZERO: _zero,
+    Builtin.INCREMENT: _increment,
+    Builtin.LOOP_TEST: _loop_test,
+}

@@ -1,0 +1,231 @@
+"""Programs of the virtual machine, as frozen data.
+
+A function's registers are numbered in five groups, one after the other:
+
+=========  =======  ==============================================================================================
+group      listing  what a register of it holds
+=========  =======  ==============================================================================================
+params     ``p0``   an argument of the call; read-only
+results    ``o0``   the buffer of a result: the caller's, or a fresh one
+constants  ``c0``   a constant of the program; read-only
+tensors    ``t0``   an intermediate at a planned place in the frame's arena
+dynamics   ``v0``   a tensor whose size is known only while the function runs, or that an extern returned
+=========  =======  ==============================================================================================
+
+The arena of a frame holds the function's storages one after the other, each aligned to :data:`ALIGNMENT` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from byoc_core.dims import Dim, DimExpr, evaluate, product, solve_symbol, substitute, symbols_of
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import IRTypeError
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import Instruction
+
+__all__ = [
+    "ALIGNMENT",
+    "ConstantRef",
+    "DynamicTensor",
+    "PlannedTensor",
+    "Program",
+    "Register",
+    "RegisterKind",
+    "VMFunction",
+    "bound_symbols",
+    "nbytes_of",
+    "shape_symbols",
+]
+
+ALIGNMENT = 64
+"""Bytes to which storages, and the offsets of tensors inside them, are aligned."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantRef:
+    """A constant that the executable holds, by digest."""
+
+    digest: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTensor:
+    """An intermediate at a fixed place: ``offset`` bytes into storage ``storage``."""
+
+    storage: int
+    offset: int
+    dtype: str
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicTensor:
+    """A tensor that the running function defines.
+
+    Attributes:
+        binds: the symbols of the shape whose sizes are learnt when the register is defined.
+    """
+
+    dtype: str
+    shape: tuple[Dim, ...]
+    binds: tuple[str, ...] = ()
+
+
+class RegisterKind(Enum):
+    """The groups of registers; the value is the prefix in listings."""
+
+    PARAM = "p"
+    RESULT = "o"
+    CONSTANT = "c"
+    TENSOR = "t"
+    DYNAMIC = "v"
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """What a register holds: its group, the position in it, dtype and shape."""
+
+    kind: RegisterKind
+    index: int
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class VMFunction:
+    """A function of the machine.
+
+    Attributes:
+        name: what callers know it by.
+        params: inputs; their shapes bind the function's symbols.
+        results: outputs. One whose size the inputs determine is written into its result register; any other is
+            a dynamic register that ``ret`` names.
+        constants: indexes into the program's constants.
+        storages: sizes in bytes.
+        tensors: planned intermediates.
+        dynamics: tensors that are defined while the function runs.
+        code: the instructions; the first one is the entry.
+    """
+
+    name: str
+    params: tuple[TensorSpec, ...]
+    results: tuple[TensorSpec, ...]
+    constants: tuple[int, ...]
+    storages: tuple[Dim, ...]
+    tensors: tuple[PlannedTensor, ...]
+    dynamics: tuple[DynamicTensor, ...]
+    code: tuple[Instruction, ...]
+
+    @property
+    def num_registers(self) -> int:
+        """The number of registers in all groups."""
+        groups: tuple[Sequence[object], ...] = (
+            self.params,
+            self.results,
+            self.constants,
+            self.tensors,
+            self.dynamics,
+        )
+        return sum(map(len, groups))
+
+    @property
+    def input_symbols(self) -> frozenset[str]:
+        """The symbols whose sizes the shapes of the inputs determine."""
+        return bound_symbols([param.shape for param in self.params])
+
+    @property
+    def arena_nbytes(self) -> Dim:
+        """The bytes of all storages, each rounded up to the alignment."""
+        total: Dim = 0
+        for nbytes in self.storages:
+            total = total + (nbytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Functions with the external symbols and the constants that they cite."""
+
+    functions: tuple[VMFunction, ...]
+    externs: tuple[str, ...] = ()
+    constants: tuple[ConstantRef, ...] = ()
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The names of all functions, in order."""
+        return tuple(function.name for function in self.functions)
+
+    def registers(self, function: VMFunction) -> tuple[Register, ...]:
+        """Gives what each register of a function holds, by register number."""
+        constants = [self.constants[index] for index in function.constants]
+        groups: tuple[tuple[RegisterKind, Iterable[TensorSpec | ConstantRef | PlannedTensor | DynamicTensor]], ...] = (
+            (RegisterKind.PARAM, function.params),
+            (RegisterKind.RESULT, function.results),
+            (RegisterKind.CONSTANT, constants),
+            (RegisterKind.TENSOR, function.tensors),
+            (RegisterKind.DYNAMIC, function.dynamics),
+        )
+        return tuple(
+            Register(kind, index, item.dtype, item.shape) for kind, items in groups for index, item in enumerate(items)
+        )
+
+
+def nbytes_of(shape: Iterable[Dim], dtype: str) -> Dim:
+    """Gives the bytes of a contiguous tensor."""
+    return product(shape) * dtype_info(dtype).itemsize
+
+
+def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:
+    """Gives the names of all symbols in a shape."""
+    return frozenset().union(*map(symbols_of, shape))
+
+
+def bound_symbols(shapes: Iterable[Iterable[Dim]], known: Iterable[str] = ()) -> frozenset[str]:
+    """Gives the symbols whose sizes arrays of these shapes determine, whatever the sizes; those of ``known`` included.
+
+    A dimension determines a symbol where it is ``k*s + c`` with an integer ``k`` for all sizes of the known symbols.
+    """
+    bound = set(known)
+    pending = [dim for shape in shapes for dim in shape if isinstance(dim, DimExpr)]
+    while pending:
+        rest: list[DimExpr] = []
+        for dim in pending:
+            name = _linear_symbol(dim, bound)
+            if name is not None:
+                bound.add(name)
+            elif not symbols_of(dim) <= bound:
+                rest.append(dim)
+        if len(rest) == len(pending):
+            break
+        pending = rest
+    return frozenset(bound)
+
+
+def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
+    unknown = symbols_of(dim) - known
+    if len(unknown) != 1:
+        return None
+    (name,) = unknown
+    try:
+        probes = [_with_known(dim, known, size) for size in (1, 2)]
+        probe = probes[0]
+        # A coefficient that depends on a known symbol could vanish, so it does not count.
+        if not isinstance(probe, DimExpr) or not isinstance(probe - probes[1], int):
+            return None
+        return name if solve_symbol(probe, evaluate(probe, {name: 1})) == (name, 1) else None
+    except IRTypeError:
+        return None
+
+
+def _with_known(dim: Dim, known: Iterable[str], size: int) -> Dim:
+    values: Mapping[str, Dim] = dict.fromkeys(symbols_of(dim) & frozenset(known), size)
+    return substitute(dim, values)

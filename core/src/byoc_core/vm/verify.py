@@ -1,0 +1,304 @@
+"""The laws of programs, checked before anything runs.
+
+What this module checks needs no knowledge of paths: names, indexes, counts, types, storage bounds. What depends on
+the order of execution (definition before use, live tensors that overlap) is :mod:`byoc_core.vm.dataflow`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import IRTypeError, ProgramError
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.dataflow import check_dataflow
+from byoc_core.vm.instructions import (
+    BUILTINS,
+    Builtin,
+    Call,
+    CallKind,
+    Effect,
+    FieldKind,
+    Goto,
+    If,
+    Instruction,
+    Ret,
+    spec_of,
+)
+from byoc_core.vm.program import (
+    ALIGNMENT,
+    Program,
+    Register,
+    RegisterKind,
+    VMFunction,
+    bound_symbols,
+    nbytes_of,
+    shape_symbols,
+)
+
+__all__ = ["verify"]
+
+_DIGEST_CHARS = frozenset("0123456789abcdef")
+_DIGEST_LENGTH = 64
+
+
+def verify(program: Program) -> None:
+    """Checks every law of a program.
+
+    Cost: near-linear in the code for programs without long-lived tensors by the thousand.
+
+    Raises:
+        ProgramError: the first broken law, with function and instruction.
+    """
+    _check_names("program", "function", program.function_names)
+    _check_names("program", "extern", program.externs)
+    for index, ref in enumerate(program.constants):
+        where = f"constant {index}"
+        if len(ref.digest) != _DIGEST_LENGTH or not _DIGEST_CHARS.issuperset(ref.digest):
+            raise ProgramError(where, "has no valid digest", got=repr(ref.digest))
+        _check_tensor(where, ref.dtype, ref.shape)
+    for function in program.functions:
+        _check_declarations(program, function)
+    for function in program.functions:
+        checker = _CodeChecker(program, function)
+        checker.check()
+        check_dataflow(program, function)
+
+
+def _check_names(where: str, what: str, names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise ProgramError(where, f"a {what} has no name")
+        if name in seen:
+            raise ProgramError(where, f"two {what}s are called `{name}`")
+        seen.add(name)
+
+
+def _check_tensor(where: str, dtype: str, shape: Iterable[Dim]) -> None:
+    try:
+        dtype_info(dtype)
+    except IRTypeError as error:
+        raise ProgramError(where, error.problem, hint=error.hint) from error
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, int) and dim < 0:
+            raise ProgramError(where, f"axis {axis} has a negative size", got=dim)
+
+
+def _check_declarations(program: Program, function: VMFunction) -> None:
+    where = f"function `{function.name}`"
+    _check_names(where, "parameter", [param.name for param in function.params])
+    _check_names(where, "result", [result.name for result in function.results])
+    for what, specs in (("parameter", function.params), ("result", function.results)):
+        for spec in specs:
+            _check_tensor(f"{where}, {what} `{spec.name}`", spec.dtype, spec.shape)
+    for index, constant in enumerate(function.constants):
+        if constant >= len(program.constants):
+            raise ProgramError(
+                f"{where}, register c{index}",
+                "cites a constant that the program does not have",
+                got=constant,
+                expected=f"less than {len(program.constants)}",
+            )
+    known = function.input_symbols
+    for index, nbytes in enumerate(function.storages):
+        place = f"{where}, storage {index}"
+        if isinstance(nbytes, int) and nbytes < 0:
+            raise ProgramError(place, "has a negative size", got=nbytes)
+        _check_known(place, (nbytes,), known)
+    _check_tensors(function, where, known)
+    for index, dynamic in enumerate(function.dynamics):
+        place = f"{where}, register v{index}"
+        _check_tensor(place, dynamic.dtype, dynamic.shape)
+        symbols = shape_symbols(dynamic.shape)
+        determined = bound_symbols([dynamic.shape], symbols - set(dynamic.binds))
+        for name in dynamic.binds:
+            if name in known:
+                raise ProgramError(place, f"binds the symbol {name}, which the inputs bind")
+            if name not in symbols or name not in determined:
+                raise ProgramError(place, f"cannot bind the symbol {name} from the shape", got=_shape(dynamic.shape))
+
+
+def _check_tensors(function: VMFunction, where: str, known: frozenset[str]) -> None:
+    for index, tensor in enumerate(function.tensors):
+        place = f"{where}, register t{index}"
+        _check_tensor(place, tensor.dtype, tensor.shape)
+        _check_known(place, tensor.shape, known)
+        if tensor.storage >= len(function.storages):
+            raise ProgramError(
+                place,
+                "lies in a storage that does not exist",
+                got=tensor.storage,
+                expected=f"less than {len(function.storages)}",
+            )
+        if tensor.offset % ALIGNMENT or tensor.offset < 0:
+            raise ProgramError(place, "is not aligned", got=tensor.offset, expected=f"a multiple of {ALIGNMENT}")
+        nbytes = function.storages[tensor.storage]
+        if not is_nonnegative(nbytes - tensor.offset - nbytes_of(tensor.shape, tensor.dtype)):
+            raise ProgramError(
+                place,
+                f"reaches beyond storage {tensor.storage}",
+                got=f"{nbytes_of(tensor.shape, tensor.dtype)} bytes at {tensor.offset}",
+                expected=f"at most {nbytes} bytes",
+            )
+
+
+def _check_known(where: str, dims: Iterable[Dim], known: frozenset[str]) -> None:
+    unknown = shape_symbols(dims) - known
+    if unknown:
+        raise ProgramError(where, f"the inputs do not determine {', '.join(sorted(unknown))}")
+
+
+def _shape(shape: Iterable[Dim]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _type(register: Register | TensorSpec) -> str:
+    return f"{register.dtype}{_shape(register.shape)}"
+
+
+class _CodeChecker:
+    """Checks the instructions of one function, each by itself."""
+
+    def __init__(self, program: Program, function: VMFunction) -> None:
+        self._program = program
+        self._function = function
+        self._registers = program.registers(function)
+        self._where = f"function `{function.name}`"
+
+    def check(self) -> None:
+        code = self._function.code
+        if not code:
+            raise ProgramError(self._where, "has no instructions")
+        for index, instruction in enumerate(code):
+            self._where = f"function `{self._function.name}`, instruction {index}"
+            self._check_fields(instruction)
+            match instruction:
+                case Call():
+                    self._check_call(instruction)
+                case Ret():
+                    self._check_ret(instruction)
+                case If():
+                    condition = self._registers[instruction.condition]
+                    if condition.dtype != "bool" or condition.shape:
+                        raise self._error("the condition is no bool scalar", got=_type(condition))
+                case Goto():
+                    pass
+        if not spec_of(code[-1]).ends_block:
+            raise self._error("the code runs past its end", expected="ret or goto")
+
+    def _error(self, problem: str, *, got: object = None, expected: object = None) -> ProgramError:
+        return ProgramError(self._where, problem, got=got, expected=expected)
+
+    def _check_fields(self, instruction: Instruction) -> None:
+        for field in spec_of(instruction).fields:
+            content = getattr(instruction, field.name)
+            match field.kind:
+                case FieldKind.REGISTERS | FieldKind.REGISTER:
+                    registers = content if field.kind is FieldKind.REGISTERS else (content,)
+                    for register in registers:
+                        if not 0 <= register < len(self._registers):
+                            raise self._error(
+                                "no such register", got=register, expected=f"less than {len(self._registers)}"
+                            )
+                case FieldKind.TARGET:
+                    if not 0 <= content < len(self._function.code):
+                        raise self._error(
+                            "jumps out of the function", got=content, expected=f"less than {len(self._function.code)}"
+                        )
+                case FieldKind.CALL_KIND | FieldKind.CALLEE:
+                    pass
+
+    def _check_call(self, call: Call) -> None:
+        table: tuple[Sequence[object], str]
+        match call.kind:
+            case CallKind.EXTERN | CallKind.PACKED:
+                table = (self._program.externs, "extern")
+            case CallKind.FUNCTION:
+                table = (self._program.functions, "function")
+            case CallKind.BUILTIN:
+                table = (Builtin.__members__.values(), "builtin")  # type: ignore[assignment]
+        if not 0 <= call.callee < len(table[0]):
+            raise self._error(f"no such {table[1]}", got=call.callee, expected=f"less than {len(table[0])}")
+        self._check_results(call)
+        if call.kind is CallKind.FUNCTION:
+            callee = self._program.functions[call.callee]
+            self._check_types(f"arguments of `{callee.name}`", call.args, callee.params)
+            self._check_types(f"results of `{callee.name}`", call.results, callee.results)
+        elif call.kind is CallKind.BUILTIN:
+            self._check_builtin(call)
+
+    def _check_results(self, call: Call) -> None:
+        if not call.results:
+            raise self._error("a call without results")
+        taken = set(call.args)
+        for number in call.results:
+            register = self._registers[number]
+            if number in taken:
+                raise self._error(f"register {register} is written while it is in use")
+            taken.add(number)
+            if register.kind in (RegisterKind.PARAM, RegisterKind.CONSTANT):
+                raise self._error(f"register {register} is read-only")
+            if register.kind is not RegisterKind.DYNAMIC:
+                if call.kind is CallKind.PACKED:
+                    raise self._error(
+                        f"register {register} cannot take a returned value", expected="a dynamic register"
+                    )
+            elif self._function.dynamics[register.index].binds and call.kind in (CallKind.EXTERN, CallKind.BUILTIN):
+                raise self._error(f"register {register} binds symbols, so only a returned value can define it")
+
+    def _check_types(self, what: str, numbers: Sequence[int], specs: Sequence[TensorSpec]) -> None:
+        if len(numbers) != len(specs):
+            raise self._error(f"wrong number of {what}", got=len(numbers), expected=len(specs))
+        for number, spec in zip(numbers, specs, strict=True):
+            register = self._registers[number]
+            self._check_like(f"register {register} does not fit `{spec.name}` of the {what}", register, spec)
+
+    def _check_like(self, problem: str, have: Register, want: Register | TensorSpec) -> None:
+        if have.dtype != want.dtype or len(have.shape) != len(want.shape):
+            raise self._error(problem, got=_type(have), expected=_type(want))
+        # Symbols of two functions have nothing to do with each other, so only plain sizes are compared.
+        for left, right in zip(have.shape, want.shape, strict=True):
+            if isinstance(left, int) and isinstance(right, int) and left != right:
+                raise self._error(problem, got=_type(have), expected=_type(want))
+
+    def _check_builtin(self, call: Call) -> None:
+        spec = BUILTINS[Builtin(call.callee)]
+        if len(call.args) != len(spec.args) or len(call.results) != 1:
+            raise self._error(
+                f"wrong number of operands of {spec.name}",
+                got=f"{len(call.args)} arguments and {len(call.results)} results",
+                expected=f"{len(spec.args)} arguments and 1 results",
+            )
+        result = self._registers[call.results[0]]
+        if spec.effect is Effect.ALLOCATES and result.kind is not RegisterKind.DYNAMIC:
+            raise self._error(f"register {result} cannot be allocated", expected="a dynamic register")
+        self._check_scalar(spec.name, result, spec.result)
+        for number, dtype in zip(call.args, spec.args, strict=True):
+            register = self._registers[number]
+            self._check_scalar(spec.name, register, dtype)
+            if dtype is None:
+                self._check_like(f"operands of {spec.name} differ in type", register, result)
+
+    def _check_scalar(self, name: str, register: Register, dtype: str | None) -> None:
+        if dtype is not None and (register.dtype != dtype or register.shape):
+            raise self._error(f"register {register} does not fit {name}", got=_type(register), expected=f"{dtype}[]")
+
+    def _check_ret(self, ret: Ret) -> None:
+        function = self._function
+        self._check_types(f"results of `{function.name}`", ret.values, function.results)
+        if len(set(ret.values)) != len(ret.values):
+            raise self._error("returns one register twice")
+        known = function.input_symbols
+        for index, (number, spec) in enumerate(zip(ret.values, function.results, strict=True)):
+            register = self._registers[number]
+            if shape_symbols(spec.shape) <= known:
+                if number != len(function.params) + index:
+                    raise self._error(
+                        f"result `{spec.name}` is in the wrong register", got=register, expected=f"o{index}"
+                    )
+            elif register.kind is not RegisterKind.DYNAMIC:
+                raise self._error(
+                    f"result `{spec.name}` is in the wrong register", got=register, expected="a dynamic register"
+                )

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+from byoc_core.dims import Dim, evaluate, parse_dim
+from byoc_core.lower.plan_storage import Interval, SymbolicInterval, peak_nbytes, plan, plan_symbolic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def chain(sizes: Sequence[int]) -> list[Interval]:
+    """Buffers each of which is read by the op that makes the next."""
+    return [Interval(size, index, index + 1) for index, size in enumerate(sizes)]
+
+
+@st.composite
+def interval_lists(draw: st.DrawFn, *, max_size: int, longest: int = 6) -> list[Interval]:
+    intervals = []
+    for _ in range(draw(st.integers(0, max_size))):
+        start = draw(st.integers(0, 12))
+        intervals.append(Interval(draw(st.integers(0, 200)), start, start + draw(st.integers(0, longest))))
+    return intervals
+
+
+def meet(left: Interval, right: Interval) -> bool:
+    return left.start <= right.end and right.start <= left.end
+
+
+@given(interval_lists(max_size=25), st.sampled_from([1, 16, 64]))
+def test_buffers_that_are_needed_at_once_never_overlap(intervals: list[Interval], alignment: int) -> None:
+    offsets, total = plan(intervals, alignment)
+    for index, (offset, interval) in enumerate(zip(offsets, intervals, strict=True)):
+        assert offset % alignment == 0
+        assert 0 <= offset <= offset + interval.nbytes <= total or not interval.nbytes
+        for other_offset, other in zip(offsets[:index], intervals[:index], strict=True):
+            if meet(interval, other):
+                assert (
+                    offset + interval.nbytes <= other_offset
+                    or other_offset + other.nbytes <= offset
+                    or 0 in (interval.nbytes, other.nbytes)
+                )
+    assert total >= peak_nbytes(intervals)
+    assert total <= sum(-(-interval.nbytes // alignment) * alignment for interval in intervals)
+
+
+def optimum(intervals: Sequence[Interval]) -> int:
+    """The smallest arena, by brute force: some order of placing at the lowest fitting offset reaches it."""
+    least = peak_nbytes(intervals)
+    best = sum(interval.nbytes for interval in intervals)
+    for order in permutations(intervals):
+        placed: list[tuple[int, Interval]] = []
+        for interval in order:
+            offset = 0
+            for taken, other in sorted(placed, key=lambda item: item[0]):
+                if meet(interval, other):
+                    if taken - offset >= interval.nbytes:
+                        break
+                    offset = max(offset, taken + other.nbytes)
+            placed.append((offset, interval))
+        best = min(best, max((offset + interval.nbytes for offset, interval in placed), default=0))
+        if best == least:
+            break
+    return best
+
+
+@settings(max_examples=150, deadline=None)
+@given(interval_lists(max_size=6))
+def test_small_plans_are_near_the_optimum(intervals: list[Interval]) -> None:
+    assert optimum(intervals) <= plan(intervals, 1).total <= 1.5 * optimum(intervals)
+
+
+EIGHT = [
+    chain([3, 9, 4, 7, 7, 2, 8, 5]),
+    [Interval(size, start, end) for size, start, end in [
+        (4, 0, 3), (6, 1, 2), (5, 2, 5), (3, 3, 6), (7, 4, 7), (2, 0, 7), (8, 6, 8), (4, 7, 8),
+    ]],
+    [Interval(size, 0, 1) for size in (1, 2, 3, 4, 5, 6, 7, 8)],
+    [Interval(10, 0, 9), *chain([10, 20, 30, 40, 30, 20, 10])],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("intervals", EIGHT)
+def test_plans_of_eight_buffers_reach_the_optimum(intervals: list[Interval]) -> None:
+    assert plan(intervals, 1).total == optimum(intervals)
+
+
+def test_known_chain() -> None:
+    assert plan(chain([10, 20, 100, 40, 50, 50]), 1) == ((0, 100, 0, 100, 0, 50), 140)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
+def test_chains_reach_the_peak(sizes: list[int]) -> None:
+    assert plan(chain(sizes), 1).total == peak_nbytes(chain(sizes))
+
+
+def test_edge_cases() -> None:
+    assert plan([]) == ((), 0)
+    assert plan([Interval(0, 0, 5), Interval(10, 0, 5), Interval(1, 2, 3)], 64) == ((0, 0, 64), 65)
+
+
+def test_ten_thousand_buffers() -> None:
+    intervals = [Interval(1 + index * 7919 % 100_003, index, index + 1) for index in range(10_000)]
+    assert plan(intervals, 64).total <= peak_nbytes(intervals, 64)
+
+
+SIZES = [parse_dim(text) for text in ("4*n", "8*n", "8*n+64", "4*n*m", "4*m", "n//2*8")]
+
+
+@given(st.lists(st.tuples(st.sampled_from(SIZES), st.integers(0, 8), st.integers(0, 4)), max_size=12))
+def test_symbolic_storages_are_large_enough_and_never_shared_at_once(items: list[tuple[Dim, int, int]]) -> None:
+    intervals = [SymbolicInterval(size, start, start + length) for size, start, length in items]
+    storages, sizes = plan_symbolic(intervals)
+    for values in ({"n": 0, "m": 9}, {"n": 7, "m": 1}):
+        for interval, storage in zip(intervals, storages, strict=True):
+            assert evaluate(interval.nbytes, values) <= evaluate(sizes[storage], values)
+    for index, interval in enumerate(intervals):
+        for other in range(index):
+            if storages[other] == storages[index]:
+                assert interval.start > intervals[other].end or intervals[other].start > interval.end
+
+
+def test_symbolic_reuse() -> None:
+    small, large, other = parse_dim("4*n"), parse_dim("8*n"), parse_dim("4*m")
+
+    def reuse(*sizes: Dim) -> tuple[tuple[int, ...], tuple[Dim, ...]]:
+        return plan_symbolic([SymbolicInterval(size, index, index) for index, size in enumerate(sizes)])
+
+    assert reuse(small, small) == ((0, 0), (small,))
+    assert reuse(large, small) == ((0, 0), (large,))
+    assert reuse(small, large) == ((0, 0), (large,))
+    assert reuse(small, other) == ((0, 1), (small, other))
+    assert plan_symbolic([SymbolicInterval(small, 0, 1), SymbolicInterval(small, 1, 2)]).storages == (0, 1)
