@@ -1,1 +1,33 @@
-"""byoc_core.artifact."""
+"""Artifacts: executables as files that carry a model to a machine without a compiler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.artifact.executable import Executable
+    from byoc_core.artifact.inspection import InspectResult, inspect, verify
+    from byoc_core.artifact.library import load_module
+    from byoc_core.artifact.loading import load
+    from byoc_core.artifact.trusted import is_trusted, trust
+
+__all__ = ["Executable", "InspectResult", "inspect", "is_trusted", "load", "load_module", "trust", "verify"]
+
+_HOMES = {
+    "Executable": "executable",
+    "InspectResult": "inspection",
+    "inspect": "inspection",
+    "is_trusted": "trusted",
+    "load": "loading",
+    "load_module": "library",
+    "trust": "trusted",
+    "verify": "inspection",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,1 +1,1 @@
-"""byoc_core.host."""
+"""The numpy host as a backend: the compile half; the run half is the runtime ``graph``."""

@@ -23,29 +23,38 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         asked: the other backends, in the order in which they were asked.
 
     Returns:
-        ``backends`` (name, regions, ops, flops of each), ``total_flops``, ``offloaded_share`` (share of FLOPs that are
-        not the host's, symbolic sizes counted as 1), ``ops`` (function, op, name, outcome, region, code, text, flops).
+        ``backends`` (name, regions, ops, flops, share of each), ``total_flops``, ``offloaded_share`` (share of FLOPs
+        that are not the host's), ``ops`` (function, op, name, outcome, region, code, text, flops, share). Shares are
+        of the FLOPs, every symbolic size counted as 1.
     """
     rows = [row for function in module.functions.values() for row in _rows(function, log, host, asked)]
+    total = sum(_count(row["flops"]) for row in rows)
+    for row in rows:
+        row["share"] = _count(row["flops"]) / total if total else 0.0
     names = [*asked, host]
     names += sorted({row["outcome"] for row in rows} - set(names))
-    summary = []
-    for name in names:
-        own = [row for row in rows if row["outcome"] == name]
-        regions = {row["region"] for row in own if row["region"]}
-        summary.append({"name": name, "regions": len(regions), "ops": len(own), "flops": _plain(_total(own))})
-    share = sum(_count(row["flops"]) for row in rows if row["outcome"] != host)
-    total = sum(_count(row["flops"]) for row in rows)
     return {
-        "backends": summary,
+        "backends": [_summary(name, [row for row in rows if row["outcome"] == name]) for name in names],
         "total_flops": _plain(_total(rows)),
-        "offloaded_share": share / total if total else _share_of_ops(rows, host),
+        "offloaded_share": _offloaded(rows, total, host),
         "ops": [{**row, "flops": _plain(row["flops"])} for row in rows],
     }
 
 
-def _share_of_ops(rows: Sequence[dict[str, Any]], host: str) -> float:
-    """Gives the share where no op counts FLOPs: all or nothing."""
+def _summary(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "regions": len({row["region"] for row in rows if row["region"]}),
+        "ops": len(rows),
+        "flops": _plain(_total(rows)),
+        "share": min(1.0, sum(row["share"] for row in rows)),
+    }
+
+
+def _offloaded(rows: Sequence[dict[str, Any]], total: int, host: str) -> float:
+    """Gives the share of FLOPs that are not the host's; where no op counts any, all or nothing."""
+    if total:
+        return sum(_count(row["flops"]) for row in rows if row["outcome"] != host) / total
     return 1.0 if rows and all(row["outcome"] != host for row in rows) else 0.0
 
 

@@ -1,0 +1,209 @@
+"""The container of an artifact: a zip of stored members in one canonical form.
+
+Any zip tool can read it. The form is fixed down to the last byte: members in order of name, no compression, one
+timestamp, no comment, and in each local header an extra field that pads the member's data to a multiple of 64 bytes,
+so that data can be mapped into memory where it lies. Writing is therefore deterministic, and reading can be strict:
+:func:`read_archive` takes the members from the central directory, writes all headers anew, and refuses a file whose
+headers differ. No header byte of a file is trusted beyond that, so there is nothing to attack with overlapping
+members, wrong sizes, duplicate names or compression.
+
+Format: APPNOTE.TXT 6.3, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3 (ZIP64). The padding is an extra field with the
+header id that Android's zipalign uses.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from byoc_core.errors import ArtifactError
+
+__all__ = ["ALIGNMENT", "Buffer", "Member", "check_crc", "read_archive", "write_archive"]
+
+Buffer = bytes | memoryview
+
+ALIGNMENT = 64
+"""Every member's data begins at a multiple of this many bytes."""
+
+MAX_MEMBERS = 100_000
+"""More members than this are refused."""
+
+_LIMIT_16 = 0xFFFF
+_LIMIT_32 = 0xFFFFFFFF
+_VERSION = 45
+_DATE, _TIME = 0x0021, 0  # 1 January 1980, the earliest that the format knows
+_MODE = 0o100644 << 16
+_ZIP64_ID = 0x0001
+_PADDING_ID = 0xD935
+_CHUNK = 1 << 24
+
+_LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
+_END = struct.Struct("<4sHHHHIIH")
+_END_64 = struct.Struct("<4sQHHIIQQQQ")
+_LOCATOR_64 = struct.Struct("<4sIQI")
+_EXTRA = struct.Struct("<HH")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member: its name, where its data lies, and the CRC-32 of the data."""
+
+    name: str
+    offset: int
+    nbytes: int
+    crc: int
+
+    @property
+    def end(self) -> int:
+        """Where the data ends."""
+        return self.offset + self.nbytes
+
+
+def write_archive(
+    file: IO[bytes], members: Mapping[str, Buffer], *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Writes the members in order of name; equal members give equal bytes.
+
+    Args:
+        file: where to write, from its start.
+        members: data by name; names are ASCII.
+        progress: called with the bytes of data written so far and in all.
+    """
+    total = sum(len(data) for data in members.values())
+    done = 0
+    placed: list[Member] = []
+    starts: list[int] = []
+    position = 0
+    for name in sorted(members):
+        data = members[name]
+        member, header = _place(name, len(data), _crc(data), position)
+        starts.append(position)
+        placed.append(member)
+        file.write(header)
+        for start in range(0, len(data), _CHUNK):
+            file.write(data[start : start + _CHUNK])
+            done += min(_CHUNK, len(data) - start)
+            if progress is not None:
+                progress(done, total)
+        position = member.end
+    file.write(_directory(placed, starts, position))
+
+
+def read_archive(data: memoryview, where: str) -> dict[str, Member]:
+    """Gives the members of a file by name. Reads headers only, never data.
+
+    Raises:
+        ArtifactError: the file is no archive, is cut short, or is not in the canonical form.
+    """
+    if bytes(data[:4]) != b"PK\x03\x04":
+        problem = "is empty" if not len(data) else "is not a byoc artifact"
+        raise ArtifactError(where, problem, hint="Artifacts are made by `byoc compile` or `Executable.save`.")
+    damaged = ArtifactError(where, "is cut short or damaged", hint="Copy the file again, or compile the model again.")
+    try:
+        claimed = list(_read_directory(data))
+    except (struct.error, ValueError) as error:
+        raise damaged from error
+    members: dict[str, Member] = {}
+    starts: list[int] = []
+    position = 0
+    for name, nbytes, crc in claimed:
+        member, header = _place(name, nbytes, crc, position)
+        if data[position : member.offset] != header or member.end > len(data):
+            raise damaged
+        starts.append(position)
+        members[name] = member
+        position = member.end
+    if list(members) != sorted(members) or len(members) != len(claimed):
+        raise damaged
+    if data[position:] != _directory(list(members.values()), starts, position):
+        raise damaged
+    return members
+
+
+def check_crc(data: memoryview, member: Member, where: str) -> None:
+    """Checks a member's data against the CRC-32 of its header.
+
+    Raises:
+        ArtifactError: they differ.
+    """
+    if _crc(data[member.offset : member.end]) != member.crc:
+        raise ArtifactError(
+            f"{where}, member {member.name}", "is damaged", hint="Copy the file again, or compile the model again."
+        )
+
+
+def _crc(data: Buffer) -> int:
+    crc = 0
+    for start in range(0, len(data), _CHUNK):
+        crc = zlib.crc32(data[start : start + _CHUNK], crc)
+    return crc
+
+
+def _place(name: str, nbytes: int, crc: int, position: int) -> tuple[Member, bytes]:
+    """Gives a member whose local header stands at ``position``, and that header."""
+    encoded = name.encode("ascii")
+    large = nbytes >= _LIMIT_32
+    zip64 = _EXTRA.pack(_ZIP64_ID, 16) + struct.pack("<QQ", nbytes, nbytes) if large else b""
+    fixed = position + _LOCAL.size + len(encoded) + len(zip64) + _EXTRA.size
+    padding = -fixed % ALIGNMENT
+    extra = zip64 + _EXTRA.pack(_PADDING_ID, padding) + bytes(padding)
+    size = _LIMIT_32 if large else nbytes
+    header = _LOCAL.pack(
+        b"PK\x03\x04", _VERSION, 0, 0, _TIME, _DATE, crc, size, size, len(encoded), len(extra)
+    )  # fmt: skip
+    return Member(name, fixed + padding, nbytes, crc), header + encoded + extra
+
+
+def _directory(members: Sequence[Member], starts: Iterable[int], position: int) -> bytes:
+    """Gives the central directory and the end records, which stand at ``position``."""
+    records: list[bytes] = []
+    for member, start in zip(members, starts, strict=True):
+        large = [value for value in (member.nbytes, member.nbytes, start) if value >= _LIMIT_32]
+        extra = _EXTRA.pack(_ZIP64_ID, 8 * len(large)) + struct.pack(f"<{len(large)}Q", *large) if large else b""
+        size = min(member.nbytes, _LIMIT_32)
+        encoded = member.name.encode("ascii")
+        records.append(
+            _CENTRAL.pack(
+                b"PK\x01\x02", 3 << 8 | _VERSION, _VERSION, 0, 0, _TIME, _DATE, member.crc, size, size, len(encoded),
+                len(extra), 0, 0, 0, _MODE, min(start, _LIMIT_32),
+            ) + encoded + extra
+        )  # fmt: skip
+    directory = b"".join(records)
+    count, size = len(records), len(directory)
+    if count >= _LIMIT_16 or size >= _LIMIT_32 or position >= _LIMIT_32:
+        end_64 = position + size
+        directory += _END_64.pack(
+            b"PK\x06\x06", _END_64.size - 12, 3 << 8 | _VERSION, _VERSION, 0, 0, count, count, size, position
+        )
+        directory += _LOCATOR_64.pack(b"PK\x06\x07", 0, end_64, 1)
+    count, size, position = min(count, _LIMIT_16), min(size, _LIMIT_32), min(position, _LIMIT_32)
+    return directory + _END.pack(b"PK\x05\x06", 0, 0, count, count, size, position, 0)
+
+
+def _read_directory(data: memoryview) -> Iterator[tuple[str, int, int]]:
+    """Yields name, size and CRC-32 of each member as the central directory claims them."""
+    end = len(data) - _END.size
+    signature, *_, count, size, position, _comment = _END.unpack_from(data, max(end, 0))
+    if end < 0 or signature != b"PK\x05\x06":
+        raise ValueError(signature)
+    if count == _LIMIT_16 or size == _LIMIT_32 or position == _LIMIT_32:
+        end = end - _LOCATOR_64.size - _END_64.size
+        if end < 0:
+            raise ValueError(end)
+        *_, count, _count, size, position = _END_64.unpack_from(data, end)
+    if count > MAX_MEMBERS or position + size != end:
+        raise ValueError(count)
+    for _ in range(count):
+        fields = _CENTRAL.unpack_from(data, position)
+        crc, nbytes, name_length, extra_length = fields[7], fields[9], fields[10], fields[11]
+        position += _CENTRAL.size
+        name = bytes(data[position : position + name_length]).decode("ascii")
+        position += name_length
+        if nbytes == _LIMIT_32:
+            (nbytes,) = struct.unpack_from("<Q", data, position + _EXTRA.size)
+        position += extra_length
+        yield name, nbytes, crc

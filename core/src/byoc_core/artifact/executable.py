@@ -1,0 +1,118 @@
+"""What compiling gives and loading gives back: a program with its modules, constants and report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from byoc_core.errors import CallError, near_names
+from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
+
+if TYPE_CHECKING:
+    from byoc_core.vm.program import Program
+
+__all__ = ["Executable"]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Executable:
+    """A compiled model. Give it to :class:`byoc_core.VirtualMachine` to run it.
+
+    Attributes:
+        program: the VM's bytecode.
+        modules: the compiled regions, in the order in which the program looks for its externs.
+        constants: read-only arrays by digest: those that the program and the modules cite.
+        report_data: who took what and why not, as plain JSON values.
+    """
+
+    program: Program
+    modules: tuple[RuntimeModule, ...]
+    constants: Mapping[str, NDArray]
+    report_data: Mapping[str, Any]
+
+    def __init__(
+        self,
+        program: Program,
+        modules: Iterable[RuntimeModule] = (),
+        constants: Mapping[str, NDArray] = MappingProxyType({}),
+        report: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        object.__setattr__(self, "program", program)
+        object.__setattr__(self, "modules", tuple(modules))
+        object.__setattr__(self, "constants", constants)
+        object.__setattr__(self, "report_data", report)
+
+    @property
+    def functions(self) -> Mapping[str, Signature]:
+        """What each function that can be called takes and gives, in order."""
+        return MappingProxyType(
+            {function.name: Signature(function.params, function.results) for function in self.program.functions}
+        )
+
+    def signature(self, name: str) -> Signature:
+        """Gives the signature of one function.
+
+        Raises:
+            CallError: there is no such function; the known names are listed.
+        """
+        functions = self.functions
+        if name not in functions:
+            raise CallError(
+                "executable",
+                f"has no function `{name}`",
+                expected=", ".join(functions) or "no function at all",
+                hint=near_names(name, functions) or None,
+            )
+        return functions[name]
+
+    def report(self) -> str:
+        """Gives the offload report as text: which backend took which share, and why ops stayed on the host."""
+        from byoc_core.artifact.report import render_report
+
+        return render_report(self.report_data)
+
+    def get_source(self) -> str:
+        """Gives the sources of all modules, one after the other."""
+        return "\n\n".join(filter(None, (module.get_source() for module in self.modules)))
+
+    def save(self, path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> None:
+        """Writes the artifact; the file appears whole or not at all, and equal executables give equal bytes.
+
+        Args:
+            path: the file; an existing one is replaced.
+            progress: called with the bytes written so far and in all.
+
+        Raises:
+            RuntimeNotFoundError: the runtime that saves one of the modules is not installed.
+            PluginError: it is, and cannot save.
+            OSError: the file cannot be written.
+        """
+        from byoc_core.artifact.saving import save
+
+        save(self, path, progress=progress)
+
+    def to_bytes(self) -> bytes:
+        """Gives what :meth:`save` would write."""
+        from byoc_core.artifact.saving import to_bytes
+
+        return to_bytes(self)
+
+    def export_library(self, path: str | os.PathLike[str]) -> None:
+        """Writes one shared library: all generated C, compiled, and the whole artifact as data.
+
+        :func:`byoc_core.load_module` loads it again; programs that know nothing of byoc call the regions by their
+        ``__tvm_ffi_<symbol>`` exports.
+
+        Raises:
+            ToolchainError: no C compiler, or it failed.
+        """
+        from byoc_core.artifact.library import export_library
+
+        export_library(self, path)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(module.type_key for module in self.modules) or "no modules"
+        return f"<executable {', '.join(self.functions)}: {kinds}>"

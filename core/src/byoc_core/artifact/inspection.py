@@ -1,0 +1,165 @@
+"""Looks into an artifact, or checks all of it, without running anything of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from byoc_core.artifact.loading import OpenedArtifact, map_file
+from byoc_core.artifact.trusted import is_trusted
+from byoc_core.runtime.module import Signature
+
+__all__ = ["InspectResult", "ModuleSummary", "RuntimeNeed", "inspect", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeNeed:
+    """A runtime that an artifact needs.
+
+    Attributes:
+        type_key: its name.
+        distribution: what to install for it.
+        version: the version with which the artifact was made.
+        payload_format: the version of its payloads.
+        is_installed: whether this environment has one of that name that may be used.
+    """
+
+    type_key: str
+    distribution: str
+    version: str
+    payload_format: int
+    is_installed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSummary:
+    """One runtime module of an artifact: its kind, functions and size, and whether it is native code."""
+
+    type_key: str
+    functions: tuple[str, ...]
+    nbytes: int
+    is_native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InspectResult:
+    """What an artifact says of itself.
+
+    Attributes:
+        path: the file.
+        nbytes: its size.
+        digest: its identity: the SHA-256 of the manifest.
+        format_version: version of the artifact format.
+        core_version: the byoc-core that made it.
+        functions: what can be called.
+        runtimes: what must be installed.
+        modules: the compiled regions.
+        num_constants: how many constants there are.
+        constants_nbytes: their bytes in all.
+        is_native: whether loading it needs permission for native code.
+        is_trusted: whether this user has given that permission for this artifact.
+        members: size in bytes of each member, by name.
+        listing: the program, disassembled.
+        report_data: the offload report, as data.
+    """
+
+    path: str
+    nbytes: int
+    digest: str
+    format_version: int
+    core_version: str
+    functions: Mapping[str, Signature]
+    runtimes: tuple[RuntimeNeed, ...]
+    modules: tuple[ModuleSummary, ...]
+    num_constants: int
+    constants_nbytes: int
+    is_native: bool
+    is_trusted: bool
+    members: Mapping[str, int]
+    listing: str
+    report_data: Mapping[str, Any]
+
+    def report(self) -> str:
+        """Gives the offload report for people to read."""
+        from byoc_core.artifact.report import render_report
+
+        return render_report(self.report_data)
+
+
+def inspect(path: str | os.PathLike[str]) -> InspectResult:
+    """Gives what an artifact says of itself. Loads no module, runs nothing, reads no constant.
+
+    Raises:
+        ArtifactError: the file is no artifact, or its manifest or program is damaged.
+        OSError: the file cannot be read.
+    """
+    return _summarise(OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`"), os.fspath(path))
+
+
+def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> InspectResult:
+    """Checks every byte of an artifact: container, program, payloads and all constants. Runs nothing of it.
+
+    Args:
+        path: the file.
+        progress: called with the bytes of constants checked so far and in all.
+
+    Cost: two passes over the file.
+
+    Raises:
+        ArtifactError: something is damaged; names the member.
+        OSError: the file cannot be read.
+    """
+    artifact = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
+    result = _summarise(artifact, os.fspath(path))
+    artifact.check_payloads()
+    done = 0
+    for digest, entry in artifact.manifest.constants.items():
+        artifact.constants.check(digest)
+        done += entry.nbytes
+        if progress is not None:
+            progress(done, result.constants_nbytes)
+    artifact.check_crcs()
+    return result
+
+
+def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
+    from byoc_core.runtime.registry import runtimes
+    from byoc_core.vm.disassemble import disassemble
+
+    manifest = artifact.manifest
+    installed = set(runtimes().names())
+    program = artifact.read_program()
+    constants = artifact.constants  # checks their sizes
+    digest = artifact.digest
+    modules = tuple(
+        ModuleSummary(
+            entry.type_key,
+            tuple(entry.functions),
+            artifact.members[f"modules/{index}/payload"].nbytes,
+            entry.native,
+        )
+        for index, entry in enumerate(manifest.modules)
+    )
+    return InspectResult(
+        path=path,
+        nbytes=len(artifact.data),
+        digest=digest,
+        format_version=manifest.format_version,
+        core_version=manifest.core_version,
+        functions=MappingProxyType({entry.name: entry.to_signature() for entry in manifest.functions}),
+        runtimes=tuple(
+            RuntimeNeed(e.type_key, e.distribution, e.version, e.payload_format, e.type_key in installed)
+            for e in manifest.runtimes
+        ),
+        modules=modules,
+        num_constants=len(constants),
+        constants_nbytes=sum(entry.nbytes for entry in manifest.constants.values()),
+        is_native=any(module.is_native for module in modules),
+        is_trusted=is_trusted(digest),
+        members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
+        listing=disassemble(program),
+        report_data=MappingProxyType(manifest.report),
+    )

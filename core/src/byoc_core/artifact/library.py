@@ -1,0 +1,128 @@
+"""Shared libraries that hold a whole executable, and modules loaded from files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from byoc_core.artifact.executable import Executable
+from byoc_core.artifact.loading import OpenedArtifact, load, load_opened
+from byoc_core.errors import ArtifactError
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature
+
+__all__ = ["ExecutableModule", "export_library", "load_module"]
+
+_LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
+
+
+class ExecutableModule(RuntimeModule):
+    """An executable as a runtime module: its functions write into the caller's buffers.
+
+    Args:
+        executable: what to run, through one virtual machine.
+    """
+
+    def __init__(self, executable: Executable) -> None:
+        from byoc_core.vm.machine import VirtualMachine
+
+        self.executable = executable
+        self._machine = VirtualMachine(executable)
+        self._signatures = executable.functions
+
+    @property
+    def type_key(self) -> str:
+        """``"executable"``."""
+        return "executable"
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The executable's functions."""
+        return tuple(self._signatures)
+
+    @property
+    def constants(self) -> Mapping[str, NDArray]:
+        """The executable's constants."""
+        return MappingProxyType(self.executable.constants)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether any of the executable's modules is native code."""
+        return any(module.is_native for module in self.executable.modules)
+
+    def find_function(self, name: str) -> PackedFunction:
+        """Gives a function that runs in the virtual machine."""
+        signature = self._signatures[name]
+        return PackedFunction(name, _Caller(self._machine[name].run, signature), signature)
+
+    def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
+        """Gives the sources of all modules that have one in that format."""
+        return "\n\n".join(filter(None, (module.get_source(format) for module in self.executable.modules)))
+
+
+class _Caller:
+    """Calls a function of a virtual machine in destination-passing style."""
+
+    def __init__(self, run: Callable[..., object], signature: Signature) -> None:
+        self._run = run
+        self._inputs = tuple(spec.name for spec in signature.inputs)
+        self._outputs = tuple(spec.name for spec in signature.outputs)
+
+    def __call__(self, *arrays: NDArray) -> None:
+        count = len(self._inputs)
+        self._run(
+            dict(zip(self._inputs, arrays, strict=False)), out=dict(zip(self._outputs, arrays[count:], strict=True))
+        )
+
+
+def export_library(executable: Executable, path: str | os.PathLike[str]) -> None:
+    """Writes one shared library with everything; see :meth:`Executable.export_library`."""
+    from byoc_core.native.bundle import BundleSource, build_bundle
+    from byoc_core.runtime.csource import CSourceModule
+
+    native = [module for module in executable.modules if isinstance(module, CSourceModule)]
+    sources = [BundleSource(module.get_source("c"), tuple(module.constants.values())) for module in native]
+    build_bundle(sources, executable.to_bytes(), path, options=native[0].options if native else None)
+
+
+def load_module(path: str | os.PathLike[str], format: str | None = None) -> RuntimeModule:  # noqa: A002 - as in TVM
+    """Gives a runtime module from a file.
+
+    Args:
+        path: a library that :meth:`Executable.export_library` wrote, an artifact, or a file in a format that an
+            installed runtime reads. A library is native code: load only those whose origin you trust.
+        format: the format's name, where the file name's ending does not say it.
+
+    Raises:
+        ArtifactError: the file is damaged, has a mistake, or is a library of another making.
+        UntrustedCodeError: it is an artifact with native code that this user did not compile (use :func:`load`).
+        RuntimeNotFoundError: no installed runtime reads the format.
+        OSError: the file cannot be read.
+    """
+    file = Path(path)
+    name = format or file.suffix.removeprefix(".")
+    if not name:
+        raise ArtifactError(
+            f"file `{file}`", "its name does not say its format", hint='Name the format: load_module(path, "format").'
+        )
+    if format is None and file.suffix in _LIBRARY_SUFFIXES:
+        return _load_library(file)
+    if name == "byoc":
+        return ExecutableModule(load(file))
+
+    from byoc_core.runtime.hooks import LoadContext
+    from byoc_core.runtime.registry import runtimes
+
+    data = file.read_bytes()
+    return runtimes().for_file_format(name).load_file(data, name, LoadContext(source=f"file `{file}`"))
+
+
+def _load_library(file: Path) -> RuntimeModule:
+    from byoc_core.native.bundle import read_bundle
+
+    where = f"library `{file}`"
+    blob = read_bundle(file)
+    if blob is None:
+        raise ArtifactError(where, "holds no byoc artifact", hint="Libraries are made by `Executable.export_library`.")
+    return ExecutableModule(load_opened(OpenedArtifact.open(memoryview(blob), where), allow_native=True))

@@ -1,0 +1,256 @@
+"""Reads artifacts: maps the file, checks it, and gives back the executable."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import mmap
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from byoc_core.artifact.archive import Member, check_crc, read_archive
+from byoc_core.artifact.constants import MappedConstants
+from byoc_core.artifact.executable import Executable
+from byoc_core.artifact.manifest import Manifest, ModuleEntry, check_version, decode_manifest
+from byoc_core.artifact.trusted import is_trusted
+from byoc_core.errors import ArtifactError, ProgramError, UntrustedCodeError
+from byoc_core.runtime.module import RuntimeModule, Signature
+
+if TYPE_CHECKING:
+    from byoc_core.runtime.registry import RuntimeHandle
+    from byoc_core.vm.program import Program
+
+__all__ = ["VERIFIED_NBYTES", "OpenedArtifact", "load", "load_opened", "map_file"]
+
+VERIFIED_NBYTES = 1 << 20
+"""Constants of fewer bytes than this are checked whenever an artifact is loaded; larger ones by :func:`verify`."""
+
+_COPY_AGAIN = "Copy the file again, or compile the model again."
+
+
+def load(path: str | os.PathLike[str], *, allow_native: bool = False) -> Executable:
+    """Gives the executable of an artifact. Constants stay in the file, mapped read-only.
+
+    Everything but constants of a mebibyte or more is checked against its digest (:func:`verify` checks all). Nothing
+    of the compile side is imported.
+
+    Args:
+        path: the file.
+        allow_native: whether native code in it may be loaded. Artifacts that this user compiled are trusted already.
+
+    Raises:
+        ArtifactError: the file is no artifact, is damaged, or is of a newer format.
+        UntrustedCodeError: it holds native code that nobody allowed.
+        RuntimeNotFoundError: a runtime that it needs is not installed; says what to install.
+        OSError: the file cannot be read.
+    """
+    return load_opened(OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`"), allow_native=allow_native)
+
+
+def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
+    """Gives the executable of an artifact whose manifest has been read; see :func:`load`."""
+    artifact.check_payloads()
+    program = artifact.read_program()
+    constants = artifact.constants
+    for digest, entry in artifact.manifest.constants.items():
+        if entry.nbytes < VERIFIED_NBYTES:
+            constants.check(digest)
+    handles = _find_runtimes(artifact)
+    native = [entry for entry in artifact.manifest.modules if entry.native]
+    allow_native = allow_native or is_trusted(artifact.digest)
+    if native and not allow_native:
+        names = [name for entry in native for name in entry.functions]
+        raise UntrustedCodeError(
+            artifact.where,
+            f"holds native code (functions {', '.join(names)})",
+            hint="Pass allow_native=True if you trust where it comes from.",
+        )
+    modules = [
+        _load_module(artifact, index, entry, handles[entry.type_key], allow_native=allow_native)
+        for index, entry in enumerate(artifact.manifest.modules)
+    ]
+    return Executable(program, modules, constants, artifact.manifest.report)
+
+
+def map_file(path: str | os.PathLike[str]) -> memoryview:
+    """Gives the bytes of a file, mapped read-only for as long as anything refers to them.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+@dataclass(frozen=True)
+class OpenedArtifact:
+    """An artifact whose container and manifest have been checked.
+
+    Attributes:
+        data: the whole file.
+        where: the artifact, as errors name it.
+        manifest: what it says of itself.
+        members: where its members lie, by name.
+    """
+
+    data: memoryview
+    where: str
+    manifest: Manifest
+    members: Mapping[str, Member]
+
+    @classmethod
+    def open(cls, data: memoryview, where: str) -> OpenedArtifact:
+        """Reads container and manifest.
+
+        Raises:
+            ArtifactError: no artifact, damaged, members missing or not expected, or a newer format version.
+        """
+        try:
+            members = read_archive(data, where)
+        except ArtifactError:
+            _check_for_newer_version(data, where)
+            raise
+        member = members.get("manifest.json")
+        if member is None:
+            raise ArtifactError(where, "is not a byoc artifact: it has no member manifest.json")
+        check_crc(data, member, where)
+        manifest = decode_manifest(bytes(data[member.offset : member.end]), where)
+        expected = manifest.member_names()
+        if missing := sorted(expected - set(members)):
+            raise ArtifactError(where, f"has no member {missing[0]}", hint=_COPY_AGAIN)
+        if unexpected := sorted(set(members) - expected):
+            raise ArtifactError(where, f"has a member that its manifest does not name: {unexpected[0]}")
+        return cls(data, where, manifest, members)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the manifest, which cites everything else by digest: the artifact's identity."""
+        return hashlib.sha256(self.read("manifest.json")).hexdigest()
+
+    def read(self, name: str) -> bytes:
+        """Gives a copy of a member's data, unchecked."""
+        member = self.members[name]
+        return bytes(self.data[member.offset : member.end])
+
+    def payload(self, index: int) -> bytes:
+        """Gives the payload of a module, unchecked."""
+        return self.read(f"modules/{index}/payload")
+
+    @cached_property
+    def constants(self) -> MappedConstants:
+        """The constants, mapped; unchecked but for their sizes.
+
+        Raises:
+            ArtifactError: a size is not what the manifest says.
+        """
+        members = {digest: self.members[f"constants/{digest}"] for digest in self.manifest.constants}
+        return MappedConstants(self.data, self.manifest.constants, members, self.where)
+
+    def check_payloads(self) -> None:
+        """Checks the modules' payloads against their digests.
+
+        Raises:
+            ArtifactError: one is damaged.
+        """
+        for index, entry in enumerate(self.manifest.modules):
+            self._check_digest(f"modules/{index}/payload", entry.digest)
+
+    def check_crcs(self) -> None:
+        """Checks the CRC-32 of every member, as zip tools do. Cost: one pass over the file.
+
+        Raises:
+            ArtifactError: one is damaged.
+        """
+        for member in self.members.values():
+            check_crc(self.data, member, self.where)
+
+    def read_program(self) -> Program:
+        """Gives the program, checked against its digest, its own laws and the manifest.
+
+        Raises:
+            ArtifactError: it is damaged, breaks a law, or is not the one that the manifest describes.
+        """
+        from byoc_core.vm.encoding import decode
+        from byoc_core.vm.verify import verify
+
+        self._check_digest("program", self.manifest.program)
+        place = f"{self.where}, member program"
+        try:
+            program = decode(self.read("program"))
+            verify(program)
+        except ProgramError as error:
+            raise ArtifactError(place, f"is malformed: {error}") from error
+        declared = {entry.name: entry.to_signature() for entry in self.manifest.functions}
+        if declared != {f.name: Signature(f.params, f.results) for f in program.functions}:
+            raise ArtifactError(place, "has other functions than the manifest says")
+        for reference in program.constants:
+            entry = self.manifest.constants.get(reference.digest)
+            if entry is None or (entry.dtype, tuple(entry.shape)) != (reference.dtype, reference.shape):
+                raise ArtifactError(place, "cites a constant that is not there", got=reference.digest)
+        return program
+
+    def _check_digest(self, name: str, expected: str) -> None:
+        member = self.members[name]
+        if hashlib.sha256(self.data[member.offset : member.end]).hexdigest() != expected:
+            raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
+
+
+def _check_for_newer_version(data: memoryview, where: str) -> None:
+    """Raises the right error where the container is not ours because a newer core made it."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            info = archive.getinfo("manifest.json")
+            if info.compress_type != zipfile.ZIP_STORED:
+                return
+            raw = json.loads(archive.read(info))
+    except Exception:  # noqa: BLE001 - anything goes wrong in a damaged file; the caller has the error to raise
+        return
+    check_version(raw, where)
+
+
+def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
+    """Gives the runtimes of all modules by type key."""
+    from byoc_core.runtime.registry import runtimes
+
+    handles: dict[str, RuntimeHandle] = {}
+    for entry in artifact.manifest.runtimes:
+        handle = runtimes().get(entry.type_key, distribution=entry.distribution)
+        formats = handle.info().formats
+        if entry.payload_format not in formats:
+            raise ArtifactError(
+                artifact.where,
+                f"needs runtime `{entry.type_key}` of {entry.distribution} {entry.version} or newer: its payload format"
+                f" is {entry.payload_format}",
+                got=f"{handle.record.distribution} {handle.record.version}, which reads {', '.join(map(str, formats))}",
+                hint=f"pip install -U {entry.distribution}",
+            )
+        handles[entry.type_key] = handle
+    for module in artifact.manifest.modules:
+        if module.type_key not in handles:
+            raise ArtifactError(artifact.where, f"its manifest names no runtime for modules of `{module.type_key}`")
+    return handles
+
+
+def _load_module(
+    artifact: OpenedArtifact, index: int, entry: ModuleEntry, handle: RuntimeHandle, *, allow_native: bool
+) -> RuntimeModule:
+    from byoc_core.runtime.hooks import LoadContext
+
+    context = LoadContext(artifact.constants, allow_native, artifact.where)
+    module = handle.load(artifact.payload(index), context)
+    if list(module.function_names) != entry.functions:
+        raise ArtifactError(
+            f"{artifact.where}, module {index}",
+            "has other functions than the manifest says",
+            got=", ".join(module.function_names),
+            expected=", ".join(entry.functions),
+        )
+    return module

@@ -1,0 +1,145 @@
+"""Writes artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byoc_core.artifact.archive import Buffer, write_archive
+from byoc_core.artifact.executable import Executable
+from byoc_core.artifact.manifest import (
+    FORMAT_VERSION,
+    ConstantEntry,
+    FunctionEntry,
+    Manifest,
+    ModuleEntry,
+    RuntimeEntry,
+    TensorEntry,
+    encode_manifest,
+)
+from byoc_core.digest import digest_of
+from byoc_core.dtypes import dtype_name
+from byoc_core.errors import InternalError
+from byoc_core.runtime.module import NDArray, Signature
+from byoc_core.version import __version__
+
+__all__ = ["save", "to_bytes"]
+
+
+def save(
+    executable: Executable, path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Writes an executable to a file; see :meth:`Executable.save`."""
+    members = make_members(executable)
+    target = Path(path)
+    temporary = target.parent / f".{target.name}-{secrets.token_hex(8)}"
+    try:
+        with temporary.open("xb") as file:
+            write_archive(file, members, progress=progress)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def to_bytes(executable: Executable) -> bytes:
+    """Gives an executable as the bytes of its artifact."""
+    file = io.BytesIO()
+    write_archive(file, make_members(executable))
+    return file.getvalue()
+
+
+def make_members(executable: Executable) -> dict[str, Buffer]:
+    """Gives the members of the artifact by name.
+
+    Cost: one pass over all constants, whose digests are computed anew.
+
+    Raises:
+        InternalError: a constant is missing or is not the one that its digest names.
+    """
+    from byoc_core.runtime.registry import runtimes
+    from byoc_core.vm.encoding import encode
+
+    members: dict[str, Buffer] = {}
+    needed: dict[str, RuntimeEntry] = {}
+    entries: list[ModuleEntry] = []
+    for index, module in enumerate(executable.modules):
+        handle = runtimes().get(module.type_key)
+        payload = handle.save(module)
+        members[f"modules/{index}/payload"] = payload
+        needed[module.type_key] = RuntimeEntry(
+            type_key=module.type_key,
+            distribution=handle.record.distribution,
+            version=handle.record.version,
+            payload_format=max(handle.info().formats),
+        )
+        entries.append(
+            ModuleEntry(
+                type_key=module.type_key,
+                functions=list(module.function_names),
+                native=module.is_native,
+                digest=hashlib.sha256(payload).hexdigest(),
+            )
+        )
+    constants: dict[str, ConstantEntry] = {}
+    for digest, array in sorted(_cited_constants(executable).items()):
+        constants[digest] = ConstantEntry(dtype=dtype_name(array.dtype), shape=list(array.shape))
+        members[f"constants/{digest}"] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    program = encode(executable.program)
+    members["program"] = program
+    manifest = Manifest(
+        format="byoc",
+        format_version=FORMAT_VERSION,
+        core_version=__version__,
+        functions=[_function_entry(name, signature) for name, signature in executable.functions.items()],
+        runtimes=[needed[type_key] for type_key in sorted(needed)],
+        modules=entries,
+        constants=constants,
+        program=hashlib.sha256(program).hexdigest(),
+        report=_plain_json(executable.report_data),
+    )
+    members["manifest.json"] = encode_manifest(manifest)
+    return members
+
+
+def _cited_constants(executable: Executable) -> dict[str, NDArray]:
+    cited: dict[str, NDArray] = {}
+    for reference in executable.program.constants:
+        array = executable.constants.get(reference.digest)
+        if array is None:
+            raise InternalError("executable", "cites a constant that it does not hold", got=reference.digest)
+        cited[reference.digest] = array
+    for module in executable.modules:
+        cited.update(module.constants)
+    for digest, array in cited.items():
+        if digest_of(array) != digest:
+            raise InternalError(
+                "executable", "a constant has other content than its digest says", got=digest_of(array), expected=digest
+            )
+    return cited
+
+
+def _function_entry(name: str, signature: Signature) -> FunctionEntry:
+    return FunctionEntry(
+        name=name,
+        inputs=[TensorEntry.from_spec(spec) for spec in signature.inputs],
+        outputs=[TensorEntry.from_spec(spec) for spec in signature.outputs],
+    )
+
+
+def _plain_json(report: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(report), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InternalError("report", f"is not plain JSON: {error}") from error
+    return plain

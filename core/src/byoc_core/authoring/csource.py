@@ -1,0 +1,213 @@
+"""The kit for backends that print C: visit a function, collect kernels, buffers and calls, get a runtime module.
+
+Every function becomes three layers::
+
+    int32_t f_(const float *x, float *out)                      the computation, on plain pointers
+    int32_t f_wrapper_(const DLTensor *x, const DLTensor *out)  checks the tensors, then calls f_
+    int32_t __tvm_ffi_f(...)                                    the packed export that runtimes call
+
+A backend of its own overrides what it does differently, in the smallest case the two visits::
+
+    class MyCodegen(CSourceCodegen):
+        def visit_var(self, scope, var):
+            return scope.parameter(var)
+
+        def visit_call(self, scope, binding, inputs):
+            operator = {"add": "+", "subtract": "-", "multiply": "*"}[binding.op.name]
+            kernel = scope.declare_kernel(
+                "static void {name}(const float *a, const float *b, float *out) {"
+                f" for (int i = 0; i < 100; ++i) out[i] = a[i] {operator} b[i]; }}"
+            )
+            scope.call(kernel, *inputs, scope.buffer(binding.result))
+
+    module = MyCodegen().generate(function)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from byoc_core.authoring.csource_loops import LoopNest, align
+from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
+from byoc_core.authoring.csource_scope import ConstantPool, FunctionScope, tensor_type
+from byoc_core.authoring.csource_types import C_TYPES, c_type
+from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
+from byoc_core.errors import CodegenError
+from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.native.toolchain import BuildOptions
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.module import NDArray, Signature, TensorSpec
+
+__all__ = ["CSourceCodegen", "FunctionScope"]
+
+_HEADERS = """\
+#include "byoc_ffi.h"
+#include "byoc_scalar.h"
+
+#include <stdlib.h>
+#include <string.h>
+"""
+
+
+class CSourceCodegen:
+    """Turns functions into one C source, in the plain form: one kernel per op, one buffer per intermediate.
+
+    The plain form knows the elementwise ops (broadcasting included), and ops inside composites. Values are visited
+    once each, in the order of the IR; parameters keep their order; nothing is shared between two functions.
+
+    Args:
+        options: how the C is compiled.
+    """
+
+    def __init__(self, options: BuildOptions | None = None) -> None:
+        self.options = options or BuildOptions()
+
+    def visit_var(self, scope: FunctionScope, var: Var) -> str:
+        """Gives the C expression of the pointer to a parameter. Called once per parameter, in order."""
+        return scope.parameter(var)
+
+    def visit_constant(self, scope: FunctionScope, constant: Constant) -> str:
+        """Gives the C expression of the pointer to a constant. Called for every constant operand."""
+        return scope.value(constant)
+
+    def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
+        """Adds what computes a binding's results: a kernel, and its call that writes ``scope.buffer(result)``.
+
+        Called once per binding, in order.
+
+        Args:
+            scope: the function under construction.
+            binding: the op.
+            inputs: C expressions of the pointers to its operands.
+
+        Raises:
+            CodegenError: the op has no plain kernel; names op and function.
+        """
+        kernel = scope.declare_kernel(self._elementwise_kernel(scope, binding))
+        sizes = scope.symbols_in(scope.kernels[-1])
+        scope.call(kernel, *inputs, scope.buffer(binding.result), *sizes)
+
+    def visit_function(self, scope: FunctionScope) -> None:
+        """Visits the parameters and then the bindings of a function; what is inside a composite stands for it."""
+        for param in scope.function.params:
+            scope.bind(param, self.visit_var(scope, param))
+        self._visit_bindings(scope, scope.function.bindings)
+
+    def generate(
+        self,
+        functions: Function | IRModule | Iterable[Function],
+        constants: Mapping[str, NDArray] | None = None,
+    ) -> CSourceModule:
+        """Gives the module of all functions; nothing is compiled yet.
+
+        Args:
+            functions: one function, several, or all of a module. A function is exported under its attribute
+                ``global_symbol``, else under its name.
+            constants: arrays by digest; a module brings its own.
+
+        Raises:
+            CodegenError: an op, a dtype or a name has no C form; two functions share one symbol.
+        """
+        if isinstance(functions, IRModule):
+            constants = functions.constants if constants is None else constants
+            functions = tuple(functions.functions.values())
+        elif isinstance(functions, Function):
+            functions = (functions,)
+        pool = ConstantPool(constants or {})
+        signatures: dict[str, Signature] = {}
+        owners: dict[str, str] = {}
+        texts: list[str] = []
+        for function in functions:
+            symbol = _symbol_of(function)
+            for exported in (symbol, f"{symbol}_", f"{symbol}_wrapper_"):
+                owner = owners.setdefault(exported, function.name)
+                if owner != function.name or exported in signatures:
+                    raise CodegenError(
+                        f"function `{function.name}`", f"exports the symbol `{exported}`, and so does `{owner}`"
+                    )
+            scope = FunctionScope(function, symbol, pool)
+            self.visit_function(scope)
+            scope.copy_remaining_results()
+            texts += [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
+            signatures[symbol] = _signature(scope)
+        table = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
+        parts = [*table, *pool.literals.values(), *texts]
+        source = "\n\n".join([_HEADERS + self.preamble("\n".join(parts)), *parts]) + "\n"
+        cited = {digest: pool.arrays[digest] for digest in pool.table}
+        return CSourceModule(source, signatures, constants=cited, options=self.options)
+
+    def preamble(self, text: str) -> str:
+        """Gives C text that stands once, after the standard headers: includes and declarations of a backend's own.
+
+        Args:
+            text: all that will follow, so that only what it uses need be declared.
+        """
+        return ""
+
+    def _visit_bindings(self, scope: FunctionScope, bindings: Sequence[Binding]) -> None:
+        for binding in bindings:
+            inputs = [self._visit_value(scope, operand) for operand in binding.operands]
+            if binding.op.name != "composite":
+                self.visit_call(scope, binding, inputs)
+                continue
+            (body,) = binding.regions
+            for param, expression in zip(body.params, inputs, strict=True):
+                scope.bind(param, expression)
+            scope.forward(body.results, binding.results)
+            self._visit_bindings(scope, body.bindings)
+            for inner, outer in zip(body.results, binding.results, strict=True):
+                scope.bind(outer, self._visit_value(scope, inner))
+
+    def _visit_value(self, scope: FunctionScope, value: Value) -> str:
+        return self.visit_constant(scope, value) if isinstance(value, Constant) else scope.value(value)
+
+    def _elementwise_kernel(self, scope: FunctionScope, binding: Binding) -> str:
+        where = f"{scope.where}, op `{binding.op.name}`"
+        types = [tensor_type(operand, where) for operand in binding.operands]
+        shape, dtype = tensor_type(binding.result, where)
+        names = ["abcd"[k] if len(types) <= 4 else f"in{k}" for k in range(len(types))]
+        nest = LoopNest(shape, {n: align(t[0], len(shape)) for n, t in zip(names, types, strict=True)} | {"out": shape})
+        values = [f"{name}[{nest.offset(name)}]" for name in names]
+        dtypes = [operand_dtype for _, operand_dtype in types]
+        expression = scalar_expression(binding.op.name, values, dtypes, dtype, binding.attrs)
+        if expression is None:
+            raise CodegenError(
+                where,
+                "has no plain C kernel",
+                got=", ".join(dtypes),
+                expected=f"an elementwise op on {', '.join(C_TYPES)}",
+            )
+        loops = nest.wrap([f"out[{nest.offset('out')}] = {without_parentheses(expression)};"])
+        parameters = [f"const {c_type(d)} *{n}" for n, d in zip(names, dtypes, strict=True)]
+        sizes = [f"int64_t {name}" for name in scope.symbols_in("\n".join(loops))]
+        signature = ", ".join([*parameters, f"{c_type(dtype)} *restrict out", *sizes])
+        comment = f"/* {binding.op.name}: {', '.join(str(operand.type) for operand in binding.operands)} */"
+        return "\n".join([comment, f"static void {{name}}({signature}) {{", *loops, "}"])
+
+
+def _symbol_of(function: Function) -> str:
+    symbol = str(function.attrs.get("global_symbol", function.name))
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", symbol):
+        raise CodegenError(
+            f"function `{function.name}`",
+            "its symbol cannot be a C function",
+            got=repr(symbol),
+            expected="a C identifier",
+        )
+    return symbol
+
+
+def _signature(scope: FunctionScope) -> Signature:
+    def specs(values: Sequence[Value], names: Sequence[str]) -> tuple[TensorSpec, ...]:
+        result = []
+        for value, name in zip(values, names, strict=True):
+            shape, dtype = tensor_type(value, scope.where)
+            assert isinstance(value.type, TensorType)
+            result.append(TensorSpec(name, dtype, shape))
+        return tuple(result)
+
+    function = scope.function
+    return Signature(
+        specs(function.params, [p.name for p in function.params]), specs(function.results, function.output_names)
+    )

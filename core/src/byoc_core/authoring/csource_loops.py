@@ -1,0 +1,94 @@
+"""Loop nests over broadcast tensors, with as few loops as the shapes permit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim, product
+
+__all__ = ["LoopNest", "align", "offset_expression"]
+
+Dims = tuple[Dim, ...]
+
+
+def align(shape: Sequence[Dim], rank: int) -> Dims:
+    """Gives a shape with ones in front, as numpy broadcasts it to ``rank`` axes."""
+    return (1,) * (rank - len(shape)) + tuple(shape)
+
+
+def offset_expression(dims: Sequence[Dim], space: Sequence[Dim], indices: Sequence[str]) -> str:
+    """Gives the C expression of an element's offset in a compact tensor that broadcasts to an iteration space.
+
+    Args:
+        dims: the tensor's sizes, one per axis of the space (1 where it broadcasts).
+        space: the sizes of the iteration space.
+        indices: C expressions of the position in the space, one per axis.
+    """
+    terms = []
+    for axis, (dim, size, index) in enumerate(zip(dims, space, indices, strict=True)):
+        stride = product(dims[axis + 1 :])
+        if dim == 1 or stride == 0:
+            continue
+        term = index if stride == 1 else f"{index} * {c_dim(stride)}"
+        # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
+        terms.append(term if dim == size else f"({c_dim(dim)} == 1 ? 0 : {term})")
+    return " + ".join(terms) or "0"
+
+
+class LoopNest:
+    """The loops that visit every element of a space in row-major order.
+
+    Neighbouring axes that every tensor treats alike become one loop, so tensors of one shape share a single loop.
+
+    Args:
+        space: the sizes of the iteration space.
+        tensors: for each tensor its sizes, one per axis of the space (see :func:`align`).
+        prefix: what the loop variables are called.
+    """
+
+    def __init__(self, space: Sequence[Dim], tensors: Mapping[str, Sequence[Dim]], *, prefix: str = "i") -> None:
+        groups: list[list[int]] = []
+        for axis, size in enumerate(space):
+            if size == 1 and all(dims[axis] == 1 for dims in tensors.values()):
+                continue
+            if groups and self._alike(space, tensors, groups[-1][-1], axis):
+                groups[-1].append(axis)
+            else:
+                groups.append([axis])
+        self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in groups)
+        self.indices: tuple[str, ...] = tuple(
+            prefix if len(groups) == 1 else f"{prefix}{k}" for k in range(len(groups))
+        )
+        self._dims = {
+            name: tuple(product(dims[axis] for axis in group) for group in groups) for name, dims in tensors.items()
+        }
+
+    @staticmethod
+    def _alike(space: Sequence[Dim], tensors: Mapping[str, Sequence[Dim]], left: int, right: int) -> bool:
+        for dims in tensors.values():
+            kinds = []
+            for axis in (left, right):
+                full, single = dims[axis] == space[axis], dims[axis] == 1
+                kinds.append(None if full and single else "full" if full else "single" if single else "unknown")
+            if "unknown" in kinds or (None not in kinds and kinds[0] != kinds[1]):
+                return False
+            if None in kinds and kinds[0] != kinds[1]:
+                return False
+        return True
+
+    def offset(self, name: str) -> str:
+        """Gives the C expression of a tensor's element at the current position."""
+        return offset_expression(self._dims[name], self.sizes, self.indices)
+
+    def wrap(self, body: Sequence[str], *, indent: str = "  ") -> list[str]:
+        """Gives the loops around the lines of a body."""
+        lines = []
+        depth = indent
+        for size, index in zip(self.sizes, self.indices, strict=True):
+            lines.append(f"{depth}for (int64_t {index} = 0; {index} < {c_dim(size)}; ++{index}) {{")
+            depth += "  "
+        lines += [f"{depth}{line}" for line in body]
+        for level in range(len(self.sizes), 0, -1):
+            lines.append(f"{indent}{'  ' * (level - 1)}}}")
+        return lines

@@ -1,0 +1,266 @@
+"""What one generated C function consists of, collected while its IR is visited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
+from byoc_core.dims import Dim, DimExpr, product
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import CodegenError
+from byoc_core.ir import Constant, Function, TensorType, Value, Var
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["ConstantPool", "FunctionScope", "tensor_type"]
+
+_LITERAL_NBYTES = 64
+# What the three layers call themselves and their own; a parameter of that name gets another.
+_RESERVED = ("status", "done", "handle", "args", "num_args", "result", "malloc", "free", "memcpy", "size_t", "int64_t")
+_RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratch")
+
+
+def tensor_type(value: Value, where: str) -> tuple[tuple[Dim, ...], str]:
+    """Gives shape and dtype of a value that C can hold.
+
+    Raises:
+        CodegenError: it is no tensor, its rank is unknown, or C has no type for its elements.
+    """
+    type_ = value.type
+    name = value.name if isinstance(value, Var) else "constant"
+    if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype not in C_TYPES:
+        raise CodegenError(
+            where, f"value `{name}` has no C form", got=type_, expected=f"a tensor of {', '.join(C_TYPES)}"
+        )
+    return type_.shape, type_.dtype
+
+
+@dataclass
+class ConstantPool:
+    """The constants of one C source: short ones are literals, the others entries of ``byoc_constants``.
+
+    Attributes:
+        arrays: what the IR's constants stand for, by digest.
+        table: the digests behind ``byoc_constants``, in order.
+        literals: C definitions of the short ones, by name.
+    """
+
+    arrays: Mapping[str, NDArray]
+    table: list[str] = field(default_factory=list)
+    literals: dict[str, str] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def expression(self, constant: Constant, where: str) -> str:
+        """Gives a C expression of type pointer to the constant's first element."""
+        if constant.digest not in self._names:
+            self._names[constant.digest] = self._define(constant, where)
+        return self._names[constant.digest]
+
+    def array(self, constant: Constant, where: str) -> NDArray:
+        """Gives a constant's array.
+
+        Raises:
+            CodegenError: it is not in the store.
+        """
+        array = self.arrays.get(constant.digest)
+        if array is None:
+            raise CodegenError(where, "cites a constant that is not there", got=constant.digest)
+        return array
+
+    def _define(self, constant: Constant, where: str) -> str:
+        array = self.array(constant, where)
+        dtype = tensor_type(constant, where)[1]
+        if 0 < array.nbytes <= _LITERAL_NBYTES:
+            name = f"constant_{len(self.literals)}"
+            values = ", ".join(c_literal(value, dtype) for value in array.reshape(-1))
+            self.literals[name] = f"static const {c_type(dtype)} {name}[{array.size}] = {{{values}}};"
+            return name
+        self.table.append(constant.digest)
+        return f"(const {c_type(dtype)} *)byoc_constants[{len(self.table) - 1}]"
+
+
+class FunctionScope:
+    """The parts of one generated function: kernels, buffers, calls.
+
+    Visitors add to it; nothing of it outlives the function, so several functions never mix.
+
+    Args:
+        function: what is compiled.
+        symbol: its exported name.
+        constants: the constants of the source it stands in.
+
+    Attributes:
+        inputs: C names of the parameters, in order.
+        outputs: C names of the results, in order.
+        symbols: the symbolic sizes of the signature, sorted; in C ``dim_<symbol>``.
+        kernels: C definitions that stand before the function.
+        statements: the function's calls, in order.
+    """
+
+    def __init__(self, function: Function, symbol: str, constants: ConstantPool) -> None:
+        self.function = function
+        self.symbol = symbol
+        self.constants = constants
+        self.where = f"function `{function.name}`"
+        self.names = NameTable()
+        self.names.reserve(_RESERVED)
+        self.names.forbid_prefixes(f"{symbol}_", *_RESERVED_PREFIXES)
+        for value in (*function.params, *function.results):
+            tensor_type(value, self.where)
+        self.inputs = tuple(self.names.unique(param.name) for param in function.params)
+        single = len(function.results) == 1
+        self.outputs = tuple(self.names.unique("out" if single else f"out{k}") for k in range(len(function.results)))
+        found = {name for value in (*function.params, *function.results) for name in _symbols(value)}
+        self.symbols = tuple(sorted(found))
+        self.kernels: list[str] = []
+        self.statements: list[str] = []
+        self._buffers: list[tuple[str, str, str]] = []
+        self._values: dict[Value, str] = {}
+        self._destinations: dict[Value, str] = {}
+        params = set(function.params)
+        for result, name in zip(function.results, self.outputs, strict=True):
+            if isinstance(result, Var) and result not in params:
+                self._destinations.setdefault(result, name)
+
+    def parameter(self, var: Var) -> str:
+        """Gives the C name of a parameter.
+
+        Raises:
+            CodegenError: the var is not a parameter of the function.
+        """
+        for param, name in zip(self.function.params, self.inputs, strict=True):
+            if param is var:
+                return name
+        raise CodegenError(self.where, f"`{var.name}` is read before it is defined")
+
+    def value(self, value: Value) -> str:
+        """Gives the C expression of the pointer to a value visited before."""
+        if isinstance(value, Constant):
+            return self.constants.expression(value, self.where)
+        return self._values[value] if value in self._values else self.parameter(value)
+
+    def forward(self, inner: Sequence[Value], outer: Sequence[Value]) -> None:
+        """Says that the results of a nested body become other values, so that it may write outputs directly."""
+        for source, target in zip(inner, outer, strict=True):
+            if target in self._destinations:
+                self._destinations.setdefault(source, self._destinations[target])
+
+    def bind(self, value: Value, expression: str) -> None:
+        """Says where a value lies from now on."""
+        self._values[value] = expression
+
+    def is_output(self, value: Value) -> bool:
+        """Tells whether a value's destination is an output of the function."""
+        return value in self._destinations
+
+    def buffer(self, var: Var) -> str:
+        """Gives where to write a value: an output of the function, or a buffer allocated for it."""
+        if var not in self._values:
+            name = self._destinations.get(var)
+            if name is None:
+                shape, dtype = tensor_type(var, self.where)
+                size = c_dim(product(shape))
+                positive = size.isdigit() and size != "0"
+                nbytes = f"{dtype_info(dtype).itemsize} * {size}" + ("" if positive else " + 1")
+                name = self.allocate(c_type(dtype), f"buf_{len(self._buffers)}", nbytes)
+            self._values[var] = name
+        return self._values[var]
+
+    def allocate(self, ctype: str, hint: str, nbytes: str) -> str:
+        """Adds a block of memory for the duration of one call and gives its name; failure to get it is reported.
+
+        Args:
+            ctype: the C type it is an array of.
+            hint: its name: ``buf_...``, ``workspace...`` or ``scratch...``, which no parameter bears.
+            nbytes: its size as a C expression, one or more.
+        """
+        self._buffers.append((ctype, hint, nbytes))
+        return hint
+
+    def new_kernel_name(self) -> str:
+        """Gives the name of the next kernel: the symbol and a number."""
+        return f"{self.symbol}_{len(self.kernels)}"
+
+    def declare_kernel(self, definition: str) -> str:
+        """Adds a C definition in front of the function and gives its name.
+
+        Args:
+            definition: C text; every ``{name}`` in it becomes the kernel's name.
+        """
+        name = self.new_kernel_name()
+        self.kernels.append(definition.replace("{name}", name))
+        return name
+
+    def call(self, kernel: str, *arguments: str) -> None:
+        """Adds a call, after those added before."""
+        self.statements.append(f"{kernel}({', '.join(arguments)});")
+
+    def symbols_in(self, text: str) -> list[str]:
+        """Gives the C names of the symbolic sizes that a text mentions, sorted: what a kernel takes beside pointers."""
+        words = set(re.findall(r"\bdim_\w+", text))
+        return sorted(words & {f"dim_{c_identifier(symbol)}" for symbol in self.symbols})
+
+    def copy_remaining_results(self) -> None:
+        """Fills outputs that no kernel writes: parameters, constants and repeated results."""
+        for result, name in zip(self.function.results, self.outputs, strict=True):
+            source = self.value(result)
+            if source != name:
+                shape, dtype = tensor_type(result, self.where)
+                nbytes = f"{dtype_info(dtype).itemsize} * (size_t){c_dim(product(shape))}"
+                self.statements.append(f"memcpy({name}, {source}, {nbytes});")
+
+    def raw_function(self) -> str:
+        """Gives the definition of ``<symbol>_``: pointers to inputs and outputs, then symbolic sizes; gives a status."""
+        body = self._body()
+        parameters = [
+            *(
+                f"const {c_type(tensor_type(p, self.where)[1])} *{n}"
+                for p, n in self._zip(self.function.params, self.inputs)
+            ),
+            *(
+                f"{c_type(tensor_type(r, self.where)[1])} *{n}"
+                for r, n in self._zip(self.function.results, self.outputs)
+            ),
+            *(f"int64_t dim_{c_identifier(symbol)}" for symbol in self.symbols),
+        ]
+        mentioned = set(re.findall(r"\w+", "\n".join(body)))
+        names = [text.split()[-1].lstrip("*") for text in parameters]
+        unused = [f"  (void){name};" for name in names if name not in mentioned]
+        head = f"BYOC_EXPORT int32_t {self.symbol}_({', '.join(parameters) or 'void'})"
+        return "\n".join([f"{head} {{", *unused, *body, "}"])
+
+    @staticmethod
+    def _zip(values: Sequence[Value], names: Sequence[str]) -> list[tuple[Value, str]]:
+        return list(zip(values, names, strict=True))
+
+    def _body(self) -> list[str]:
+        if not self._buffers:
+            return [*(f"  {line}" for line in self.statements), "  return 0;"]
+        lines = [f"  {ctype} *{name} = ({ctype} *)malloc({nbytes});" for ctype, name, nbytes in self._buffers]
+        names = [name for _, name, _ in self._buffers]
+        return [
+            *lines,
+            "  int32_t status = 0;",
+            f"  if ({' || '.join(f'!{name}' for name in names)}) {{",
+            f'    status = byoc_fail("MemoryError", "function `{self.symbol}`: no memory for intermediate tensors");',
+            "    goto done;",
+            "  }",
+            *(f"  {line}" for line in self.statements),
+            "done:",
+            *(f"  free({name});" for name in names),
+            "  return status;",
+        ]
+
+
+def _symbols(value: Value) -> frozenset[str]:
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        return frozenset()
+    return frozenset().union(*(_all_symbols(dim) for dim in type_.shape or ()))
+
+
+def _all_symbols(dim: Dim) -> frozenset[str]:
+    from byoc_core.dims import symbols_of
+
+    return symbols_of(dim) if isinstance(dim, DimExpr) else frozenset()

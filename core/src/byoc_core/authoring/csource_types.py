@@ -1,0 +1,178 @@
+"""byoc's dtypes, sizes and names, spelt in C."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from byoc_core.dims import Dim, DimExpr
+
+__all__ = ["C_TYPES", "NameTable", "broadcast_pairs", "c_dim", "c_identifier", "c_literal", "c_suffix", "c_type"]
+
+C_TYPES: dict[str, str] = {
+    "float32": "float",
+    "float64": "double",
+    **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
+    "bool": "uint8_t",
+}
+"""The C type of every dtype that generated C computes with; a bool is a byte that holds 0 or 1."""
+
+_KEYWORDS = frozenset(
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "asm",
+        "typeof",
+        "main",
+        "NULL",
+        "INFINITY",
+        "NAN",
+    ]
+)
+
+
+def c_type(dtype: str) -> str:
+    """Gives the C type of a dtype (a key of :data:`C_TYPES`)."""
+    return C_TYPES[dtype]
+
+
+def c_suffix(dtype: str) -> str:
+    """Gives the suffix of the functions in ``byoc_scalar.h``: ``f32``, ``i8``, ``u64``, ..."""
+    return dtype[0] + dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+
+
+def c_literal(value: object, dtype: str) -> str:
+    """Gives a C constant expression of exactly this value.
+
+    Args:
+        value: a Python or numpy scalar.
+        dtype: the C type's dtype; the value is converted to it first.
+    """
+    scalar = np.asarray(value).astype(np.dtype(dtype))
+    if dtype == "bool":
+        return "1" if scalar else "0"
+    if scalar.dtype.kind in "iu":
+        number = int(scalar)
+        if number == -(2**63):
+            return "INT64_MIN"
+        suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(dtype, "")
+        return f"{number}{suffix}" if number >= 0 else f"({number}{suffix})"
+    number_f = float(scalar)
+    if math.isnan(number_f):
+        return f"({c_type(dtype)})NAN"
+    if math.isinf(number_f):
+        return f"({c_type(dtype)}){'-' if number_f < 0 else ''}INFINITY"
+    text = repr(float(number_f)) if dtype == "float64" else f"{np.float32(number_f)!s}"
+    if "e" not in text and "." not in text:
+        text += ".0"
+    text += "f" if dtype == "float32" else ""
+    return f"({text})" if text.startswith("-") else text
+
+
+def c_dim(dim: Dim) -> str:
+    """Gives a size as a C expression over ``int64_t`` variables named ``dim_<symbol>``; parenthesised where needed."""
+    if isinstance(dim, int):
+        return str(dim) if dim >= 0 else f"({dim})"
+    terms = []
+    for monomial, factor in dim.terms:
+        parts = [_c_atom(atom) for atom, exponent in monomial for _ in range(exponent)]
+        if factor != 1 or not parts:
+            parts.insert(0, c_dim(factor))
+        terms.append(" * ".join(parts))
+    text = " + ".join(terms)
+    return text if text.isidentifier() else f"({text})"
+
+
+def _c_atom(atom: object) -> str:
+    op, name, args = (getattr(atom, field_name) for field_name in ("op", "name", "args"))
+    if not op:
+        return f"dim_{c_identifier(name)}"
+    return f"byoc_{op}({c_dim(args[0])}, {c_dim(args[1])})"
+
+
+def c_identifier(name: str) -> str:
+    """Gives a name that C accepts: other characters become ``_``; a leading digit or a keyword gets a ``_``."""
+    text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
+    return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
+
+
+@dataclass
+class NameTable:
+    """Hands out names of one C scope, each once.
+
+    Attributes:
+        taken: the names in use.
+    """
+
+    taken: set[str] = field(default_factory=set)
+    _prefixes: tuple[str, ...] = ()
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keeps names from being handed out."""
+        self.taken.update(names)
+
+    def forbid_prefixes(self, *prefixes: str) -> None:
+        """Keeps whole families of names from being handed out."""
+        self._prefixes = (*self._prefixes, *prefixes)
+
+    def unique(self, hint: str) -> str:
+        """Gives the hint as a C identifier, with a number behind it where it is taken."""
+        base = c_identifier(hint)
+        if base.startswith(self._prefixes):
+            base = f"v_{base}"
+        name, number = base, 0
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return name
+
+
+def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:
+    """Gives the pairs of sizes that a dimension supposes to broadcast, innermost first."""
+    pairs: list[tuple[Dim, Dim]] = []
+    if isinstance(dim, DimExpr):
+        for monomial, _ in dim.terms:
+            for atom, _ in monomial:
+                for arg in atom.args:
+                    pairs += broadcast_pairs(arg)
+                if atom.op == "broadcast":
+                    pairs.append((atom.args[0], atom.args[1]))
+    return pairs

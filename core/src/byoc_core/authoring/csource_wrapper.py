@@ -1,0 +1,110 @@
+"""The two outer layers of a generated function: checks over ``DLTensor*``, and the packed export of the TVM FFI ABI."""
+
+from __future__ import annotations
+
+from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
+from byoc_core.authoring.csource_types import broadcast_pairs, c_dim, c_identifier
+from byoc_core.dims import Dim, DimExpr, symbols_of
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import CodegenError
+
+__all__ = ["packed_export", "wrapper_function"]
+
+_CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
+
+
+def wrapper_function(scope: FunctionScope) -> str:
+    """Gives ``<symbol>_wrapper_``: checks every tensor, finds the symbolic sizes, calls the raw function.
+
+    Raises:
+        CodegenError: a symbolic size cannot be found from the shapes of the arguments.
+    """
+    arguments = [
+        *zip(scope.function.params, scope.inputs, strict=True),
+        *zip(scope.function.results, scope.outputs, strict=True),
+    ]
+    parameters = ", ".join(f"const DLTensor *{name}" for _, name in arguments)
+    lines = [f"  int64_t dim_{c_identifier(symbol)} = 0;" for symbol in scope.symbols]
+    axes: list[tuple[str, int, Dim]] = []
+    for value, name in arguments:
+        shape, dtype = tensor_type(value, scope.where)
+        info = dtype_info(dtype)
+        call = f"byoc_check_tensor({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {_CODES[info.kind]}, {info.bits}, {len(shape)})"
+        lines.append(f"  if ({call}) return -1;")
+        axes += [(name, axis, dim) for axis, dim in enumerate(shape)]
+    solved = _solve(scope, axes, lines)
+    for name, axis, dim in axes:
+        if (name, axis) not in solved:
+            check = f"byoc_check_size({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}, {c_dim(dim)})"
+            lines.append(f"  if ({check}) return -1;")
+    data = [f"byoc_data({name})" for _, name in arguments]
+    sizes = [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
+    head = f"BYOC_EXPORT int32_t {scope.symbol}_wrapper_({parameters or 'void'})"
+    lines.append(f"  return {scope.symbol}_({', '.join([*data, *sizes])});")
+    return "\n".join([f"{head} {{", *lines, "}"])
+
+
+def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[str]) -> set[tuple[str, int]]:
+    """Adds lines that find every symbol from an axis that is linear in it; gives the axes used."""
+    missing = set(scope.symbols)
+    used: set[tuple[str, int]] = set()
+    for name, axis, dim in axes:
+        linear = _linear(dim)
+        if linear is None or linear[0] not in missing:
+            continue
+        symbol, factor, offset = linear
+        missing.discard(symbol)
+        used.add((name, axis))
+        place = f"{_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}"
+        target = f"&dim_{c_identifier(symbol)}"
+        lines.append(f"  if (byoc_solve_size({place}, {factor}, {offset}, {target})) return -1;")
+    if missing:
+        raise CodegenError(
+            scope.where, f"the size of {', '.join(sorted(missing))} cannot be found from the shapes of its arguments"
+        )
+    checked: set[tuple[str, str]] = set()
+    for _, _, dim in axes:
+        for left, right in broadcast_pairs(dim):
+            pair = (c_dim(left), c_dim(right))
+            if pair not in checked:
+                checked.add(pair)
+                lines.append(f"  if (byoc_check_broadcast({_quoted(scope.symbol)}, {pair[0]}, {pair[1]})) return -1;")
+    return used
+
+
+def _linear(dim: Dim) -> tuple[str, int, int] | None:
+    """Gives (symbol, factor, offset) of ``factor * symbol + offset``, or ``None`` for another form."""
+    names = symbols_of(dim)
+    if not isinstance(dim, DimExpr) or len(names) != 1:
+        return None
+    symbol, factor, offset = next(iter(names)), 0, 0
+    for monomial, coefficient in dim.terms:
+        if not monomial:
+            offset = coefficient
+        elif len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0].op:
+            factor = coefficient
+        else:
+            return None
+    return symbol, factor, offset
+
+
+def packed_export(scope: FunctionScope) -> str:
+    """Gives ``__tvm_ffi_<symbol>``: takes the tensors out of the packed arguments and calls the wrapper."""
+    names = [*scope.inputs, *scope.outputs]
+    head = (
+        f"BYOC_EXPORT int32_t __tvm_ffi_{scope.symbol}(void *handle, const TVMFFIAny *args, int32_t num_args, "
+        "TVMFFIAny *result)"
+    )
+    lines = ["  (void)handle;", "  (void)args;", "  (void)result;"]
+    lines.append(f"  if (byoc_check_count({_quoted(scope.symbol)}, num_args, {len(names)})) return -1;")
+    for index, name in enumerate(names):
+        lines.append(
+            f"  const DLTensor *{name} = byoc_tensor({_quoted(scope.symbol)}, {_quoted(name)}, &args[{index}]);"
+        )
+        lines.append(f"  if (!{name}) return -1;")
+    lines.append(f"  return {scope.symbol}_wrapper_({', '.join(names)});")
+    return "\n".join([f"{head} {{", *lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'

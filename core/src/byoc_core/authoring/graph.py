@@ -1,0 +1,258 @@
+"""The compile half of the graph kit: IR functions as graph documents.
+
+For library-style backends: the document goes to the run half (:mod:`byoc_core.runtime.graph`), where an engine turns
+it into something that runs. A backend of this kind is a rule and an engine::
+
+    @hookimpl
+    def byoc_codegen(functions, context):
+        return GraphCodegen(composites="keep").compile(functions, context, MyEngine())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from byoc_core.backend.info import CodegenResult, CompileContext, Rejection
+from byoc_core.dims import symbols_of
+from byoc_core.ir.constants import Constant
+from byoc_core.ir.module import Binding, Function, Value, Var
+from byoc_core.ir.types import TensorType, Type
+from byoc_core.runtime.graph import GraphEngine, GraphModule, KernelEngine
+from byoc_core.runtime.graph_document import (
+    GraphAttr,
+    GraphConstant,
+    GraphDocument,
+    GraphFunction,
+    GraphNode,
+    GraphTensor,
+    attr_symbols,
+)
+from byoc_core.runtime.module import NDArray, TensorSpec
+
+__all__ = ["GraphCodegen", "GraphTranslation", "check_binding"]
+
+_COMPOSITE = "composite"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphTranslation:
+    """What became of some functions.
+
+    Attributes:
+        document: the functions that could be translated, by ``global_symbol``.
+        constants: the arrays that the document cites, by digest.
+        rejections: why the others could not, by function name.
+    """
+
+    document: GraphDocument
+    constants: Mapping[str, NDArray]
+    rejections: Mapping[str, Rejection]
+
+
+class GraphCodegen:
+    """Translates IR functions into a graph document.
+
+    Args:
+        composites: ``"inline"``: the ops of a composite become nodes of their own; ``"keep"``: a composite becomes one
+            node of the composite's name, with a body.
+    """
+
+    def __init__(self, *, composites: Literal["inline", "keep"] = "inline") -> None:
+        self._keep = composites == "keep"
+
+    def translate(self, functions: Sequence[Function], context: CompileContext) -> GraphTranslation:
+        """Gives the document of those functions that a graph can express, and the reason for each of the others.
+
+        Cost: linear in the number of bindings and operands.
+        """
+        graphs: dict[str, GraphFunction] = {}
+        constants: dict[str, NDArray] = {}
+        rejections: dict[str, Rejection] = {}
+        for function in functions:
+            graph = self._translate_function(function)
+            if isinstance(graph, Rejection):
+                rejections[function.name] = graph
+                continue
+            symbol = str(function.attrs.get("global_symbol", function.name))
+            graphs[symbol] = GraphFunction(symbol, graph.inputs, graph.constants, graph.nodes, graph.outputs)
+            for constant in graph.all_constants():
+                shape = tuple(dim for dim in constant.tensor.shape if isinstance(dim, int))
+                type_ = TensorType(shape, constant.tensor.dtype)
+                constants[constant.digest] = context.constant(Constant(constant.digest, type_))
+        return GraphTranslation(
+            GraphDocument(MappingProxyType(graphs)), MappingProxyType(constants), MappingProxyType(rejections)
+        )
+
+    def compile(
+        self, functions: Sequence[Function], context: CompileContext, engine: GraphEngine | None = None
+    ) -> CodegenResult:
+        """Gives what ``byoc_codegen`` returns: a module that runs the functions by an engine.
+
+        Args:
+            functions: what to compile.
+            context: where constants come from.
+            engine: how the module runs; numpy's kernels where not given. A function with a node that it refuses is
+                rejected with the engine's reason.
+        """
+        engine = engine or KernelEngine()
+        translation = self.translate(functions, context)
+        names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
+        rejections = dict(translation.rejections)
+        kept: dict[str, GraphFunction] = {}
+        for symbol, graph in translation.document.functions.items():
+            refusals = ((node.op, engine.check_node(node)) for node in graph.walk())
+            refusal = next((Rejection("engine", f"{op}: {reason}") for op, reason in refusals if reason), None)
+            if refusal is None:
+                kept[symbol] = graph
+            else:
+                rejections[names[symbol]] = refusal
+        if not kept:
+            return CodegenResult(None, rejections=rejections)
+        module = GraphModule(GraphDocument(MappingProxyType(kept)), translation.constants, engine)
+        return CodegenResult(module, rejections=rejections)
+
+    def _translate_function(self, function: Function) -> GraphFunction | Rejection:
+        for value in (*function.params, *function.results):
+            rejection = _check_type(value.type, value.name if isinstance(value, Var) else "a constant")
+            if rejection is not None:
+                return rejection
+        translator = _Translator(keep_composites=self._keep)
+        return translator.translate(function)
+
+
+class _Translator:
+    """Translates one function, and each kept composite's body by a translator of its own."""
+
+    def __init__(self, *, keep_composites: bool) -> None:
+        self._keep = keep_composites
+        self._constants: dict[str, GraphConstant] = {}
+        self._ids: dict[Var, int] = {}
+        self._constant_ids: dict[str, int] = {}
+        self._nodes: list[GraphNode] = []
+        self._next_id = 0
+
+    def translate(self, function: Function) -> GraphFunction | Rejection:
+        inputs = tuple(_spec(param.name, param.type) for param in function.params)
+        self._collect_constants(function)
+        self._ids = {param: index for index, param in enumerate(function.params)}
+        self._constant_ids = {digest: len(inputs) + index for index, digest in enumerate(self._constants)}
+        self._next_id = len(inputs) + len(self._constants)
+        rejection = self._translate_bindings(function)
+        if rejection is not None:
+            return rejection
+        outputs = tuple(zip(function.output_names, map(self._id, function.results), strict=True))
+        graph = GraphFunction(function.name, inputs, tuple(self._constants.values()), tuple(self._nodes), outputs)
+        return _check_symbols(graph) or graph
+
+    def _collect_constants(self, function: Function) -> None:
+        """Numbers the constants in the order of their first use; those of kept bodies belong to the bodies."""
+        for binding in function.bindings:
+            self._add_constants(binding.operands)
+            if binding.op.name == _COMPOSITE and not self._keep:
+                self._collect_constants(binding.regions[0])
+        self._add_constants(function.results)
+
+    def _add_constants(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if isinstance(value, Constant):
+                self._constants.setdefault(value.digest, GraphConstant(value.digest, _tensor(value.type)))
+
+    def _translate_bindings(self, function: Function) -> Rejection | None:
+        for binding in function.bindings:
+            if binding.op.name != _COMPOSITE:
+                rejection = check_binding(binding)
+                if rejection is None:
+                    self._add_node(binding, binding.op.name, binding.attrs)
+            elif self._keep:
+                rejection = self._keep_composite(binding)
+            else:
+                rejection = self._inline_composite(binding)
+            if rejection is not None:
+                return rejection
+        return None
+
+    def _inline_composite(self, binding: Binding) -> Rejection | None:
+        (region,) = binding.regions
+        for param, operand in zip(region.params, binding.operands, strict=True):
+            self._ids[param] = self._id(operand)
+        rejection = self._translate_bindings(region)
+        if rejection is None:
+            for result, inner in zip(binding.results, region.results, strict=True):
+                self._ids[result] = self._id(inner)
+        return rejection
+
+    def _keep_composite(self, binding: Binding) -> Rejection | None:
+        body = _Translator(keep_composites=True).translate(binding.regions[0])
+        if isinstance(body, Rejection):
+            return body
+        self._add_node(binding, str(binding.attrs["name"]), {}, body)
+        return None
+
+    def _add_node(
+        self, binding: Binding, op: str, attrs: Mapping[str, GraphAttr], body: GraphFunction | None = None
+    ) -> None:
+        inputs = tuple(map(self._id, binding.operands))
+        outputs = tuple(_tensor(result.type) for result in binding.results)
+        self._nodes.append(GraphNode(op, inputs, outputs, MappingProxyType(dict(attrs)), body))
+        for result in binding.results:
+            self._ids[result] = self._next_id
+            self._next_id += 1
+
+    def _id(self, value: Value) -> int:
+        return self._ids[value] if isinstance(value, Var) else self._constant_ids[value.digest]
+
+
+def check_binding(binding: Binding) -> Rejection | None:
+    """Gives the reason why a graph document cannot hold a binding as one node, or ``None``."""
+    op = binding.op.name
+    if binding.regions or binding.op.kernel is None:
+        return Rejection("structural", f"`{op}` is control flow or a call, which a graph document does not hold")
+    for index, value in enumerate((*binding.operands, *binding.results)):
+        name = value.name if isinstance(value, Var) else f"operand {index}"
+        rejection = _check_type(value.type, f"{name} of `{op}`")
+        if rejection is not None:
+            return rejection
+    for name, attr in binding.attrs.items():
+        if _holds_type(attr):
+            return Rejection("attribute", f"attribute `{name}` of `{op}` holds types, not values")
+    return None
+
+
+def _check_type(type_: Type, what: str) -> Rejection | None:
+    if not isinstance(type_, TensorType):
+        return Rejection("object", f"{what} is no tensor but {type_}")
+    if type_.shape is None:
+        return Rejection("rank", f"the rank of {what} is not known")
+    return None
+
+
+def _check_symbols(graph: GraphFunction) -> Rejection | None:
+    """Refuses a graph with an attribute whose size neither inputs nor outputs determine."""
+    signature = graph.signature
+    known = frozenset().union(*(symbols_of(d) for s in (*signature.inputs, *signature.outputs) for d in s.shape))
+    for node in graph.nodes:
+        for name, attr in node.attrs.items():
+            unknown = attr_symbols(attr) - known
+            if unknown:
+                return Rejection(
+                    "symbol", f"attribute `{name}` of `{node.op}` needs the size {min(unknown)}, which no input gives"
+                )
+    return None
+
+
+def _holds_type(attr: object) -> bool:
+    return isinstance(attr, Type) or (isinstance(attr, tuple) and any(map(_holds_type, attr)))
+
+
+def _tensor(type_: Type) -> GraphTensor:
+    assert isinstance(type_, TensorType)  # what else there is has been refused
+    assert type_.shape is not None
+    return GraphTensor(type_.dtype, type_.shape)
+
+
+def _spec(name: str, type_: Type) -> TensorSpec:
+    tensor = _tensor(type_)
+    return TensorSpec(name, tensor.dtype, tensor.shape)

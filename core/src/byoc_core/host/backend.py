@@ -1,0 +1,47 @@
+"""The backend ``host``: the core's own numpy host behind the same hooks as any other backend.
+
+It takes every op that has a reference kernel, lowest in order, so that falling back is no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.authoring.graph import GraphCodegen, check_binding
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support, hookimpl
+from byoc_core.ir.module import Binding, Function
+from byoc_core.kernels import KERNELS
+
+__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_supports"]
+
+
+@hookimpl
+def byoc_backend_info() -> BackendInfo:
+    """Gives the name ``host`` and that sizes may be symbolic."""
+    return BackendInfo("host", dynamic_shapes=True)
+
+
+@hookimpl
+def byoc_compile_status() -> Status:
+    """Gives ``ok``: there is nothing to compile with."""
+    return Status(ok=True)
+
+
+@hookimpl
+def byoc_supports(binding: Binding) -> Support | Rejection:
+    """Takes an op that has a kernel, on tensors of known rank."""
+    if binding.op.name == "composite":
+        inner = (byoc_supports(item) for region in binding.regions for item in region.bindings)
+        return next((answer for answer in inner if isinstance(answer, Rejection)), Support())
+    rejection = check_binding(binding)
+    if rejection is not None:
+        return rejection
+    if binding.op.name not in KERNELS:
+        return Rejection("no-kernel", f"`{binding.op.name}` has no numpy kernel")
+    return Support()
+
+
+@hookimpl
+def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+    """Gives a graph module that runs the functions with numpy's kernels."""
+    return GraphCodegen().compile(functions, context)

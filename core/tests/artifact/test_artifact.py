@@ -1,0 +1,408 @@
+"""Saving, loading, inspecting and verifying artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import re
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.artifact import Executable, inspect, is_trusted, load, load_module, trust, verify
+from byoc_core.artifact import archive as archive_module
+from byoc_core.artifact.archive import ALIGNMENT, read_archive, write_archive
+from byoc_core.artifact.manifest import FORMAT_VERSION
+from byoc_core.errors import ArtifactError, CallError, InternalError, RuntimeNotFoundError, UntrustedCodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Check = Callable[[Executable], None]
+Sized = Callable[[int], Executable]
+
+
+def test_saved_and_loaded_gives_the_same_results(executable: Executable, saved: Path, check_runs: Check) -> None:
+    loaded = load(saved)
+    check_runs(executable)
+    check_runs(loaded)
+    assert loaded.program == executable.program
+    assert loaded.report_data == executable.report_data
+    assert loaded.get_source() == executable.get_source() != ""
+    assert loaded.functions == executable.functions
+
+
+def test_saving_is_deterministic(executable: Executable, saved: Path, tmp_path: Path) -> None:
+    executable.save(tmp_path / "again.byoc")
+    load(saved).save(tmp_path / "loaded.byoc")
+    assert (tmp_path / "again.byoc").read_bytes() == saved.read_bytes()
+    assert (tmp_path / "loaded.byoc").read_bytes() == saved.read_bytes()
+    assert executable.to_bytes() == saved.read_bytes()
+
+
+def test_zip_tools_read_it_and_data_is_aligned(saved: Path) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert json.loads(archive.read("manifest.json"))["format_version"] == FORMAT_VERSION
+    assert names == sorted(names)
+    assert {name.split("/")[0] for name in names} == {"manifest.json", "program", "constants", "modules"}
+    members = read_archive(memoryview(saved.read_bytes()), "test")
+    assert all(member.offset % ALIGNMENT == 0 for member in members.values())
+
+
+def test_constants_are_mapped_read_only(saved: Path, check_runs: Check) -> None:
+    loaded = load(saved)
+    for array in loaded.constants.values():
+        assert not array.flags.writeable
+        assert array.ctypes.data % ALIGNMENT == 0
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    saved.unlink()
+    gc.collect()
+    check_runs(loaded)
+
+
+def test_save_replaces_or_leaves_no_trace(executable: Executable, saved: Path, tmp_path: Path) -> None:
+    before = saved.read_bytes()
+    calls: list[tuple[int, int]] = []
+    executable.save(saved, progress=lambda done, total: calls.append((done, total)))
+    assert saved.read_bytes() == before
+    assert calls
+    assert calls[-1][0] == calls[-1][1]
+
+    def fail(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        executable.save(saved, progress=fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.byoc"]
+
+
+def test_inspect(saved: Path) -> None:
+    result = inspect(saved)
+    assert list(result.functions) == ["main"]
+    assert [(need.type_key, need.distribution, need.is_installed) for need in result.runtimes] == [
+        ("graph", "byoc-core", True)
+    ]
+    assert [(module.type_key, module.functions, module.is_native) for module in result.modules] == [
+        ("graph", ("region0",), False)
+    ]
+    assert (result.num_constants, result.constants_nbytes) == (2, 32)
+    assert result.nbytes == saved.stat().st_size
+    assert "region0" in result.listing
+    assert not result.is_native
+    assert not result.is_trusted
+    assert result.report() == (
+        "0.0% of 8 FLOPs offloaded\n"
+        "  host  100.0%          8 FLOPs  2 ops in 1 region\n\n"
+        "why ops stayed on the host:\n"
+        "  100.0%      1 x add: forced to the host [forced]"
+    )
+
+
+def test_verify_reads_all_constants(sized_executable: Sized, tmp_path: Path) -> None:
+    path = tmp_path / "large.byoc"
+    sized_executable(300_000).save(path)
+    calls: list[tuple[int, int]] = []
+    assert verify(path, progress=lambda done, total: calls.append((done, total))).num_constants == 2
+    assert calls == [(1_200_000, 2_400_000), (2_400_000, 2_400_000)]
+    data = bytearray(path.read_bytes())
+    member = min(read_archive(memoryview(data), "x").values(), key=lambda member: member.offset)
+    data[member.offset + 77] ^= 1
+    path.write_bytes(data)
+    load(path)  # large constants are checked on request only
+    digest = member.name.removeprefix("constants/")
+    with pytest.raises(ArtifactError) as caught:
+        verify(path)
+    assert str(caught.value) == (
+        f"artifact `{path}`, constant {digest[:12]}: is damaged. Copy the file again, or compile the model again."
+    )
+
+
+def refused(path: Path, data: bytes, kind: type[ArtifactError] = ArtifactError) -> str:
+    path.write_bytes(data)
+    with pytest.raises(kind) as caught:
+        load(path)
+    with pytest.raises(kind):
+        verify(path)
+    text = str(caught.value)
+    assert text.startswith(f"artifact `{path}`")
+    return text.removeprefix(f"artifact `{path}`")
+
+
+def test_no_artifact(tmp_path: Path) -> None:
+    path = tmp_path / "x.byoc"
+    made = " Artifacts are made by `byoc compile` or `Executable.save`."
+    assert refused(path, b"") == f": is empty.{made}"
+    assert refused(path, b"\x7fELF no") == f": is not a byoc artifact.{made}"
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("a.txt", "hello")
+    assert refused(path, other.getvalue()) == (
+        ": is cut short or damaged. Copy the file again, or compile the model again."
+    )
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "absent.byoc")
+
+
+def test_any_cut_is_refused(saved: Path) -> None:
+    data = saved.read_bytes()
+    for length in (*range(1, 200), *range(200, len(data), 97), len(data) - 1):
+        refused(saved, data[:length])
+    refused(saved, data + b"\0")
+    refused(saved, b"\0" + data)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_flipped_byte_is_refused(content: bytes, tmp_path: Path, data: st.DataObject) -> None:
+    position = data.draw(st.integers(0, len(content) - 1))
+    flipped = bytearray(content)
+    flipped[position] ^= data.draw(st.integers(1, 255))
+    path = tmp_path / "flipped.byoc"
+    path.write_bytes(flipped)
+    for use in (load, verify):
+        with pytest.raises(ArtifactError):
+            use(path)
+    with contextlib.suppress(ArtifactError):
+        inspect(path)  # reads neither constants nor payloads
+
+
+def rebuilt(path: Path, change: Callable[[dict[str, Any], dict[str, bytes]], object]) -> bytes:
+    """Gives an artifact in the right container whose manifest or members are changed."""
+    data = path.read_bytes()
+    members = {n: data[m.offset : m.end] for n, m in read_archive(memoryview(data), "x").items()}
+    manifest = json.loads(members["manifest.json"])
+    change(manifest, members)
+    if "manifest.json" in members:
+        members["manifest.json"] = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    file = io.BytesIO()
+    write_archive(file, members)
+    return file.getvalue()
+
+
+CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] = [
+    (
+        lambda m, f: m.update(format_version=7, core_version="9.1"),
+        (
+            ": made by byoc-core 9.1 in artifact format 7, which this byoc-core cannot read; expected format 1 or "
+            "older. pip install -U byoc-core"
+        ),
+    ),
+    (lambda m, f: f.pop("manifest.json"), ": is not a byoc artifact: it has no member manifest.json"),
+    (lambda m, f: f.pop("program"), ": has no member program. Copy the file again, or compile the model again."),
+    (lambda m, f: f.update(extra=b""), ": has a member that its manifest does not name: extra"),
+    (lambda m, f: f.update({"../x": b""}), ": has a member that its manifest does not name: ../x"),
+    (
+        lambda m, f: f.update({"modules/0/payload": b"{}"}),
+        ", member modules/0/payload: is damaged. Copy the file again, or compile the model again.",
+    ),
+    (
+        lambda m, f: f.update(program=b"?"),
+        ", member program: is damaged. Copy the file again, or compile the model again.",
+    ),
+    (lambda m, f: m["functions"].clear(), ", member program: has other functions than the manifest says"),
+    (
+        lambda m, f: m["functions"][0]["inputs"][0].update(dtype="f"),
+        ", member manifest.json: is malformed: functions.0.inputs.0.dtype: Value error, unknown dtype 'f'",
+    ),
+    (
+        lambda m, f: m["functions"][0]["inputs"][0].update(shape=["n//0"]),
+        ", member manifest.json: is malformed: functions.0.inputs.0.shape: Value error, division by zero",
+    ),
+    (lambda m, f: m.update(more=1), ", member manifest.json: is malformed: more: Extra inputs are not permitted"),
+    (lambda m, f: m["runtimes"].clear(), ": its manifest names no runtime for modules of `graph`"),
+    (
+        lambda m, f: m["modules"][0].update(functions=["other"]),
+        ", module 0: has other functions than the manifest says; got region0, expected other",
+    ),
+    (
+        lambda m, f: m["runtimes"][0].update(payload_format=99, version="9.9"),
+        (
+            ": needs runtime `graph` of byoc-core 9.9 or newer: its payload format is 99; got byoc-core 0.1.0, which "
+            "reads 1. pip install -U byoc-core"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), CHANGES)
+def test_changed_content(saved: Path, change: Callable[[dict[str, Any], dict[str, bytes]], object], text: str) -> None:
+    saved.write_bytes(rebuilt(saved, change))
+    with pytest.raises(ArtifactError) as caught:
+        load(saved)
+    assert str(caught.value) == f"artifact `{saved}`{text}"
+
+
+def test_constant_of_another_size(saved: Path) -> None:
+    def change(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+        members[next(name for name in members if name.startswith("constants/"))] = b"four"
+
+    saved.write_bytes(rebuilt(saved, change))
+    with pytest.raises(ArtifactError, match=r"constant \w{12}: has the wrong number of bytes; got 4, expected 16"):
+        load(saved)
+
+
+def test_missing_runtime_names_what_to_install(saved: Path) -> None:
+    def change(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+        manifest["runtimes"][0].update(type_key="npu", distribution="byoc-npu-driver")
+        manifest["modules"][0].update(type_key="npu")
+
+    saved.write_bytes(rebuilt(saved, change))
+    with pytest.raises(RuntimeNotFoundError, match=re.escape("pip install byoc-npu-driver")):
+        load(saved)
+    assert [need.is_installed for need in inspect(saved).runtimes] == [False]
+    verify(saved)
+
+
+def test_artifact_of_a_newer_container(saved: Path) -> None:
+    manifest = {"format_version": 2, "core_version": "3.0", "unheard": "of"}
+    with zipfile.ZipFile(saved, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=r"made by byoc-core 3\.0 in artifact format 2"):
+        load(saved)
+
+
+def test_compressed_member_and_duplicate_name_are_refused(saved: Path) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for compression in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        refused(saved, file.getvalue())
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("manifest.json", "{}")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("manifest.json", "{}")
+    refused(saved, file.getvalue())
+
+
+def test_large_members_use_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "_LIMIT_32", 1000)
+    members = {"a": bytes(999), "b": bytes(1000), "c": bytes(5000), "d": b"end"}
+    file = io.BytesIO()
+    write_archive(file, members)
+    data = file.getvalue()
+    placed = read_archive(memoryview(data), "x")
+    assert {name: data[member.offset : member.end] for name, member in placed.items()} == members
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x55
+        try:
+            found = read_archive(memoryview(flipped), "x")
+        except ArtifactError:
+            continue
+        assert any(member.offset <= position < member.end for member in found.values())
+
+
+def test_native_code_needs_permission(saved: Path, check_runs: Check) -> None:
+    saved.write_bytes(rebuilt(saved, lambda manifest, members: manifest["modules"][0].update(native=True)))
+    assert inspect(saved).is_native
+    with pytest.raises(UntrustedCodeError) as caught:
+        load(saved)
+    assert str(caught.value) == (
+        f"artifact `{saved}`: holds native code (functions region0). "
+        "Pass allow_native=True if you trust where it comes from."
+    )
+    check_runs(load(saved, allow_native=True))
+    digest = inspect(saved).digest
+    assert not is_trusted(digest)
+    assert trust(digest)
+    assert inspect(saved).is_trusted
+    check_runs(load(saved))
+
+
+def test_trust_counts_only_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path))
+    assert not is_trusted("ab")
+    assert trust("ab")
+    folder = tmp_path / "trusted"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert is_trusted("ab")
+    folder.chmod(0o777)
+    assert not is_trusted("ab")
+    assert not trust("cd")
+    folder.chmod(0o700)
+    monkeypatch.setenv("BYOC_CACHE_DIR", "/dev/null/x")
+    assert not trust("ab")
+    assert not is_trusted("ab")
+
+
+def test_constant_under_a_wrong_digest_is_not_saved(executable: Executable, tmp_path: Path) -> None:
+    constants = {digest: array + 1 for digest, array in executable.constants.items()}
+    wrong = Executable(executable.program, executable.modules, constants)
+    with pytest.raises(InternalError, match="has other content than its digest says"):
+        wrong.save(tmp_path / "x.byoc")
+    with pytest.raises(InternalError, match="cites a constant that it does not hold"):
+        Executable(executable.program, executable.modules).save(tmp_path / "x.byoc")
+    with pytest.raises(InternalError, match="is not plain JSON"):
+        Executable(executable.program, executable.modules, executable.constants, {"a": 1j}).to_bytes()
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_function_lists_the_known(executable: Executable) -> None:
+    with pytest.raises(CallError) as caught:
+        executable.signature("mian")
+    assert str(caught.value) == "executable: has no function `mian`; expected main. Did you mean 'main'?"
+    assert repr(executable) == "<executable main: graph>"
+    assert executable.report().startswith("0.0% of 8 FLOPs offloaded")
+    assert Executable(executable.program).report() == "no offload report"
+
+
+def test_artifact_as_a_module(saved: Path) -> None:
+    module = load_module(saved)
+    assert module.function_names == ("main",)
+    assert "add(" in module.get_source()
+    x, y = np.ones((2, 4), "float32"), np.empty((2, 4), "float32")
+    module.get_function("main")(x, y)
+    assert y.tolist() == [[3, 4, 5, 6]] * 2
+
+
+def test_graph_file_as_a_module(tmp_path: Path) -> None:
+    path = tmp_path / "f.graph"
+    tensor = {"dtype": "float32", "shape": ["n"]}
+    function = {
+        "name": "twice",
+        "inputs": [{"name": "x", **tensor}],
+        "constants": [],
+        "nodes": [{"op": "add", "inputs": [0, 0], "attrs": {}, "outputs": [tensor]}],
+        "outputs": [{"name": "y", "value": 1}],
+    }
+    path.write_text(json.dumps({"schema": "byoc.graph", "version": 1, "functions": [function]}))
+    for module in (load_module(path), load_module(path, "graph")):
+        y = np.empty(3, "float32")
+        module.get_function("twice")(np.ones(3, "float32"), y)
+        assert y.tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeNotFoundError, match="no installed runtime loads files of the format `npu`"):
+        load_module(path, "npu")
+    with pytest.raises(ArtifactError, match="its name does not say its format"):
+        load_module(tmp_path / "name")
+
+
+def test_library_without_an_artifact(tmp_path: Path) -> None:
+    path = tmp_path / "x.so"
+    path.write_bytes(b"not a library")
+    with pytest.raises(ArtifactError) as caught:
+        load_module(path)
+    assert str(caught.value) == (
+        f"library `{path}`: holds no byoc artifact. Libraries are made by `Executable.export_library`."
+    )
+
+
+def test_exported_library_holds_everything(executable: Executable, tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    executable.export_library(path)
+    module = load_module(path)
+    assert module.get_source() == executable.get_source()
+    x, y = np.ones((2, 4), "float32"), np.empty((2, 4), "float32")
+    module.get_function("main")(x, y)
+    assert y.tolist() == [[3, 4, 5, 6]] * 2
