@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
-from byoc_core.errors import BackendNotFoundError, PluginError, near_names
-from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, discover
+from byoc_core.errors import BackendNotFoundError, ByocError, PluginError, near_names
+from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, installed
 from byoc_core.plugin.handle import PluginHandle
 
 if TYPE_CHECKING:
@@ -71,9 +71,8 @@ class Backends:
         plugin = self.catalog.open(backend, hooks, _REQUIRED)
         try:
             handle = BackendHandle(plugin)
-        except PluginError as error:
-            remedy = f"Report this to the authors of {plugin.record.distribution}."
-            raise self.catalog.quarantine(plugin.record, f"{error.where}: {error.problem}", remedy) from error
+        except ByocError as error:
+            raise self.catalog.quarantine_faulty(plugin.record, error) from error
         return self._handles.setdefault(backend, handle)
 
     def order(self, chosen: Iterable[str | object] = ()) -> tuple[BackendHandle, ...]:
@@ -114,4 +113,4 @@ def backends() -> Backends:
 
     Metadata and the environment are read with the first call, plugin code when a backend is asked for.
     """
-    return Backends(discover(BACKENDS_GROUP))
+    return Backends(installed(BACKENDS_GROUP))

@@ -6,7 +6,7 @@ plugin imports its code and gives a :class:`PluginHandle` that calls its hooks. 
 """
 
 from byoc_core.plugin.catalog import Catalog
-from byoc_core.plugin.discovery import BACKENDS_GROUP, RUNTIMES_GROUP, discover
+from byoc_core.plugin.discovery import BACKENDS_GROUP, RUNTIMES_GROUP, discover, installed
 from byoc_core.plugin.record import PluginRecord, PluginState
 from byoc_core.plugin.settings import PluginSettings
 
@@ -18,4 +18,5 @@ __all__ = [
     "PluginSettings",
     "PluginState",
     "discover",
+    "installed",
 ]

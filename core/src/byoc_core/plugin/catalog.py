@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from byoc_core.errors import PluginError
+from byoc_core.errors import ByocError, PluginError
 from byoc_core.plugin.record import PluginRecord, PluginState
 
 if TYPE_CHECKING:
@@ -96,6 +96,12 @@ class Catalog:
         self._records = [broken if known == record else known for known in self._records]
         _LOGGER.info("%s is quarantined: %s", record.label, reason)
         return _unusable(broken)
+
+    def quarantine_faulty(self, record: PluginRecord, fault: ByocError) -> PluginError:
+        """Marks a plugin as broken because it does not introduce itself properly, and gives the error to raise."""
+        place = fault.where.removeprefix(f"{record.label}, ")
+        reason = str(ByocError(place, fault.problem, got=fault.got, expected=fault.expected))
+        return self.quarantine(record, reason, f"Report this to the authors of {record.distribution}.")
 
     def _usable(self, name: str) -> PluginRecord:
         record = self.find(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from byoc_core.errors import HookError, PluginError, RuntimeNotFoundError, near_names
-from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, discover
+from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, installed
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
@@ -159,9 +159,8 @@ class Runtimes:
         plugin = self.catalog.open(type_key, hooks, required=("byoc_runtime_info",))
         try:
             handle = RuntimeHandle(plugin)
-        except PluginError as error:
-            remedy = f"Report this to the authors of {plugin.record.distribution}."
-            raise self.catalog.quarantine(plugin.record, f"{error.where}: {error.problem}", remedy) from error
+        except ByocError as error:
+            raise self.catalog.quarantine_faulty(plugin.record, error) from error
         return self._handles.setdefault(type_key, handle)
 
     def for_file_format(self, format: str) -> RuntimeHandle:  # noqa: A002 - as in `load_module`
@@ -194,4 +193,4 @@ def runtimes() -> Runtimes:
 
     Metadata and the environment are read with the first call, plugin code when a runtime is asked for.
     """
-    return Runtimes(discover(RUNTIMES_GROUP))
+    return Runtimes(installed(RUNTIMES_GROUP))
