@@ -9,17 +9,17 @@
     vm = byoc_core.VirtualMachine(byoc_core.load("model.byoc", allow_native=True))
     y = vm["main"](x)
 
-Importing it reads the metadata of installed plugins, and none of their code. Names are imported when they are first used, so that a process that only runs artifacts never loads the compiler.
+Importing it reads the metadata of installed plugins, and none of their code. Names are imported when they are first
+used, so that a process that only runs artifacts never loads the compiler.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from byoc_core.errors import ByocError, OptionsError
-from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
+from byoc_core.errors import ByocError
+from byoc_core.plugin import snapshot
 from byoc_core.version import __version__
 
 if TYPE_CHECKING:
@@ -101,6 +101,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-for _group in (BACKENDS_GROUP, RUNTIMES_GROUP):
-    with suppress(OptionsError):  # a malformed environment variable is reported when plugins are first asked for
-        installed(_group)
+snapshot()

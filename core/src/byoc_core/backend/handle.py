@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
@@ -11,6 +12,7 @@ from byoc_core.errors import HookError
 from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime.module import RuntimeModule
+from byoc_core.runtime.registry import runtimes
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -149,7 +151,8 @@ class BackendHandle:
             context: of the module they come from.
 
         Returns:
-            A result in which every function is either compiled, under its symbol, or rejected.
+            A result in which every function is either compiled, under its symbol, or rejected. The module may be
+            called by several threads: one whose runtime says that it is not re-entrant comes behind a lock.
 
         Raises:
             HookError: the hook raised, gave something else, or says nothing about a function.
@@ -170,7 +173,7 @@ class BackendHandle:
                     got=f"a module with {', '.join(compiled)}" if compiled else "no compiled function at all",
                     expected=f"a function named by its symbol, `{function.attrs['global_symbol']}`",
                 )
-        return result
+        return result if result.module is None else replace(result, module=runtimes().guard(result.module))
 
     def ops(self) -> tuple[OpDef, ...]:
         """Gives the ops of its own domain."""

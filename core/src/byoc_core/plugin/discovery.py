@@ -1,25 +1,17 @@
-"""Finds plugins in the metadata of installed distributions. No plugin code runs here.
-
-``import byoc_core`` reads the metadata and the environment, once for the process (:func:`installed`). Cost: one pass
-over ``sys.path``, a few milliseconds per hundred distributions, and some 20 ms for ``importlib.metadata`` itself.
-"""
+"""Finds plugins in the metadata of installed distributions, and judges which may be used. No plugin code runs here."""
 
 from __future__ import annotations
 
 import functools
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from byoc_core.plugin.catalog import Catalog
+from byoc_core.plugin.metadata import Declaration, Metadata, normalise, read_metadata, snapshot
 from byoc_core.plugin.record import PluginRecord, PluginState
 from byoc_core.plugin.settings import PluginSettings
 from byoc_core.version import __version__
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
 
 __all__ = ["BACKENDS_GROUP", "CORE_DISTRIBUTION", "RUNTIMES_GROUP", "discover", "installed"]
 
@@ -44,69 +36,48 @@ def discover(group: str, *, settings: PluginSettings | None = None, path: Sequen
     """
     if settings is None:
         settings = PluginSettings.from_environment(os.environ)
-    found: list[PluginRecord] = []
-    problems: list[str] = []
-    for distribution in _distinct_distributions(path):
-        try:
-            found.extend(_declared(distribution, group))
-        except Exception as error:  # noqa: BLE001 - foreign metadata may fail in any way; one bad file must not stop the rest
-            problems.append(f"distribution `{_name_of(distribution)}` has unreadable metadata: {error}")
-    found.sort(key=lambda record: (record.name, _normalise(record.distribution), record.value))
-    records = [_judge(record, _rivals(record, found), settings) for record in found]
-    return Catalog(group, records, problems=problems)
+    return _catalog(group, read_metadata(path), settings)
 
 
 @functools.cache
 def installed(group: str) -> Catalog:
-    """Gives the catalogue of this process for a group: metadata and environment as they were at the first call.
+    """Gives the catalogue of this process for a group: metadata and environment as when ``byoc_core`` was imported.
 
     Raises:
         OptionsError: an environment variable is malformed.
     """
-    return discover(group)
+    taken = snapshot()
+    return _catalog(group, taken.metadata, PluginSettings.from_environment(taken.environment))
 
 
-def _distinct_distributions(path: Sequence[str] | None) -> Iterator[Distribution]:
-    from importlib.metadata import distributions
-
-    seen: set[str] = set()
-    for distribution in distributions() if path is None else distributions(path=list(path)):
-        if _mentions_plugins(distribution):
-            name = _normalise(_name_of(distribution))
-            if name not in seen:
-                seen.add(name)
-                yield distribution
-
-
-def _mentions_plugins(distribution: Distribution) -> bool:
-    try:
-        return "[byoc." in (distribution.read_text("entry_points.txt") or "")
-    except (OSError, ValueError):
-        return False
+def _catalog(group: str, metadata: Metadata, settings: PluginSettings) -> Catalog:
+    found: list[PluginRecord] = []
+    problems = list(metadata.problems)
+    for declaration in metadata.declarations:
+        entries = [(name, value) for declared, name, value in declaration.entries if declared == group]
+        try:
+            needed = _core_requirement(declaration) if entries else ""
+        except ValueError as error:
+            problems.append(f"distribution `{declaration.distribution}` has unreadable metadata: {error}")
+            continue
+        distribution, version = declaration.distribution, declaration.version
+        found.extend(PluginRecord(name, group, value, distribution, version, needed) for name, value in entries)
+    found.sort(key=lambda record: (record.name, normalise(record.distribution), record.value))
+    records = [_judge(record, _rivals(record, found), settings) for record in found]
+    return Catalog(group, records, problems=problems)
 
 
-def _declared(distribution: Distribution, group: str) -> list[PluginRecord]:
-    """Gives one record per entry point of the group, two equal lines counting once."""
-    entries = sorted({(entry.name, entry.value) for entry in distribution.entry_points.select(group=group)})
-    if not entries:
-        return []
-    name = _name_of(distribution)
-    requirement = _core_requirement(distribution)
-    return [PluginRecord(entry, group, value, name, distribution.version, requirement) for entry, value in entries]
-
-
-def _core_requirement(distribution: Distribution) -> str:
+def _core_requirement(declaration: Declaration) -> str:
     """Gives the range of core versions from ``Requires-Dist``; several lines are joined."""
-    lines = [line for line in distribution.requires or () if line.lower().startswith("byoc")]
-    if not lines:
+    if not declaration.requires:
         return ""
     from packaging.requirements import Requirement
 
-    requirements = [Requirement(line) for line in lines]
+    requirements = [Requirement(line) for line in declaration.requires]
     ranges = [
         str(requirement.specifier)
         for requirement in requirements
-        if _normalise(requirement.name) == CORE_DISTRIBUTION
+        if normalise(requirement.name) == CORE_DISTRIBUTION
         and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
     ]
     return ",".join(sorted(filter(None, ranges)))
@@ -164,8 +135,8 @@ def _judge_clash(record: PluginRecord, rivals: _Rivals, settings: PluginSettings
             "its distribution declares the name twice, for different objects",
             f"Report this to the authors of {record.distribution}.",
         )
-    claimants = {_normalise(claim.distribution): claim for claim in (record, *rivals.others)}
-    chosen = claimants.get(_normalise(settings.preferred.get(record.name, "")))
+    claimants = {normalise(claim.distribution): claim for claim in (record, *rivals.others)}
+    chosen = claimants.get(normalise(settings.preferred.get(record.name, "")))
     if chosen is None:
         names = ", ".join(
             f"{other.distribution} {other.version}"
@@ -212,14 +183,4 @@ def _refuse(record: PluginRecord, state: PluginState, reason: str, remedy: str) 
 
 
 def _is_core(record: PluginRecord) -> bool:
-    return _normalise(record.distribution) == CORE_DISTRIBUTION
-
-
-def _name_of(distribution: Distribution) -> str:
-    # Typed `str`, but None where METADATA has no Name field.
-    return str(distribution.metadata["Name"] or getattr(distribution, "_path", "unknown"))
-
-
-def _normalise(name: str) -> str:
-    """Gives a distribution's name in the form that packaging compares: lower case, runs of ``-_.`` as one ``-``."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return normalise(record.distribution) == CORE_DISTRIBUTION

@@ -36,6 +36,8 @@ class RuntimeHandle:
                 got=repr(info.type_key),
                 expected=repr(plugin.record.name),
             )
+        if not info.formats:
+            raise HookError(plugin.where("byoc_runtime_info"), "names no payload format", expected="formats=(1,)")
         self._info = info
 
     @property
@@ -162,6 +164,18 @@ class Runtimes:
         except ByocError as error:
             raise self.catalog.quarantine_faulty(plugin.record, error) from error
         return self._handles.setdefault(type_key, handle)
+
+    def guard(self, module: RuntimeModule) -> RuntimeModule:
+        """Gives a freshly compiled module as several threads may call it; see :meth:`RuntimeHandle.guard`.
+
+        A module whose runtime is not installed, or cannot be used, is re-entrant as every module promises to be.
+        """
+        if module.type_key not in self.names():
+            return module
+        try:
+            return self.get(module.type_key).guard(module)
+        except PluginError:
+            return module  # quarantined just now; whoever needs the runtime itself will be told
 
     def for_file_format(self, format: str) -> RuntimeHandle:  # noqa: A002 - as in `load_module`
         """Gives the runtime that loads files of a format.

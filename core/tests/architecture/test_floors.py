@@ -1,0 +1,261 @@
+"""Who may import whom: the floors of byoc_core, read from its source by syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+SOURCE = REPOSITORY / "core" / "src" / "byoc_core"
+PLUGIN_SOURCES = [path for path in sorted(REPOSITORY.glob("plugins/*/src/*/")) if path.name.isidentifier()]
+
+# Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
+# other, except on the ground floor, which is one piece (of it, `errors` imports nothing).
+RUN_SIDE = (
+    ("errors", "version", "dtypes", "dims", "digest"),
+    ("plugin",),
+    ("kernels", "native"),
+    ("runtime",),
+    ("vm",),
+    ("artifact",),
+)
+COMPILE_SIDE = (
+    ("ir",),
+    ("ops",),
+    ("script",),
+    ("pattern",),
+    ("transform",),
+    ("backend",),
+    ("partitioning", "lower"),
+    ("frontend",),
+    ("driver",),
+    ("cli",),
+)
+GROUND = RUN_SIDE[0]
+
+# The compile side stands on the run side's ground floor and, beyond that, on these bridges alone.
+BRIDGES = {
+    "ops": {"kernels"},
+    "backend": {"plugin", "runtime"},
+    "partitioning": {"runtime"},
+    "lower": {"vm", "runtime"},
+    "driver": {"artifact", "plugin", "runtime"},
+    "cli": {"artifact", "native", "plugin", "runtime", "vm"},
+}
+
+# Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` imports `authoring`.
+LEAVES = {
+    "authoring": {"ir", "ops", "backend", "runtime", "native"},
+    "host": {"authoring", "ir", "ops", "pattern", "backend", "plugin", "runtime", "kernels"},
+}
+
+
+def allowed_imports() -> dict[str, set[str]]:
+    """Gives, for each part of byoc_core, the parts that it may import."""
+    allowed: dict[str, set[str]] = {part: set(GROUND) - {part} for part in GROUND}
+    allowed["errors"] = set()
+    for side in (RUN_SIDE, COMPILE_SIDE):
+        below: set[str] = set(GROUND)
+        for floor in side:
+            for part in floor if floor is not GROUND else ():
+                allowed[part] = below | BRIDGES.get(part, set())
+            below = below | set(floor)
+    for part, extra in LEAVES.items():
+        allowed[part] = set(GROUND) | extra
+    return allowed
+
+
+ALLOWED = allowed_imports()
+
+
+def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
+    """Yields line and dotted name of everything that a module imports, at any depth of its syntax tree.
+
+    Imports for type checkers count: a type that points upwards is a wall in the wrong place too. So do
+    ``importlib.import_module("literal")`` calls.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")[: -node.level]
+                base = ".".join([*parents, base] if base else parents)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def violations(source: str, module: str) -> list[str]:
+    """Gives a line for each import of a module of byoc_core that its floor does not permit."""
+    part = module.split(".")[1]
+    found = []
+    for line, name in imported_modules(source, module):
+        package, _, rest = name.partition(".")
+        target = rest.split(".")[0]
+        if package == "byoc_core" and target != part and target not in ALLOWED[part]:
+            found.append(f"{module}:{line}: `{part}` may not import `{name}`")
+    return found
+
+
+def core_modules() -> Iterator[tuple[str, Path]]:
+    """Yields dotted name and path of every module below byoc_core, the package's own facade excepted."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if parts != ("__init__",):
+            # A package keeps its `__init__` here: relative imports count from it.
+            yield ".".join(("byoc_core", *parts)), path
+
+
+def test_every_part_of_core_has_a_floor() -> None:
+    parts = {path.stem for path in SOURCE.glob("*.py")} | {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert parts - {"__init__"} <= set(ALLOWED)
+
+
+def test_imports_only_go_down() -> None:
+    modules = list(core_modules())
+    assert len(modules) > 20
+    assert [line for module, path in modules for line in violations(path.read_text("utf-8"), module)] == []
+
+
+RUN_PARTS = tuple(part for floor in RUN_SIDE for part in floor)
+BLOCK_COMPILE_SIDE = f"""
+import importlib, pkgutil, sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        parts = name.split(".")
+        if parts[0] == "byoc_core" and len(parts) > 1 and parts[1] not in {RUN_PARTS!r}:
+            raise ImportError("not of the run side: " + name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+IMPORT_RUN_SIDE = f"""
+for part in {RUN_PARTS!r}:
+    module = importlib.import_module("byoc_core." + part)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), module.__name__ + "."):
+        print(importlib.import_module(found.name).__name__)
+"""
+
+
+def run_python(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a fresh process."""
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_run_side_never_reaches_the_compile_side() -> None:
+    reached = {part: sorted(ALLOWED[part] - set(RUN_PARTS)) for part in RUN_PARTS}
+    assert reached == {part: [] for part in RUN_PARTS}
+
+
+def test_run_side_imports_where_the_compile_side_is_blocked() -> None:
+    done = run_python(BLOCK_COMPILE_SIDE + IMPORT_RUN_SIDE)
+    assert done.returncode == 0, done.stderr
+    assert "byoc_core.runtime.module" in done.stdout.split()
+
+
+def test_the_block_blocks() -> None:
+    done = run_python(BLOCK_COMPILE_SIDE + "import byoc_core.ir.types")
+    assert done.stderr.splitlines()[-1] == "ImportError: not of the run side: byoc_core.ir"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("byoc_core.vm.link", "from byoc_core.ir import Function", "`vm` may not import `byoc_core.ir.Function`"),
+        ("byoc_core.vm.link", "from byoc_core import script", "`vm` may not import `byoc_core.script`"),
+        ("byoc_core.vm.link", "def f():\n    import byoc_core.driver", "`vm` may not import `byoc_core.driver`"),
+        ("byoc_core.vm.link", "from ..ops import add", "`vm` may not import `byoc_core.ops.add`"),
+        ("byoc_core.vm.__init__", "from ..ops import add", "`vm` may not import `byoc_core.ops.add`"),
+        ("byoc_core.ir.x", "import_module('byoc_core.cli')", "`ir` may not import `byoc_core.cli`"),
+        ("byoc_core.lower.x", "import byoc_core.partitioning", "`lower` may not import `byoc_core.partitioning`"),
+        ("byoc_core.driver", "import byoc_core.host.backend", "`driver` may not import `byoc_core.host.backend`"),
+        ("byoc_core.ops.x", "import byoc_core", "`ops` may not import `byoc_core`"),
+        ("byoc_core.errors", "import byoc_core.dims", "`errors` may not import `byoc_core.dims`"),
+    ],
+)
+def test_the_floor_check_sees(module: str, source: str, expected: str) -> None:
+    assert [line.split(": ", 1)[1] for line in violations(source, module)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("byoc_core.vm.link", "from byoc_core.runtime.module import RuntimeModule\nimport numpy"),
+        ("byoc_core.vm.link", "from .program import Program"),
+        ("byoc_core.ops.x", "from byoc_core.kernels import KERNELS"),
+    ],
+)
+def test_the_floor_check_permits(module: str, source: str) -> None:
+    assert violations(source, module) == []
+
+
+PLUGIN_NAMES = re.compile(r"dnnl|onednn|ccompiler|examplejson", re.IGNORECASE)
+
+
+def named_plugins(text: str) -> list[str]:
+    """Gives each line that names a plugin: in code, a string, a docstring or a comment."""
+    return [
+        f"{number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1) if PLUGIN_NAMES.search(line)
+    ]
+
+
+def test_core_never_names_a_plugin() -> None:
+    files = [path for suffix in ("*.py", "*.h") for path in sorted(SOURCE.rglob(suffix))]
+    found = [f"{path.relative_to(SOURCE)}:{line}" for path in files for line in named_plugins(path.read_text("utf-8"))]
+    assert found == []
+
+
+def test_the_name_check_sees_a_name() -> None:
+    assert named_plugins("x = 1\nif backend == 'DNNL':") == ["2: if backend == 'DNNL':"]
+
+
+def plugin_violations(source: str, module: str) -> list[str]:
+    """Gives a line for each import of a plugin that takes a private name of core, or another plugin."""
+    own = module.split(".", maxsplit=1)[0]
+    found = []
+    for line, name in imported_modules(source, module):
+        package, *rest = name.split(".")
+        if package == "byoc_core" and any(re.match(r"_(?!_)", segment) for segment in rest):
+            found.append(f"{module}:{line}: private name `{name}`")
+        elif package.startswith("byoc_") and package not in ("byoc_core", own):
+            found.append(f"{module}:{line}: another plugin, `{name}`")
+    return found
+
+
+@pytest.mark.parametrize("folder", PLUGIN_SOURCES, ids=lambda folder: folder.name)
+def test_plugins_import_public_names_of_core_and_no_other_plugin(folder: Path) -> None:
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        module = ".".join((folder.name, *path.relative_to(folder).with_suffix("").parts))
+        found += plugin_violations(path.read_text("utf-8"), module)
+    assert found == []
+
+
+def test_the_plugin_check_sees() -> None:
+    source = "from byoc_core._native import run\nfrom byoc_core.ir.printer import _format\nimport byoc_other.codegen\n"
+    assert plugin_violations(source, "byoc_mine.codegen") == [
+        "byoc_mine.codegen:1: private name `byoc_core._native.run`",
+        "byoc_mine.codegen:2: private name `byoc_core.ir.printer._format`",
+        "byoc_mine.codegen:3: another plugin, `byoc_other.codegen`",
+    ]
+
+
+def test_core_needs_no_module_beyond_its_declared_dependencies() -> None:
+    declared = {"numpy", "pluggy", "pydantic", "packaging", "ml_dtypes", "typer", "rich", "onnx", "byoc_core"}
+    permitted = declared | set(sys.stdlib_module_names) | {"google"}  # onnx's messages are google.protobuf's
+    imported = {
+        name.split(".")[0]
+        for module, path in core_modules()
+        for _, name in imported_modules(path.read_text("utf-8"), module)
+    }
+    assert imported - permitted == set()

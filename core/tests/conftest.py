@@ -1,0 +1,182 @@
+"""A backend for tests of the compile side: takes the ops it is told to, and computes them with the reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend.hooks import hookimpl
+from byoc_core.ir import CALL, CALL_DPS_PACKED, Binding, Function, IRModule, TensorType, Type
+from byoc_core.pattern import CompositePattern
+from byoc_core.runtime.module import PackedFunction, RuntimeModule, Signature, TensorSpec
+from byoc_core.transform import evaluate_function
+from pydantic import BaseModel
+
+
+class FakeModule(RuntimeModule):
+    """Functions run by the reference interpreter."""
+
+    type_key = "fake"
+
+    def __init__(self, backend: str, functions: Sequence[Function], context: CompileContext) -> None:
+        self.backend = backend
+        self.functions = {str(function.attrs["global_symbol"]): function for function in functions}
+        self._context = context
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        return tuple(self.functions)
+
+    def find_function(self, name: str) -> PackedFunction:
+        function = self.functions[name]
+        assert self._context.module is not None
+        module = IRModule({function.name: function}, self._context.module.constants)
+
+        def run(*arrays: Any) -> None:
+            outputs = arrays[len(function.params) :]
+            for output, value in zip(outputs, _evaluate(module, function, arrays), strict=True):
+                np.copyto(output, value)
+
+        return PackedFunction(name, run, _signature(function))
+
+
+def _evaluate(module: IRModule, function: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    return evaluate_function(module, function.name, arrays[: len(function.params)])
+
+
+def _signature(function: Function) -> Signature:
+    outputs = tuple(_spec(f"output{i}", result.type) for i, result in enumerate(function.results))
+    return Signature(tuple(_spec(param.name, param.type) for param in function.params), outputs)
+
+
+def _spec(name: str, type_: Type) -> TensorSpec:
+    assert isinstance(type_, TensorType)
+    assert type_.shape is not None
+    return TensorSpec(name, type_.dtype, type_.shape)
+
+
+class FakeBackend:
+    """A plugin object.
+
+    Args:
+        name: the backend's name.
+        ops: the ops that it takes singly (``None``: every op).
+        patterns: its composite patterns.
+        supports: decides on single ops instead of ``ops``.
+        rejects: by symbol (``"*"``: all), the reason for which codegen refuses a function.
+        forgets: symbols that codegen neither compiles nor refuses.
+        dynamic_shapes: whether it takes symbolic sizes.
+        constants: how it wants its constants.
+        options: the model of its options.
+        status: whether it can compile here.
+        prepare: what ``byoc_prepare`` does.
+    """
+
+    def __init__(
+        self,
+        name: str = "fake",
+        ops: Iterable[str] | None = (),
+        patterns: Sequence[CompositePattern] = (),
+        *,
+        supports: Callable[[Binding], Support | Rejection] | None = None,
+        rejects: Mapping[str, Rejection] | None = None,
+        forgets: Iterable[str] = (),
+        dynamic_shapes: bool = True,
+        constants: Literal["embedded", "lifted"] = "embedded",
+        options: type[BaseModel] | None = None,
+        status: Status | None = None,
+        prepare: Callable[[IRModule], IRModule] | None = None,
+    ) -> None:
+        self.name = name
+        self.ops = None if ops is None else frozenset(ops)
+        self.patterns = patterns
+        self.rejects = rejects or {}
+        self.forgets = frozenset(forgets)
+        self.contexts: list[CompileContext] = []
+        self.compiled: list[Function] = []
+        self._supports = supports
+        self._info = BackendInfo(name, dynamic_shapes=dynamic_shapes, constants=constants, options=options)
+        self._status = status or Status(ok=True)
+        self._prepare = prepare
+
+    @hookimpl
+    def byoc_backend_info(self) -> BackendInfo:
+        return self._info
+
+    @hookimpl
+    def byoc_compile_status(self) -> Status:
+        return self._status
+
+    @hookimpl
+    def byoc_prepare(self, module: IRModule) -> IRModule:
+        return self._prepare(module) if self._prepare is not None else module
+
+    @hookimpl
+    def byoc_patterns(self) -> Sequence[CompositePattern]:
+        return self.patterns
+
+    @hookimpl
+    def byoc_supports(self, binding: Binding) -> Support | Rejection:
+        if self._supports is not None:
+            return self._supports(binding)
+        if self.ops is None or binding.op.name in self.ops:
+            return Support()
+        return Rejection("op", f"no `{binding.op.name}` here")
+
+    @hookimpl
+    def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        self.contexts.append(context)
+        rejections = {f.name: reason for f in functions if (reason := self._refusal(f)) is not None}
+        taken = [f for f in functions if f.name not in rejections and f.attrs["global_symbol"] not in self.forgets]
+        self.compiled.extend(taken)
+        return CodegenResult(FakeModule(self.name, taken, context) if taken else None, rejections=rejections)
+
+    def _refusal(self, function: Function) -> Rejection | None:
+        reason = self.rejects.get(str(function.attrs["global_symbol"])) or self.rejects.get("*")
+        for binding in function.bindings if reason is None else ():
+            if binding.op.name != "composite":
+                answer = self.byoc_supports(binding)
+                reason = reason or (answer if isinstance(answer, Rejection) else None)
+        return reason
+
+
+@pytest.fixture(scope="session")
+def fake_backend() -> Callable[..., Any]:
+    """The class of fake backends."""
+    return FakeBackend
+
+
+@pytest.fixture(scope="session")
+def run_compiled() -> Callable[..., Any]:
+    """Runs a function of a module after ``RunCodegen`` with the reference interpreter, external modules included."""
+
+    def run(module: IRModule, name: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        return evaluate_function(_with_inlined_externals(module), name, inputs)
+
+    return run
+
+
+def _with_inlined_externals(module: IRModule) -> IRModule:
+    """Gives the module in which external functions of fake backends are functions of the module again."""
+    functions = {
+        f"extern_{symbol}": replace(function, name=f"extern_{symbol}", attrs={})
+        for external in module.attrs.get("external_mods", ())
+        for symbol, function in external.functions.items()
+    }
+
+    def inlined(function: Function) -> Function:
+        bindings = []
+        for binding in function.bindings:
+            regions = tuple(map(inlined, binding.regions))
+            if binding.op is CALL_DPS_PACKED:
+                attrs = CALL.normalise_attrs({"callee": f"extern_{binding.attrs['symbol']}"})
+                binding = replace(binding, op=CALL, attrs=attrs)
+            bindings.append(replace(binding, regions=regions))
+        return replace(function, bindings=tuple(bindings))
+
+    return module.with_functions({**functions, **{n: inlined(f) for n, f in module.functions.items()}})
+
