@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from byoc_core.dims import (
     Dim,
     DimExpr,
@@ -28,6 +25,8 @@ from byoc_core.dims import (
     symbols_of,
 )
 from byoc_core.errors import IRTypeError
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 OPERATORS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "+": lambda a, b: a + b,
@@ -267,9 +266,26 @@ def test_what_python_does_not_read_back_is_no_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "n +", "1.5", "n/2", "n**2", "f(n)", "max(n)", "max(n, m, 3)", "max(n, m, key=3)", "True", "'n'", "n.m", "n if n else m", "\x00",
-     "(" * 500 + "n" + ")" * 500, "+n", "not n"],
-)  # fmt: skip
+    [
+        "",
+        "n +",
+        "1.5",
+        "n/2",
+        "n**2",
+        "f(n)",
+        "max(n)",
+        "max(n, m, 3)",
+        "max(n, m, key=3)",
+        "True",
+        "'n'",
+        "n.m",
+        "n if n else m",
+        "\x00",
+        "(" * 500 + "n" + ")" * 500,
+        "+n",
+        "not n",
+    ],
+)
 def test_text_that_is_no_dimension(text: str) -> None:
     with pytest.raises(IRTypeError) as caught:
         parse_dim(text)

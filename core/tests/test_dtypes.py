@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from byoc_core.dtypes import DLCode, all_dtypes, dtype_info, dtype_name, is_float, is_integer, to_numpy
 from byoc_core.errors import IRTypeError
 

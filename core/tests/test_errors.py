@@ -8,7 +8,6 @@ import re
 from itertools import takewhile
 
 import pytest
-
 from byoc_core import errors
 from byoc_core.errors import ByocError, near_names
 
@@ -46,7 +45,7 @@ def test_the_drawn_tree_is_the_tree() -> None:
             path[depth:] = [match[2]]
             drawn[match[2]] = path[depth - 1] if depth else "Exception"
     defined = {
-        name: cls.__base__.__name__
+        name: cls.__bases__[0].__name__
         for name, cls in vars(errors).items()
         if isinstance(cls, type) and issubclass(cls, Exception)
     }

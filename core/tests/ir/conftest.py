@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-
 from byoc_core.dims import broadcast_dim, parse_dim, product
 from byoc_core.ir import (
     STRUCTURAL_OPS,
@@ -31,6 +29,7 @@ from byoc_core.ir import (
     Value,
     tensor,
 )
+from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -202,9 +201,8 @@ class _ModuleMaker:
         values.extend(binding.results)
 
     def tensors(self, values: list[Value], *, rank: int = 0) -> list[Value]:
-        return [
-            v for v in values if isinstance(v.type, TensorType) and v.type.shape is not None and v.type.rank >= rank
-        ]  # type: ignore[operator]  # the rank is known where the shape is
+        ranks = {id(v): -1 if v.type.rank is None else v.type.rank for v in values if isinstance(v.type, TensorType)}
+        return [v for v in values if ranks.get(id(v), -1) >= rank]
 
     def relu(self, fb: FunctionBuilder, values: list[Value], depth: int) -> None:
         self.bind(fb, values, "nn.relu", [self.draw(st.sampled_from(values))], 1)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from byoc_core.dims import symbol
 from byoc_core.errors import IRError, IRTypeError
 from byoc_core.ir import (
@@ -144,7 +143,13 @@ def test_ops_are_data(ops: OpRegistry) -> None:
 
 
 def test_attributes_are_stored_in_one_form(ops: OpRegistry) -> None:
-    given: dict[str, Any] = {"ints": [np.int64(1), 2], "ratio": np.float32(0.5), "dims": ["2*n", 3], "dim": "n+1", "count": np.int8(4)}  # fmt: skip
+    given: dict[str, Any] = {
+        "ints": [np.int64(1), 2],
+        "ratio": np.float32(0.5),
+        "dims": ["2*n", 3],
+        "dim": "n+1",
+        "count": np.int8(4),
+    }
     normal = ops["test.attributes"].normalise_attrs(given)
     assert list(normal) == [spec.name for spec in ops["test.attributes"].attrs]
     assert {name: normal[name] for name in given} == {
@@ -179,21 +184,38 @@ HUGE = 10**400
         ({"count": 1.0}, "op `test.attributes`, attribute `count`: value of the wrong type; got 1.0, expected int"),
         ({"count": None}, "op `test.attributes`, attribute `count`: value of the wrong type; got None, expected int"),
         ({"ratio": "1"}, "op `test.attributes`, attribute `ratio`: value of the wrong type; got '1', expected float"),
-        ({"ratio": False}, "op `test.attributes`, attribute `ratio`: value of the wrong type; got False, expected float"),
-        ({"ratio": HUGE}, f"op `test.attributes`, attribute `ratio`: value of the wrong type; got {HUGE}, expected float"),
+        (
+            {"ratio": False},
+            "op `test.attributes`, attribute `ratio`: value of the wrong type; got False, expected float",
+        ),
+        (
+            {"ratio": HUGE},
+            f"op `test.attributes`, attribute `ratio`: value of the wrong type; got {HUGE}, expected float",
+        ),
         ({"text": b"a"}, "op `test.attributes`, attribute `text`: value of the wrong type; got b'a', expected str"),
         ({"element": 3}, "op `test.attributes`, attribute `element`: value of the wrong type; got 3, expected dtype"),
-        ({"element": "int33"}, "op `test.attributes`, dtype: unknown dtype 'int33'. Did you mean 'int32' or 'uint32' or 'int8'?"),
+        (
+            {"element": "int33"},
+            "op `test.attributes`, dtype: unknown dtype 'int33'. Did you mean 'int32' or 'uint32' or 'int8'?",
+        ),
         ({"ints": 3}, "op `test.attributes`, attribute `ints`: value of the wrong type; got 3, expected ints"),
         ({"ints": "12"}, "op `test.attributes`, attribute `ints`: value of the wrong type; got '12', expected ints"),
         ({"strs": "ab"}, "op `test.attributes`, attribute `strs`: value of the wrong type; got 'ab', expected strs"),
         ({"dim": "n/"}, "op `test.attributes`, dim: cannot read 'n/' as an integer expression"),
         ({"dims": [1.5]}, "op `test.attributes`, attribute `dims`: value of the wrong type; got [1.5], expected dims"),
-        ({"mode": "quick"}, "op `test.attributes`, attribute `mode`: value not permitted; got 'quick', expected 'fast' or 'slow'"),
-        ({"mod": "fast"}, "op `test.attributes`: has no attribute `mod`; expected flag, count, ratio, text, element, ints, "
-         "floats, strs, dim, dims, mode. Did you mean 'mode'?"),
+        (
+            {"mode": "quick"},
+            "op `test.attributes`, attribute `mode`: value not permitted; got 'quick', expected 'fast' or 'slow'",
+        ),
+        (
+            {"mod": "fast"},
+            (
+                "op `test.attributes`: has no attribute `mod`; expected flag, count, ratio, text, element, ints, "
+                "floats, strs, dim, dims, mode. Did you mean 'mode'?"
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_attribute_errors(fb: FunctionBuilder, attrs: dict[str, object], text: str) -> None:
     x = fb.param("x", tensor((2,)))
     with pytest.raises(IRTypeError) as caught:
@@ -230,8 +252,10 @@ MISTAKES: list[tuple[Callable[[FunctionBuilder, Any], object], str]] = [
     ),
     (
         lambda fb, x: fb.emit("call_dps_packed", x, symbol="f", out_types=[tensor(("m",))]),
-        'op `call_dps_packed`: has a result whose size no operand gives; got R.Tensor(("m",), "float32"), '
-        "expected symbols among n",
+        (
+            'op `call_dps_packed`: has a result whose size no operand gives; got R.Tensor(("m",), "float32"), '
+            "expected symbols among n"
+        ),
     ),
     (lambda fb, x: fb.emit("call", x, callee="f"), "op `call`: function `f` is not in the module"),
     (
@@ -273,13 +297,17 @@ def call_errors() -> list[tuple[tuple[TensorType | ObjectType, ...], str]]:
         ((tensor((3, 6)),), "op `call`: `f` takes 3 arguments; got 1"),
         (
             (tensor((3, 7)), tensor(()), ObjectType("list")),
-            'op `call`: argument `a` of `f` has another size on axis 1; got R.Tensor((3, 7), "float32"), '
-            'expected R.Tensor((3, 6), "float32")',
+            (
+                'op `call`: argument `a` of `f` has another size on axis 1; got R.Tensor((3, 7), "float32"), '
+                'expected R.Tensor((3, 6), "float32")'
+            ),
         ),
         (
             (tensor((3, 6, 1)), tensor(()), ObjectType("list")),
-            'op `call`: argument `a` of `f` has another type; got R.Tensor((3, 6, 1), "float32"), '
-            'expected R.Tensor(("n", "2*n"), "float32")',
+            (
+                'op `call`: argument `a` of `f` has another type; got R.Tensor((3, 6, 1), "float32"), '
+                'expected R.Tensor(("n", "2*n"), "float32")'
+            ),
         ),
         (
             (known, tensor((), "int8"), ObjectType("list")),

@@ -7,12 +7,11 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import IRError
 from byoc_core.ir import Constant, ConstantStore, digest_of, tensor
+from hypothesis import given
+from hypothesis import strategies as st
 
 byte_strings = st.binary(min_size=8, max_size=8)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from byoc_core.errors import ByocError, IRError, IRTypeError, ScriptError
+from byoc_core.errors import ByocError
 from byoc_core.ir import (
     ConstantStore,
     IRModule,
     OpRegistry,
     digest_of,
-    parse_function,
     parse_module,
     print_module,
     tensor,
@@ -36,7 +35,8 @@ def same(left: str, right: str, ops: OpRegistry) -> IRModule:
 
 def test_the_header_the_class_and_decorators_are_optional(ops: OpRegistry) -> None:
     bare = "def f(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y\n"
-    dressed = '"""Doc."""\nfrom byoc_core import script as R\nimport other\n@R.ir_module\nclass M:\n    """Doc."""\n    @anything\n'
+    dressed = '"""Doc."""\nfrom byoc_core import script as R\nimport other\n'
+    dressed += '@R.ir_module\nclass M:\n    """Doc."""\n    @anything\n'
     dressed += "".join(f"    {line}\n" for line in bare.splitlines())
     same(bare, dressed, ops)
 
@@ -156,8 +156,6 @@ def test_nothing_is_executed(ops: OpRegistry, tmp_path: Path) -> None:
         )),
     ]  # fmt: skip
     for text in texts:
-        try:
+        with contextlib.suppress(ByocError):
             parse_module(text, ops)
-        except ByocError as error:
-            assert str(error)
     assert not trap.exists()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-
 from byoc_core.dims import symbol
 from byoc_core.ir import (
     Constant,
@@ -161,7 +161,7 @@ def test_a_local_name_never_hides_a_constant_that_is_cited_later(ops: OpRegistry
         (np.zeros((1, 1)), "const0"),
     ],
 )
-def test_small_finite_constants_are_written_out(array: np.ndarray, text: str, ops: OpRegistry) -> None:  # type: ignore[type-arg]
+def test_small_finite_constants_are_written_out(array: npt.NDArray[np.generic], text: str, ops: OpRegistry) -> None:
     store = ConstantStore()
     module = IRModule({"main": Function("main", (), (), (store.add(array),))}, store)
     assert f"        return {text}\n" in str(module)

@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-
 from byoc_core.ir import (
     Binding,
     Function,
@@ -142,7 +142,7 @@ def test_equal_is_not_the_same_kind(ops: OpRegistry) -> None:
 
 
 def test_constants_of_equal_bytes_and_other_types_differ(ops: OpRegistry) -> None:
-    def module(array: np.ndarray) -> IRModule:  # type: ignore[type-arg]
+    def module(array: npt.NDArray[np.generic]) -> IRModule:
         fb = FunctionBuilder("f", ops=ops)
         return IRModule({"f": fb.finish(fb.const(array))}, fb.constants)
 

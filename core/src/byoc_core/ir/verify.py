@@ -110,7 +110,7 @@ class _Verifier:
         declared = tuple(result.type for result in binding.results)
         try:
             normal = binding.op.normalise_attrs(binding.attrs)
-            if attributes_text(normal) != attributes_text(binding.attrs):
+            if dict(normal) != dict(binding.attrs) or attributes_text(normal) != attributes_text(binding.attrs):
                 raise IRError(
                     f"op `{binding.op.name}`",
                     "attributes are not in stored form",
