@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from byoc_core.dims import evaluate, symbol
 from byoc_core.dtypes import to_numpy
-from byoc_core.ir.opdef import OpDef, OpRegistry, TypeContext
+from byoc_core.ir.opdef import OpDef, OpRegistry, Trait, TypeContext
 from byoc_core.ir.types import TensorType, Type, is_static
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
@@ -307,3 +307,27 @@ def test_every_op_is_documented(name: str) -> None:
     assert first.endswith(".")
     assert rest.startswith("Shapes")
     assert all(spec.doc.endswith(".") for spec in op.attrs)
+
+
+def test_commutative_ops_are_exactly_those_that_commute() -> None:
+    rng = np.random.default_rng(5)
+    for name, op in default_ops().items():
+        if op.kernel is None or len(op.operands) != 2 or Trait.ELEMENTWISE not in op.traits:
+            continue
+        dtype = "bool" if name.startswith("logical") else "int32"
+        x, y = (rng.integers(0, 9, 200).astype(dtype) for _ in range(2))
+        commutes = np.array_equal(np.asarray(op.kernel(x, y)), np.asarray(op.kernel(y, x)))
+        assert commutes == op.has_trait(Trait.COMMUTATIVE), name
+
+
+def test_elementwise_and_reshaping_traits_hold() -> None:
+    reshaping = {name for name, op in default_ops().items() if op.has_trait(Trait.RESHAPING)}
+    assert reshaping == {"reshape"}
+    x = np.random.default_rng(6).uniform(0.1, 3.0, (4, 5)).astype(np.float32)
+    for name, op in default_ops().items():
+        if op.kernel is None or not op.has_trait(Trait.ELEMENTWISE) or len(op.operands) != 1 or name == "logical_not":
+            continue
+        attrs = op.normalise_attrs({"dtype": "int32"} if name == "cast" else {})
+        whole = np.asarray(op.kernel(x, **attrs))
+        # Vectorised and scalar code of numpy may differ in the last places.
+        np.testing.assert_allclose(whole[1:3, ::2], np.asarray(op.kernel(x[1:3, ::2], **attrs)), rtol=2**-20)

@@ -1,1 +1,1 @@
-"""byoc_core.frontend."""
+"""Front ends: what turns model files into IR modules. Each is a package of its own, loaded when it is used."""

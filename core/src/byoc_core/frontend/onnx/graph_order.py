@@ -1,0 +1,90 @@
+"""Checks that a graph is well-formed, and brings its nodes into an order in which values are defined before use."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+import onnx
+
+from byoc_core.errors import FrontendError, near_names
+
+__all__ = ["node_label", "order_nodes"]
+
+
+def node_label(node: onnx.NodeProto) -> str:
+    """Gives how messages name a node: its name, or its first output where it has none."""
+    name = node.name or next((output for output in node.output if output), "")
+    return f"node `{name}` ({node.op_type})"
+
+
+def order_nodes(graph: onnx.GraphProto, source: str) -> Sequence[onnx.NodeProto]:
+    """Gives the nodes in an order in which each reads only what stands before; the given order where it is one.
+
+    Raises:
+        FrontendError: a name is defined twice or not at all, or nodes depend on one another in a cycle.
+
+    Cost: ``O(nodes * log(nodes))``.
+    """
+    producers = _find_producers(graph, source)
+    waiting_for: list[int] = []
+    readers: dict[int, list[int]] = {}
+    for index, node in enumerate(graph.node):
+        needed = set()
+        for name in filter(None, node.input):
+            if name not in producers:
+                raise FrontendError(
+                    f"{source}, {node_label(node)}",
+                    f"reads `{name}`, which is no input, no initializer and no node's output",
+                    hint=near_names(name, producers) or None,
+                )
+            needed.add(producers[name])
+        needed.discard(-1)
+        waiting_for.append(len(needed))
+        for producer in needed:
+            readers.setdefault(producer, []).append(index)
+    for output in graph.output:
+        if output.name not in producers:
+            raise FrontendError(f"{source}, output `{output.name}`", "is defined by no node")
+    return _sort(graph, source, waiting_for, readers)
+
+
+def _find_producers(graph: onnx.GraphProto, source: str) -> dict[str, int]:
+    """Gives the index of the node that defines each name; -1 for inputs and initializers."""
+    _check_unique(source, "input", (value.name for value in graph.input))
+    _check_unique(source, "initializer", (tensor.name for tensor in graph.initializer))
+    producers = {value.name: -1 for value in graph.input}
+    producers.update((tensor.name, -1) for tensor in graph.initializer)
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if name in producers:
+                raise FrontendError(f"{source}, {node_label(node)}", f"defines `{name}`, which is defined already")
+            producers[name] = index
+    return producers
+
+
+def _check_unique(source: str, what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise FrontendError(f"{source}, {what} `{name}`", "stands there twice")
+        seen.add(name)
+
+
+def _sort(
+    graph: onnx.GraphProto, source: str, waiting_for: list[int], readers: dict[int, list[int]]
+) -> Sequence[onnx.NodeProto]:
+    ready = [index for index, count in enumerate(waiting_for) if count == 0]
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for reader in readers.get(index, ()):
+            waiting_for[reader] -= 1
+            if waiting_for[reader] == 0:
+                heapq.heappush(ready, reader)
+    if len(order) < len(graph.node):
+        stuck = [node for node, count in zip(graph.node, waiting_for, strict=True) if count]
+        names = ", ".join(node_label(node) for node in stuck[:5]) + (", ..." if len(stuck) > 5 else "")
+        raise FrontendError(source, "its graph has a cycle", got=f"nodes that wait for one another: {names}")
+    return [graph.node[index] for index in order]

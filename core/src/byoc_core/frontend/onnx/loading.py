@@ -1,0 +1,143 @@
+"""Reads a model: from a file, from bytes, or as it is; what comes out has a graph and an opset we know."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from byoc_core.errors import FrontendError
+
+__all__ = ["STANDARD_DOMAINS", "LoadedModel", "load_model"]
+
+_OLDEST_OPSET = 7
+STANDARD_DOMAINS = ("", "ai.onnx")
+"""The two names of the standard operator set's domain."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model whose container is sound.
+
+    Attributes:
+        graph: its main graph; calls of model-local functions are inlined.
+        opset: the version of the standard operator set it uses.
+        source: the file, or ``"ONNX model"``; for messages and locations.
+        directory: where external data may lie, or ``None`` where the model is no file.
+    """
+
+    graph: onnx.GraphProto
+    opset: int
+    source: str
+    directory: Path | None
+
+
+def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
+    """Gives a model's graph and opset.
+
+    Raises:
+        FrontendError: the file cannot be read, is no ONNX model, is damaged, or is of an opset that is not imported.
+    """
+    source, directory = "ONNX model", None
+    if isinstance(model, onnx.ModelProto):
+        proto = model
+    elif isinstance(model, bytes):
+        proto = _parse(model, source)
+    elif isinstance(model, str | os.PathLike):
+        path = Path(model)
+        source, directory = str(path), path.parent
+        proto = _parse(_read(path), source)
+    else:
+        raise FrontendError(
+            "from_onnx", "cannot import this", got=type(model).__name__, expected="a path, bytes or an onnx.ModelProto"
+        )
+    if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
+        raise FrontendError(source, "is not an ONNX model: it has no graph", hint="Is the file complete?")
+    opset = _find_opset(proto, source)
+    graph = _inline_functions(proto, source).graph
+    for name in _names(graph):
+        if not isinstance(name, str):  # protobuf gives bytes for text that is no UTF-8
+            raise FrontendError(source, "is damaged: a name in it is not text", got=repr(name))
+    return LoadedModel(graph, opset, source, directory)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FrontendError(str(path), f"cannot be read: {error.strerror or error}") from error
+    if not data:
+        raise FrontendError(str(path), "is not an ONNX model: the file is empty")
+    return data
+
+
+def _parse(data: bytes, source: str) -> onnx.ModelProto:
+    try:
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise FrontendError(
+            source, "is not an ONNX model, or is cut short", got=f"{len(data)} bytes that protobuf cannot parse"
+        ) from error
+    return proto
+
+
+def _find_opset(proto: onnx.ModelProto, source: str) -> int:
+    versions = {int(entry.version) for entry in proto.opset_import if entry.domain in STANDARD_DOMAINS}
+    newest = onnx.defs.onnx_opset_version()
+    if not versions:
+        if proto.graph.node and all(node.domain not in STANDARD_DOMAINS for node in proto.graph.node):
+            return newest
+        raise FrontendError(source, "does not say which version of the ONNX operator set it uses")
+    if len(versions) > 1:
+        raise FrontendError(source, "imports the ONNX operator set twice", got=", ".join(map(str, sorted(versions))))
+    (version,) = versions
+    if not _OLDEST_OPSET <= version <= newest:
+        hint = (
+            "Convert it with onnx.version_converter."
+            if version < _OLDEST_OPSET
+            else "Update the package `onnx`, or export the model for an older opset."
+        )
+        raise FrontendError(
+            source,
+            "uses an ONNX operator set that is not imported",
+            got=version,
+            expected=f"{_OLDEST_OPSET} to {newest}",
+            hint=hint,
+        )
+    return version
+
+
+def _inline_functions(proto: onnx.ModelProto, source: str) -> onnx.ModelProto:
+    if not proto.functions:
+        return proto
+    from onnx.inliner import inline_local_functions
+
+    try:
+        inlined: onnx.ModelProto = inline_local_functions(proto)
+    except (RuntimeError, ValueError) as error:
+        raise FrontendError(source, f"its local functions cannot be inlined: {error}") from error
+    return inlined
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[object]:
+    """Yields every name that the importer reads."""
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            yield from _tensor_names(attribute.t)
+    for value in (*graph.input, *graph.output):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield from _tensor_names(tensor)
+
+
+def _tensor_names(tensor: onnx.TensorProto) -> Iterator[object]:
+    yield tensor.name
+    for entry in tensor.external_data:
+        yield from (entry.key, entry.value)

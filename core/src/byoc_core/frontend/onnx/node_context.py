@@ -1,0 +1,295 @@
+"""One node while it is imported: typed access to its inputs and attributes, and emission of IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx.graph_order import node_label
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.weights import to_array
+from byoc_core.ir.constants import Constant
+from byoc_core.ir.module import Location, Value, Var
+from byoc_core.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx.importer import GraphImporter
+
+__all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
+
+Imported = Value | ShapeValue | npt.NDArray[np.generic]
+"""What an ONNX name stands for: an IR value, a known shape, or an array that is no IR constant yet."""
+
+_KINDS: dict[int, str] = {
+    onnx.AttributeProto.INT: "an int",
+    onnx.AttributeProto.INTS: "ints",
+    onnx.AttributeProto.FLOAT: "a float",
+    onnx.AttributeProto.FLOATS: "floats",
+    onnx.AttributeProto.STRING: "a string",
+    onnx.AttributeProto.TENSOR: "a tensor",
+}
+
+
+class NodeContext:
+    """A node, seen by the importer of its op.
+
+    Every attribute must be read (or declared ignored): what nobody read would be silently wrong.
+    """
+
+    def __init__(self, graph: GraphImporter, proto: onnx.NodeProto) -> None:
+        self._graph = graph
+        self._proto = proto
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+        self._unread = set(self._attributes)
+        self.label = f"{graph.source}, {node_label(proto)}"
+        output = next((name for name in proto.output if name), "")
+        self._location = Location(Path(graph.source).name, proto.name or output)
+
+    # What the node is
+
+    @property
+    def op_type(self) -> str:
+        """The ONNX name of the op."""
+        return self._proto.op_type
+
+    @property
+    def opset(self) -> int:
+        """The version of the operator set."""
+        return self._graph.opset
+
+    @property
+    def num_inputs(self) -> int:
+        """The number of inputs, left-out ones at the end not counted."""
+        count = len(self._proto.input)
+        while count and not self._proto.input[count - 1]:
+            count -= 1
+        return count
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs, unnamed ones at the end not counted."""
+        count = len(self._proto.output)
+        while count and not self._proto.output[count - 1]:
+            count -= 1
+        return count
+
+    # Inputs
+
+    def has_input(self, index: int) -> bool:
+        """Tells whether an optional input is there."""
+        return index < len(self._proto.input) and bool(self._proto.input[index])
+
+    def imported(self, index: int) -> Imported:
+        """Gives an input in the form in which it is known.
+
+        Raises:
+            FrontendError: the input is left out.
+        """
+        if not self.has_input(index):
+            raise self.error(f"lacks input {index}")
+        return self._graph.lookup(self._proto.input[index])
+
+    def value(self, index: int) -> Value:
+        """Gives an input as IR value.
+
+        Raises:
+            FrontendError: the input is left out, or is a shape with symbolic sizes, which cannot be data.
+        """
+        self.imported(index)
+        return self._graph.materialise(self._proto.input[index], self.label)
+
+    def values(self) -> list[Value]:
+        """Gives all inputs as IR values."""
+        return [self.value(index) for index in range(self.num_inputs)]
+
+    def type(self, index: int) -> TensorType:
+        """Gives the tensor type of an input."""
+        type_ = self.value(index).type
+        if not isinstance(type_, TensorType):
+            raise self.error(f"input {index} is not a tensor", got=type_)
+        return type_
+
+    def shape(self, index: int) -> tuple[Dim, ...]:
+        """Gives the shape of an input.
+
+        Raises:
+            FrontendError: its rank is unknown.
+        """
+        imported = self.imported(index)
+        if isinstance(imported, ShapeValue):
+            return () if imported.is_scalar else (len(imported.elements),)
+        shape = self.type(index).shape
+        if shape is None:
+            raise self.error(f"needs the rank of input `{self._proto.input[index]}`, which the model does not say")
+        return shape
+
+    def array(self, index: int) -> npt.NDArray[np.generic] | None:
+        """Gives an input as an array if it is constant."""
+        imported = self.imported(index)
+        if isinstance(imported, ShapeValue):
+            return imported.to_array()
+        if isinstance(imported, Constant):
+            return self._graph.constant_array(imported)
+        return imported if isinstance(imported, np.ndarray) else None
+
+    def shape_value(self, index: int) -> ShapeValue | None:
+        """Gives an input as a known shape, if it is one."""
+        imported = self.imported(index)
+        if isinstance(imported, ShapeValue):
+            return imported
+        array = self.array(index)
+        return None if array is None else ShapeValue.from_array(array)
+
+    def dims(self, index: int) -> tuple[Dim, ...]:
+        """Gives the elements of an input that must be a known shape.
+
+        Raises:
+            FrontendError: it is computed while the model runs.
+        """
+        known = self.shape_value(index)
+        if known is None:
+            raise self.error(
+                f"input `{self._proto.input[index]}` is not known before the model runs",
+                expected="a constant, or sizes computed from shapes",
+            )
+        return known.elements
+
+    def ints(self, index: int) -> tuple[int, ...]:
+        """Gives the elements of an input that must be constant integers.
+
+        Raises:
+            FrontendError: it is not constant, or depends on symbolic sizes.
+        """
+        dims = self.dims(index)
+        ints = tuple(dim for dim in dims if isinstance(dim, int))
+        if len(ints) != len(dims):
+            raise self.error(
+                f"input `{self._proto.input[index]}` depends on dynamic sizes",
+                got=ShapeValue(dims),
+                expected="integers",
+            )
+        return ints
+
+    # Attributes
+
+    def has_attr(self, name: str) -> bool:
+        """Tells whether the node has an attribute."""
+        return name in self._attributes
+
+    def attr_int(self, name: str, default: int | None = None) -> int:
+        """Gives an integer attribute."""
+        return int(self._read(name, onnx.AttributeProto.INT, "i", default))
+
+    def attr_flag(self, name: str, *, default: bool = False) -> bool:
+        """Gives an integer attribute that is a truth value."""
+        return bool(self.attr_int(name, int(default)))
+
+    def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Gives an attribute that is a list of integers."""
+        return tuple(self._read(name, onnx.AttributeProto.INTS, "ints", default))
+
+    def attr_float(self, name: str, default: float | None = None) -> float:
+        """Gives a float attribute."""
+        return float(self._read(name, onnx.AttributeProto.FLOAT, "f", default))
+
+    def attr_floats(self, name: str) -> tuple[float, ...]:
+        """Gives an attribute that is a list of floats."""
+        return tuple(self._read(name, onnx.AttributeProto.FLOATS, "floats", None))
+
+    def attr_string(self, name: str, default: str | None = None) -> str:
+        """Gives a string attribute."""
+        value = self._read(name, onnx.AttributeProto.STRING, "s", default)
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+    def attr_array(self, name: str) -> npt.NDArray[np.generic]:
+        """Gives a tensor attribute as an array."""
+        tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
+        return to_array(tensor, f"{self.label}, attribute `{name}`", self._graph.directory)
+
+    def ignore_attrs(self, *names: str) -> None:
+        """Declares attributes that do not change what the node computes."""
+        self._unread.difference_update(names)
+
+    def _read(self, name: str, kind: int, field: str, default: object) -> Any:
+        attribute = self._attributes.get(name)
+        self._unread.discard(name)
+        if attribute is None:
+            if default is None:
+                raise self.error(f"lacks attribute `{name}`")
+            return default
+        if attribute.type != kind:
+            known = {int(number): text.lower() for text, number in onnx.AttributeProto.AttributeType.items()}
+            raise self.error(
+                f"attribute `{name}` is of the wrong type",
+                got=known.get(attribute.type, attribute.type),
+                expected=_KINDS[kind],
+            )
+        return getattr(attribute, field)
+
+    # Results
+
+    def emit(self, op: str, *operands: Value, **attrs: object) -> Var:
+        """Adds a binding with one result and gives the result."""
+        return self.emit_all(op, operands, attrs)[0]
+
+    def emit_all(self, op: str, operands: Sequence[Value], attrs: dict[str, object]) -> tuple[Var, ...]:
+        """Adds a binding and gives all of its results.
+
+        Raises:
+            IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
+        """
+        return self._graph.builder.bind(op, operands, attrs, location=self._location).results
+
+    def constant(self, array: npt.ArrayLike) -> Constant:
+        """Gives an array as IR constant."""
+        return self._graph.builder.const(array)
+
+    def scalar(self, value: float, dtype_like: int) -> Constant:
+        """Gives a 0-d constant in the dtype of an input."""
+        return self.constant(np.asarray(value).astype(to_numpy(self.type(dtype_like).dtype)))
+
+    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """Gives a value in another shape; the value itself where that is its shape already."""
+        if isinstance(value.type, TensorType) and value.type.shape == tuple(shape):
+            return value
+        return self.emit("reshape", value, shape=tuple(shape))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Gives an axis counted from the front.
+
+        Raises:
+            FrontendError: there is no such axis.
+        """
+        if not -rank <= axis < rank:
+            raise self.error(f"names no axis of a tensor of rank {rank}", got=axis)
+        return axis % rank
+
+    def finish(self) -> None:
+        """Checks that every attribute was read.
+
+        Raises:
+            FrontendError: one was not: it is unknown, or this variant of the op is not imported.
+        """
+        if self._unread:
+            raise self.error("has attributes that are not imported", got=", ".join(sorted(self._unread)))
+
+    def error(
+        self, problem: str, *, got: object = None, expected: object = None, hint: str | None = None
+    ) -> FrontendError:
+        """Gives the error to raise: it names the model and the node."""
+        return FrontendError(self.label, problem, got=got, expected=expected, hint=hint)
+
+
+NodeImporter = Callable[[NodeContext], Sequence[Imported]]
+"""Imports one node: gives what each of its outputs stands for, in order."""
+
+ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], ShapeValue | None]
+"""Computes a node on known shapes; ``None`` where it cannot, and the node is imported as any other."""

@@ -1,0 +1,63 @@
+"""Importers of constants, and of what turns shapes into values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from byoc_core.dims import product
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+
+__all__ = ["IMPORTERS"]
+
+# A larger constant stays a repeated scalar instead of becoming a weight.
+_MAX_WEIGHT_BYTES = 1 << 31
+
+
+def _import_constant(node: NodeContext) -> Sequence[Imported]:
+    if node.has_attr("value"):
+        return (node.attr_array("value"),)
+    if node.has_attr("value_int"):
+        return (np.array(node.attr_int("value_int"), np.int64),)
+    if node.has_attr("value_ints"):
+        return (np.array(node.attr_ints("value_ints"), np.int64),)
+    if node.has_attr("value_float"):
+        return (np.array(node.attr_float("value_float"), np.float32),)
+    if node.has_attr("value_floats"):
+        return (np.array(node.attr_floats("value_floats"), np.float32),)
+    raise node.error("has no value of a kind that is imported", expected="a tensor, ints or floats")
+
+
+def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
+    value = node.attr_array("value") if node.has_attr("value") else np.zeros(1, np.float32)
+    if value.size != 1:
+        raise node.error("attribute `value` is not one element", got=f"{value.size} elements")
+    dims = node.dims(0)
+    sizes = tuple(dim for dim in dims if isinstance(dim, int))
+    if any(size < 0 for size in sizes):
+        raise node.error("is of a negative size", got=ShapeValue(dims))
+    if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= _MAX_WEIGHT_BYTES:
+        return (np.full(sizes, value.reshape(())),)
+    return (node.emit("broadcast_to", node.constant(value.reshape(())), shape=dims),)
+
+
+def _import_shape(node: NodeContext) -> Sequence[Imported]:
+    shape = node.shape(0)
+    start, end = node.attr_int("start", 0), node.attr_int("end", len(shape))
+    return (ShapeValue(shape[start:end]),)
+
+
+def _import_size(node: NodeContext) -> Sequence[Imported]:
+    return (ShapeValue((product(node.shape(0)),), is_scalar=True),)
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "Constant": _import_constant,
+    "ConstantOfShape": _import_constant_of_shape,
+    "Shape": _import_shape,
+    "Size": _import_size,
+}
+"""The family's importers, by ONNX name."""

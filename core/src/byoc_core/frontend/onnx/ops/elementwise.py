@@ -1,0 +1,146 @@
+"""Importers of elementwise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from byoc_core.dtypes import is_float, to_numpy
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.weights import dtype_of
+from byoc_core.ir.module import Value
+
+__all__ = ["IMPORTERS"]
+
+
+def _same_operands(op: str) -> NodeImporter:
+    """Gives the importer of ops that take the same operands in ONNX as here, and no attributes."""
+
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        return (node.emit(op, *node.values()),)
+
+    return import_node
+
+
+def _folded(op: str) -> NodeImporter:
+    """Gives the importer of ops on any number of inputs, which become a chain of ops on two."""
+
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        first, *others = node.values()
+        result: Value = first
+        for other in others:
+            result = node.emit(op, result, other)
+        return (result,)
+
+    return import_node
+
+
+def _import_power(node: NodeContext) -> Sequence[Imported]:
+    base, exponent = node.values()
+    base_dtype, exponent_dtype = node.type(0).dtype, node.type(1).dtype
+    if base_dtype == exponent_dtype:
+        return (node.emit("power", base, exponent),)
+    if is_float(exponent_dtype) and not is_float(base_dtype):
+        result = node.emit("power", node.emit("cast", base, dtype=exponent_dtype), exponent)
+        return (node.emit("cast", result, dtype=base_dtype),)
+    return (node.emit("power", base, _cast_to(node, 1, base_dtype)),)
+
+
+def _cast_to(node: NodeContext, index: int, dtype: str) -> Value:
+    array = node.array(index)
+    if array is not None:
+        return node.constant(array.astype(to_numpy(dtype)))
+    return node.emit("cast", node.value(index), dtype=dtype)
+
+
+def _import_clip(node: NodeContext) -> Sequence[Imported]:
+    dtype = node.type(0).dtype
+    if node.opset < 11:
+        ends = [node.attr_float(name) if node.has_attr(name) else None for name in ("min", "max")]
+        return (node.emit("clip", node.value(0), min=ends[0], max=ends[1]),)
+    arrays = [node.array(index) if node.has_input(index) else None for index in (1, 2)]
+    is_constant = all(
+        array is not None or not node.has_input(index) for index, array in zip((1, 2), arrays, strict=True)
+    )
+    if is_constant and is_float(dtype):
+        low, high = (None if array is None else _single(node, array) for array in arrays)
+        return (node.emit("clip", node.value(0), min=low, max=high),)
+    result = node.value(0)
+    for index, op in ((1, "maximum"), (2, "minimum")):
+        if node.has_input(index):
+            result = node.emit(op, result, node.value(index))
+    return (result,)
+
+
+def _single(node: NodeContext, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> float:
+    if array.size != 1:
+        raise node.error("its bound is not a scalar", got=array.shape)
+    return float(array.astype(np.float64).item())
+
+
+def _import_cast(node: NodeContext) -> Sequence[Imported]:
+    node.ignore_attrs("saturate", "round_mode")  # concern float8 targets only
+    dtype = dtype_of(node.attr_int("to"), f"{node.label}, attribute `to`")
+    if node.type(0).dtype == dtype:
+        return (node.imported(0),)
+    return (node.emit("cast", node.value(0), dtype=dtype),)
+
+
+def _import_leaky_relu(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("nn.leaky_relu", node.value(0), alpha=node.attr_float("alpha", 0.01)),)
+
+
+def _import_gelu(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("nn.gelu", node.value(0), approximate=node.attr_string("approximate", "none")),)
+
+
+def _import_identity(node: NodeContext) -> Sequence[Imported]:
+    return (node.imported(0),)
+
+
+def _import_dropout(node: NodeContext) -> Sequence[Imported]:
+    """At inference nothing is dropped."""
+    node.ignore_attrs("ratio", "seed")
+    if node.has_input(2):
+        training = node.array(2)
+        if training is None or training.any():
+            raise node.error("is in training mode", expected="a model exported for inference")
+    return (node.imported(0),)
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "Abs": _same_operands("abs"),
+    "Add": _same_operands("add"),
+    "And": _same_operands("logical_and"),
+    "Cast": _import_cast,
+    "Clip": _import_clip,
+    "Div": _same_operands("divide"),
+    "Dropout": _import_dropout,
+    "Equal": _same_operands("equal"),
+    "Erf": _same_operands("erf"),
+    "Exp": _same_operands("exp"),
+    "Gelu": _import_gelu,
+    "Greater": _same_operands("greater"),
+    "GreaterOrEqual": _same_operands("greater_equal"),
+    "Identity": _import_identity,
+    "LeakyRelu": _import_leaky_relu,
+    "Less": _same_operands("less"),
+    "LessOrEqual": _same_operands("less_equal"),
+    "Log": _same_operands("log"),
+    "Max": _folded("maximum"),
+    "Min": _folded("minimum"),
+    "Mul": _same_operands("multiply"),
+    "Neg": _same_operands("negative"),
+    "Not": _same_operands("logical_not"),
+    "Or": _same_operands("logical_or"),
+    "Pow": _import_power,
+    "Relu": _same_operands("nn.relu"),
+    "Sigmoid": _same_operands("sigmoid"),
+    "Sqrt": _same_operands("sqrt"),
+    "Sub": _same_operands("subtract"),
+    "Sum": _folded("add"),
+    "Tanh": _same_operands("tanh"),
+    "Where": _same_operands("where"),
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,182 @@
+"""Importers of ops that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from byoc_core.dims import Dim, broadcast_dim, product
+from byoc_core.errors import IRTypeError
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+
+__all__ = ["IMPORTERS", "read_axes", "read_slice"]
+
+
+def read_axes(node: NodeContext) -> tuple[int, ...] | None:
+    """Gives the axes of ``Squeeze`` and ``Unsqueeze``: an attribute before opset 13, then an input; or none."""
+    if node.opset < 13:
+        return node.attr_ints("axes") if node.has_attr("axes") else None
+    return node.ints(1) if node.has_input(1) else None
+
+
+def read_slice(node: NodeContext) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Gives axes, first indices, end indices and steps of ``Slice``: attributes before opset 10, then inputs."""
+    strides: tuple[int, ...] | None = None
+    if node.opset < 10:
+        begin, end = node.attr_ints("starts"), node.attr_ints("ends")
+        axes = node.attr_ints("axes", range(len(begin)))
+    else:
+        begin, end = node.ints(1), node.ints(2)
+        axes = node.ints(3) if node.has_input(3) else tuple(range(len(begin)))
+        strides = node.ints(4) if node.has_input(4) else None
+    strides = (1,) * len(begin) if strides is None else strides
+    if not len(axes) == len(begin) == len(end) == len(strides):
+        raise node.error("its axes, starts, ends and steps differ in number")
+    return axes, begin, end, strides
+
+
+def _import_reshape(node: NodeContext) -> Sequence[Imported]:
+    target = list(node.dims(1))
+    if not node.attr_flag("allowzero"):
+        for axis, size in enumerate(target):
+            if size == 0:
+                shape = node.shape(0)
+                if axis >= len(shape):
+                    raise node.error(f"copies the size of axis {axis} of an input of rank {len(shape)}")
+                target[axis] = shape[axis]
+    return (node.reshape(node.value(0), target),)
+
+
+def _import_flatten(node: NodeContext) -> Sequence[Imported]:
+    shape, axis = node.shape(0), node.attr_int("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise node.error(f"attribute `axis` does not fit an input of rank {len(shape)}", got=axis)
+    axis = axis + len(shape) if axis < 0 else axis
+    return (node.reshape(node.value(0), (product(shape[:axis]), product(shape[axis:]))),)
+
+
+def _import_squeeze(node: NodeContext) -> Sequence[Imported]:
+    shape, axes = node.shape(0), read_axes(node)
+    if axes is None:
+        chosen = {axis for axis, size in enumerate(shape) if size == 1}
+    else:
+        chosen = {node.axis(axis, len(shape)) for axis in axes}
+        for axis in sorted(chosen):
+            if isinstance(shape[axis], int) and shape[axis] != 1:
+                raise node.error(f"removes axis {axis}, whose size is not 1", got=shape[axis])
+    return (node.reshape(node.value(0), [size for axis, size in enumerate(shape) if axis not in chosen]),)
+
+
+def _import_unsqueeze(node: NodeContext) -> Sequence[Imported]:
+    shape, axes = node.shape(0), read_axes(node)
+    if axes is None:
+        raise node.error("lacks its axes")
+    rank = len(shape) + len(axes)
+    chosen = {node.axis(axis, rank) for axis in axes}
+    if len(chosen) != len(axes):
+        raise node.error("names an axis twice", got=axes)
+    rest = iter(shape)
+    return (node.reshape(node.value(0), [1 if axis in chosen else next(rest) for axis in range(rank)]),)
+
+
+def _import_transpose(node: NodeContext) -> Sequence[Imported]:
+    axes = node.attr_ints("perm") if node.has_attr("perm") else None
+    return (node.emit("permute_dims", node.value(0), axes=axes),)
+
+
+def _import_concat(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("concat", *node.values(), axis=node.attr_int("axis")),)
+
+
+def _import_split(node: NodeContext) -> Sequence[Imported]:
+    shape = node.shape(0)
+    axis = node.axis(node.attr_int("axis", 0), len(shape))
+    count = node.attr_int("num_outputs", node.num_outputs) if node.opset >= 18 else node.num_outputs
+    if node.opset < 13 and node.has_attr("split"):
+        sections = node.attr_ints("split")
+    elif node.opset >= 13 and node.has_input(1):
+        sections = node.ints(1)
+    else:
+        sections = _even_sections(node, shape[axis], count)
+    return node.emit_all("split", (node.value(0),), {"sections": sections, "axis": axis})
+
+
+def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[int, ...]:
+    if not isinstance(size, int):
+        raise node.error("splits an axis of dynamic size into equal parts, which is not imported", got=size)
+    if count < 1:
+        raise node.error("splits into no parts")
+    step = -(-size // count)
+    if size % count and (node.opset < 18 or step * (count - 1) > size):
+        raise node.error(f"cannot split an axis of size {size} into {count} parts")
+    return (*(step for _ in range(count - 1)), size - step * (count - 1))
+
+
+def _import_expand(node: NodeContext) -> Sequence[Imported]:
+    shape, target = node.shape(0), node.dims(1)
+    rank = max(len(shape), len(target))
+    padded = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(target)) + target, strict=True)
+    try:
+        joined = tuple(broadcast_dim(left, right) for left, right in padded)
+    except IRTypeError as error:
+        raise node.error(
+            "its input does not broadcast to the shape", got=ShapeValue(shape), expected=ShapeValue(target)
+        ) from error
+    return (node.imported(0) if joined == shape else node.emit("broadcast_to", node.value(0), shape=joined),)
+
+
+def _import_slice(node: NodeContext) -> Sequence[Imported]:
+    axes, begin, end, strides = read_slice(node)
+    return (node.emit("strided_slice", node.value(0), axes=axes, begin=begin, end=end, strides=strides),)
+
+
+def _import_gather(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("take", node.value(0), node.value(1), axis=node.attr_int("axis", 0)),)
+
+
+def _import_pad(node: NodeContext) -> Sequence[Imported]:
+    mode = node.attr_string("mode", "constant")
+    if mode != "constant":
+        raise node.error("attribute `mode` is not imported", got=mode, expected="constant")
+    rank = len(node.shape(0))
+    if node.opset < 11:
+        pads, value = node.attr_ints("pads"), node.attr_float("value", 0.0)
+        axes: tuple[int, ...] = tuple(range(rank))
+    else:
+        pads, value = node.ints(1), _pad_value(node)
+        axes = tuple(range(rank))
+        if node.has_input(3):
+            axes = tuple(node.axis(axis, rank) for axis in node.ints(3))
+    if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
+        raise node.error("its padding is not imported", got=pads, expected=f"{2 * len(axes)} values of 0 or more")
+    widths = [0] * (2 * rank)
+    for position, axis in enumerate(axes):
+        widths[2 * axis], widths[2 * axis + 1] = pads[position], pads[position + len(axes)]
+    return (node.emit("nn.pad", node.value(0), pad_width=widths, pad_value=value),)
+
+
+def _pad_value(node: NodeContext) -> float:
+    if not node.has_input(2):
+        return 0.0
+    array = node.array(2)
+    if array is None or array.size != 1:
+        raise node.error("its padding value is not a constant scalar")
+    return float(array.astype(np.float64).item())
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "Concat": _import_concat,
+    "Expand": _import_expand,
+    "Flatten": _import_flatten,
+    "Gather": _import_gather,
+    "Pad": _import_pad,
+    "Reshape": _import_reshape,
+    "Slice": _import_slice,
+    "Split": _import_split,
+    "Squeeze": _import_squeeze,
+    "Transpose": _import_transpose,
+    "Unsqueeze": _import_unsqueeze,
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,157 @@
+"""Turns ONNX tensors into numpy arrays, external data included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import FrontendError
+
+__all__ = ["DTYPES", "dtype_of", "to_array"]
+
+DTYPES: Mapping[int, str] = MappingProxyType(
+    {
+        onnx.TensorProto.FLOAT: "float32",
+        onnx.TensorProto.UINT8: "uint8",
+        onnx.TensorProto.INT8: "int8",
+        onnx.TensorProto.UINT16: "uint16",
+        onnx.TensorProto.INT16: "int16",
+        onnx.TensorProto.INT32: "int32",
+        onnx.TensorProto.INT64: "int64",
+        onnx.TensorProto.BOOL: "bool",
+        onnx.TensorProto.FLOAT16: "float16",
+        onnx.TensorProto.DOUBLE: "float64",
+        onnx.TensorProto.UINT32: "uint32",
+        onnx.TensorProto.UINT64: "uint64",
+        onnx.TensorProto.BFLOAT16: "bfloat16",
+        onnx.TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
+        onnx.TensorProto.FLOAT8E5M2: "float8_e5m2",
+    }
+)
+"""The dtype of each ONNX element type that is imported."""
+
+# Types whose elements stand in `int32_data` as bit patterns.
+_AS_BITS = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
+
+
+def dtype_of(element_type: int, where: str) -> str:
+    """Gives the dtype of an ONNX element type.
+
+    Raises:
+        FrontendError: byoc has no such dtype, or it is not imported.
+    """
+    dtype = DTYPES.get(element_type)
+    if dtype is None:
+        known = {number: name for name, number in onnx.TensorProto.DataType.items()}
+        raise FrontendError(
+            where,
+            "has an element type that is not imported",
+            got=known.get(element_type, f"number {element_type}"),
+            expected="one of " + ", ".join(DTYPES.values()),
+        )
+    return dtype
+
+
+def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> npt.NDArray[np.generic]:
+    """Gives a tensor's elements, read-only where they need no conversion; external data is memory-mapped.
+
+    Args:
+        tensor: the tensor.
+        where: its place in the model, for messages.
+        directory: where external data may lie, or ``None`` for nowhere.
+
+    Raises:
+        FrontendError: its data is incomplete, of a type that is not imported, or lies where it may not.
+    """
+    dtype = to_numpy(dtype_of(tensor.data_type, where))
+    shape = tuple(tensor.dims)
+    if any(size < 0 for size in shape):
+        raise FrontendError(where, "has a negative size", got=shape)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        elements = _read_external(tensor, where, directory, dtype, prod(shape))
+    elif tensor.HasField("raw_data"):
+        _check_count(where, len(tensor.raw_data), prod(shape) * dtype.itemsize, "bytes of data")
+        elements = np.frombuffer(tensor.raw_data, dtype)
+    else:
+        elements = _read_typed_field(tensor, dtype)
+        _check_count(where, len(elements), prod(shape), "elements")
+    try:
+        return elements.reshape(shape)
+    except ValueError as error:  # an empty tensor of absurd sizes
+        raise FrontendError(where, "has a shape that no array can have", got=shape) from error
+
+
+def _check_count(where: str, found: int, wanted: int, unit: str) -> None:
+    if found != wanted:
+        raise FrontendError(where, f"has another number of {unit} than its shape asks for", got=found, expected=wanted)
+
+
+def _read_typed_field(tensor: onnx.TensorProto, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    name = dtype.name
+    if name == "float32":
+        return np.array(tensor.float_data, dtype)
+    if name == "float64":
+        return np.array(tensor.double_data, dtype)
+    if name == "int64":
+        return np.array(tensor.int64_data, dtype)
+    if name in ("uint32", "uint64"):
+        return np.array(tensor.uint64_data, np.uint64).astype(dtype)
+    if name in _AS_BITS:
+        return np.array(tensor.int32_data, np.int32).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    return np.array(tensor.int32_data, np.int32).astype(dtype)
+
+
+def _read_external(
+    tensor: onnx.TensorProto, where: str, directory: Path | None, dtype: np.dtype[np.generic], count: int
+) -> npt.NDArray[np.generic]:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    path = _locate_external(entries.get("location", ""), where, directory)
+    try:
+        offset = int(entries.get("offset", "0"))
+        size = path.stat().st_size
+        length = int(entries.get("length", str(size - offset)))
+    except ValueError as error:
+        raise FrontendError(where, "has external data with a malformed offset or length", got=entries) from error
+    except OSError as error:
+        raise FrontendError(
+            where, f"its external data `{path.name}` cannot be read: {error.strerror or error}"
+        ) from error
+    _check_count(where, length, count * dtype.itemsize, "bytes of external data")
+    if offset < 0 or offset + length > size:
+        raise FrontendError(
+            where,
+            f"its external data `{path.name}` is cut short",
+            got=f"{size} bytes",
+            expected=f"{offset + length} or more",
+        )
+    if count == 0:
+        return np.empty(0, dtype)
+    # Mapped as bytes: extension dtypes and unaligned offsets are then a matter of a view.
+    raw = np.asarray(np.memmap(path, np.uint8, "r", offset, (length,)))
+    return raw.view(dtype)
+
+
+def _locate_external(location: str, where: str, directory: Path | None) -> Path:
+    """Gives the file that an external tensor names, if it lies beside the model or below."""
+    if directory is None:
+        raise FrontendError(
+            where,
+            "has external data, but the model is no file that it could lie beside",
+            hint="Give the model's path to from_onnx, or load the data into the model first.",
+        )
+    relative = Path(location)
+    unsafe = not location or "\\" in location or relative.is_absolute() or ".." in relative.parts
+    base = directory.resolve()
+    path = base / relative
+    if unsafe or not path.resolve().is_relative_to(base):
+        raise FrontendError(
+            where, "has external data outside the model's folder", got=repr(location), expected="a relative path"
+        )
+    return path

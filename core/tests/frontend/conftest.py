@@ -1,0 +1,133 @@
+"""Models of one node, and ONNX Runtime as their oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir.module import IRModule
+from byoc_core.transform.evaluate import evaluate_function
+from onnx import helper, numpy_helper
+
+Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node with inputs: which are constants, how many outputs, and whether results are exact.
+
+    Inputs of exact cases are small integers, so no sum rounds.
+    """
+
+    inputs: Sequence[Array | None]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    constants: Collection[int] = ()
+    num_outputs: int = 1
+    exact: bool = True
+
+
+def build_node_model(op_type: str, opset: int, case: Case, *, dynamic: bool = False) -> onnx.ModelProto:
+    """Gives a model of one node; with ``dynamic`` all sizes of its inputs are unnamed dynamic sizes."""
+    names = ["" if array is None else f"i{index}" for index, array in enumerate(case.inputs)]
+    present = [
+        (index, name, array)
+        for index, (name, array) in enumerate(zip(names, case.inputs, strict=True))
+        if array is not None
+    ]
+    node = helper.make_node(
+        op_type, names, [f"o{index}" for index in range(case.num_outputs)], name="the_node", **case.attrs
+    )
+    graph = helper.make_graph(
+        [node],
+        "one_node",
+        [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim if dynamic else array.shape
+            )
+            for index, name, array in present
+            if index not in case.constants
+        ],
+        [onnx.ValueInfoProto(name=name) for name in node.output],
+        [numpy_helper.from_array(array, name) for index, name, array in present if index in case.constants],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def run_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """Runs a model in ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [np.asarray(array) for array in session.run(None, dict(feeds))]
+
+
+def run_imported(module: IRModule, feeds: Mapping[str, Array], *, exact: bool = False) -> tuple[Array, ...]:
+    """Runs an imported model with the reference kernels; with ``exact`` in float64."""
+    return evaluate_function(module, "main", [feeds[name] for name in module["main"].input_names], exact=exact)
+
+
+def _check_model(model: onnx.ModelProto, feeds: Mapping[str, Array], *, exact: bool = True) -> IRModule:
+    module = from_onnx(model)
+    expected = run_onnxruntime(model, feeds)
+    results = run_imported(module, feeds)
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected, strict=True):
+        assert result.dtype == wanted.dtype
+        assert result.shape == wanted.shape
+        # ONNX Runtime's transcendental functions are some units in the last place off.
+        np.testing.assert_allclose(result, wanted, rtol=0 if exact else 2**-19, atol=0 if exact else 2**-21)
+    return module
+
+
+@pytest.fixture(scope="session")
+def check_model() -> Callable[..., IRModule]:
+    """Gives a function that imports a model, compares it with ONNX Runtime, and gives the module."""
+    return _check_model
+
+
+@pytest.fixture(scope="session")
+def check_case() -> Callable[..., IRModule]:
+    """Gives a function that does so for a model of one node."""
+
+    def check(op_type: str, opset: int, case: Case, *, dynamic: bool = False) -> IRModule:
+        feeds = {
+            f"i{index}": array
+            for index, array in enumerate(case.inputs)
+            if array is not None and index not in case.constants
+        }
+        return _check_model(build_node_model(op_type, opset, case, dynamic=dynamic), feeds, exact=case.exact)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def make_case() -> type[Case]:
+    """Gives the class of cases."""
+    return Case
+
+
+@pytest.fixture(scope="session")
+def node_model() -> Callable[..., onnx.ModelProto]:
+    """Gives the function that builds a model of one node."""
+    return build_node_model
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Sequence[Array]]:
+    """Gives a function that runs an ONNX model in ONNX Runtime, or an imported one with the reference kernels."""
+
+    def run_model(
+        model: onnx.ModelProto | IRModule, feeds: Mapping[str, Array], *, exact: bool = False
+    ) -> Sequence[Array]:
+        if isinstance(model, IRModule):
+            return run_imported(model, feeds, exact=exact)
+        return run_onnxruntime(model, feeds)
+
+    return run_model

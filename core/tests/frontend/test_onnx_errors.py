@@ -1,0 +1,393 @@
+"""Bad models: each gives one clear error of our own, with the model's and the node's name."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from byoc_core.errors import ByocError, FrontendError, UnsupportedOpsError
+from byoc_core.frontend.onnx import from_onnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+
+def _model(
+    nodes: Sequence[onnx.NodeProto],
+    *,
+    inputs: Sequence[onnx.ValueInfoProto] | None = None,
+    outputs: Sequence[str] = ("y",),
+    initializers: Sequence[onnx.TensorProto] = (),
+    opset: int = 17,
+    domains: Sequence[str] = (),
+) -> onnx.ModelProto:
+    if inputs is None:
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])]
+    graph = helper.make_graph(nodes, "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initializers)
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(graph, opset_imports=imports)
+
+
+def _node(
+    op_type: str, inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",), **attrs: Any
+) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs, outputs, name=attrs.pop("name", "the_node"), **attrs)
+
+
+def _ints(name: str, *values: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def _refuse(model: Any, error: type[ByocError] = FrontendError) -> str:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(model)
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def test_unsupported_ops_are_listed_together_with_counts() -> None:
+    model = _model(
+        [
+            _node("LRN", ["x"], ["a"], size=3),
+            _node("LRN", ["a"], ["b"], size=3),
+            _node("Relu", ["b"], ["c"]),
+            _node("Fused", ["c"], ["d"], domain="com.acme"),
+            _node("Hardmax", ["d"], ["y"]),
+        ],
+        domains=["com.acme"],
+    )
+    assert _refuse(model, UnsupportedOpsError) == (
+        "ONNX model: 4 of its 5 nodes are of ops that are not imported; got Hardmax (1x), LRN (2x), com.acme.Fused (1x)"
+    )
+
+
+def test_a_model_of_a_foreign_domain_only() -> None:
+    model = _model([_node("Scaler", domain="ai.onnx.ml")])
+    del model.opset_import[:]
+    model.opset_import.add(domain="ai.onnx.ml", version=1)
+    assert _refuse(model, UnsupportedOpsError) == (
+        "ONNX model: 1 of its 1 nodes are of ops that are not imported; got ai.onnx.ml.Scaler (1x)"
+    )
+
+
+def test_control_flow_is_unsupported_for_now() -> None:
+    branch = helper.make_graph([_node("Relu", ["x"], ["b"])], "branch", [], [onnx.ValueInfoProto(name="b")])
+    model = _model([_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)])
+    assert _refuse(model, UnsupportedOpsError) == (
+        "ONNX model: 1 of its 1 nodes are of ops that are not imported; got If (1x)"
+    )
+
+
+_MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
+    (
+        "cycle",
+        _model(
+            [_node("Add", ["x", "b"], ["a"], name="p"), _node("Relu", ["a"], ["b"], name="q"), _node("Relu", ["b"])]
+        ),
+        (
+            "ONNX model: its graph has a cycle; got nodes that wait for one another: node `p` (Add), node `q` (Relu), "
+            "node `the_node` (Relu)"
+        ),
+    ),
+    (
+        "reads its own output",
+        _model([_node("Add", ["x", "y"], ["y"])]),
+        "ONNX model: its graph has a cycle; got nodes that wait for one another: node `the_node` (Add)",
+    ),
+    (
+        "undefined input",
+        _model([_node("Add", ["x", "weights"])], initializers=[_ints("weight", 1)]),
+        (
+            "ONNX model, node `the_node` (Add): reads `weights`, which is no input, no initializer and no node's "
+            "output. "
+            "Did you mean 'weight'?"
+        ),
+    ),
+    (
+        "undefined output",
+        _model([_node("Relu")], outputs=["z"]),
+        "ONNX model, output `z`: is defined by no node",
+    ),
+    (
+        "defined twice",
+        _model([_node("Relu", name="p"), _node("Exp", name="q")]),
+        "ONNX model, node `q` (Exp): defines `y`, which is defined already",
+    ),
+    (
+        "two initializers",
+        _model([_node("Relu")], initializers=[_ints("w", 1), _ints("w", 2)]),
+        "ONNX model, initializer `w`: stands there twice",
+    ),
+    (
+        "no outputs",
+        _model([_node("Relu")], outputs=[]),
+        "ONNX model: its graph has no outputs",
+    ),
+    (
+        "two inputs",
+        _model([_node("Relu")], inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])] * 2),
+        "ONNX model, input `x`: stands there twice",
+    ),
+    (
+        "sequence input",
+        _model([_node("Relu")], inputs=[helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1])]),
+        "ONNX model, input `x`: is not a tensor; got sequence",
+    ),
+    (
+        "old opset",
+        _model([_node("Relu")], opset=6),
+        (
+            "ONNX model: uses an ONNX operator set that is not imported; got 6, expected 7 to "
+            f"{onnx.defs.onnx_opset_version()}. Convert it with onnx.version_converter."
+        ),
+    ),
+    (
+        "future opset",
+        _model([_node("Relu")], opset=1000),
+        (
+            "ONNX model: uses an ONNX operator set that is not imported; got 1000, expected 7 to "
+            f"{onnx.defs.onnx_opset_version()}. Update the package `onnx`, or export the model for an older opset."
+        ),
+    ),
+    (
+        "op of a later opset",
+        _model([_node("Gelu")], opset=13),
+        "ONNX model, node `the_node` (Gelu): the op does not exist in operator set 13",
+    ),
+    (
+        "wrong number of inputs",
+        _model([_node("Add", ["x"])]),
+        "ONNX model, node `the_node` (Add): has the wrong number of inputs; got 1, expected 2",
+    ),
+    (
+        "left-out input",
+        _model([_node("Add", ["", "x"])]),
+        "ONNX model, node `the_node` (Add): lacks input 0",
+    ),
+    (
+        "type error",
+        _model([_node("Add", ["x", "w"])], initializers=[numpy_helper.from_array(np.ones(3, np.float32), "w")]),
+        (
+            "ONNX model, node `the_node` (Add): op `add`, operand `y`: axis 0 has size 3 and does not broadcast with "
+            "size 4; "
+            "got (3,), expected a shape that fits (n, 4)"
+        ),
+    ),
+    (
+        "unknown attribute",
+        _model([_node("Relu", slope=1.0)]),
+        "ONNX model, node `the_node` (Relu): has attributes that are not imported; got slope",
+    ),
+    (
+        "attribute of another type",
+        _model([_node("Softmax", axis=1.0)]),
+        "ONNX model, node `the_node` (Softmax): attribute `axis` is of the wrong type; got float, expected an int",
+    ),
+    (
+        "missing attribute",
+        _model([_node("Concat", ["x", "x"])]),
+        "ONNX model, node `the_node` (Concat): lacks attribute `axis`",
+    ),
+    (
+        "secondary output in use",
+        _model([_node("Dropout", ["x"], ["a", "y"])]),
+        "ONNX model, node `the_node` (Dropout): its output `y` is not imported, but the model uses it",
+    ),
+    (
+        "shape from data",
+        _model(
+            [_node("Reshape", ["x", "s"])],
+            inputs=[
+                helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]),
+                helper.make_tensor_value_info("s", TensorProto.INT64, [2]),
+            ],
+        ),
+        (
+            "ONNX model, node `the_node` (Reshape): input `s` is not known before the model runs; expected a "
+            "constant, or "
+            "sizes computed from shapes"
+        ),
+    ),
+    (
+        "dynamic shape as data",
+        _model([_node("Shape", ["x"], ["s"]), _node("Cast", ["s"], ["y"], to=TensorProto.FLOAT)]),
+        (
+            "ONNX model, node `the_node` (Cast): uses `s` as data, whose elements are dynamic sizes; got [n, 4], "
+            "expected a "
+            "tensor that is computed from data, or sizes that are known"
+        ),
+    ),
+    (
+        "conv with one spatial dimension",
+        _model(
+            [_node("Conv", ["x", "w"])],
+            inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 8])],
+            initializers=[numpy_helper.from_array(np.ones((1, 2, 3), np.float32), "w")],
+        ),
+        (
+            "ONNX model, node `the_node` (Conv): works on an input of rank 3, which is not imported; expected an input "
+            "of shape (N, C, H, W)"
+        ),
+    ),
+    (
+        "pad mode",
+        _model([_node("Pad", ["x", "p"], mode="reflect")], initializers=[_ints("p", 0, 1, 0, 1)]),
+        "ONNX model, node `the_node` (Pad): attribute `mode` is not imported; got reflect, expected constant",
+    ),
+    (
+        "training",
+        _model([_node("Dropout", ["x", "", "t"])], initializers=[numpy_helper.from_array(np.array(True), "t")]),
+        "ONNX model, node `the_node` (Dropout): is in training mode; expected a model exported for inference",
+    ),
+    (
+        "string tensor",
+        _model([_node("Identity")], inputs=[helper.make_tensor_value_info("x", TensorProto.STRING, [1])]),
+        (
+            "ONNX model, input `x`: has an element type that is not imported; got STRING, expected one of float32, "
+            "uint8, "
+            "int8, uint16, int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, float8_e4m3fn, "
+            "float8_e5m2"
+        ),
+    ),
+    (
+        "dynamic split",
+        _model([_node("Split", ["x"], ["y", "z"])]),
+        (
+            "ONNX model, node `the_node` (Split): splits an axis of dynamic size into equal parts, which is not "
+            "imported; "
+            "got n"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "text"), [case[1:] for case in _MALFORMED], ids=[case[0] for case in _MALFORMED])
+def test_malformed_model(model: onnx.ModelProto, text: str) -> None:
+    assert _refuse(model) == text
+
+
+def test_short_weights() -> None:
+    tensor = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    tensor.raw_data = tensor.raw_data[:-1]
+    assert _refuse(_model([_node("Add", ["x", "w"])], initializers=[tensor])) == (
+        "ONNX model, initializer `w`: has another number of bytes of data than its shape asks for; got 15, expected 16"
+    )
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    assert _refuse(path) == f"{path}: cannot be read: No such file or directory"
+    assert _refuse(str(tmp_path)) == f"{tmp_path}: cannot be read: Is a directory"
+    path.write_bytes(b"")
+    assert _refuse(path) == f"{path}: is not an ONNX model: the file is empty"
+    path.write_text("# Read me\n\nThis is a text file.\n" * 10)
+    assert _refuse(path) == f"{path}: is not an ONNX model, or is cut short; got 320 bytes that protobuf cannot parse"
+    assert _refuse(b"") == "ONNX model: is not an ONNX model: it has no graph. Is the file complete?"
+    assert _refuse(3.5) == "from_onnx: cannot import this; got float, expected a path, bytes or an onnx.ModelProto"
+    model = onnx.ModelProto()
+    model.graph.CopyFrom(_model([_node("Relu")]).graph)
+    assert _refuse(model) == "ONNX model: does not say which version of the ONNX operator set it uses"
+
+
+def test_names_that_are_not_text() -> None:
+    data = _model([_node("Relu", name="abcdefgh")]).SerializeToString().replace(b"abcdefgh", b"abc\xff\xfefgh")
+    assert _refuse(data) == "ONNX model: is damaged: a name in it is not text; got b'abc\\xff\\xfefgh'"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damaged_bytes_raise_only_our_own_errors(data: st.DataObject) -> None:
+    weights = numpy_helper.from_array(np.ones((3, 4), np.float32), "w")
+    good = _model(
+        [_node("Gemm", ["x", "w"], ["h"], transB=1), _node("Softmax", ["h"], ["y"], axis=-1)], initializers=[weights]
+    ).SerializeToString()
+    damaged = bytearray(good[: data.draw(st.integers(0, len(good)))])
+    for _ in range(data.draw(st.integers(0, 3))):
+        if damaged:
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ByocError):
+        from_onnx(bytes(damaged))
+
+
+def _external(tmp_path: Path, location: str, **entries: str) -> Path:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    folder = tmp_path / "model"
+    folder.mkdir(exist_ok=True)
+    path = folder / "m.onnx"
+    path.write_bytes(_model([_node("Add", ["x", "w"])], initializers=[tensor]).SerializeToString())
+    return path
+
+
+def test_external_data_beside_the_model(tmp_path: Path) -> None:
+    path = _external(tmp_path, "weights/w.bin", offset="4", length="16")
+    (path.parent / "weights").mkdir()
+    (path.parent / "weights" / "w.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    (array,) = from_onnx(path).constants.values()
+    np.testing.assert_array_equal(array, np.array([1, 2, 3, 4], np.float32))
+    assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "../secret.bin", "sub/../../secret.bin", "", "link.bin", "a\\b"])
+def test_external_data_elsewhere_is_never_read(tmp_path: Path, location: str) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    path = _external(tmp_path, location)
+    (path.parent / "link.bin").symlink_to(tmp_path / "secret.bin")
+    assert _refuse(path) == (
+        f"{path}, initializer `w`: has external data outside the model's folder; got {location!r}, "
+        "expected a relative path"
+    )
+
+
+def test_external_data_that_does_not_fit(tmp_path: Path) -> None:
+    path = _external(tmp_path, "w.bin")
+    label = f"{path}, initializer `w`:"
+    assert _refuse(path) == f"{label} its external data `w.bin` cannot be read: No such file or directory"
+    (path.parent / "w.bin").write_bytes(bytes(12))
+    assert _refuse(path) == (
+        f"{label} has another number of bytes of external data than its shape asks for; got 12, expected 16"
+    )
+    _external(tmp_path, "w.bin", length="16")
+    assert _refuse(path) == f"{label} its external data `w.bin` is cut short; got 12 bytes, expected 16 or more"
+    _external(tmp_path, "w.bin", offset="x")
+    assert re.match(f"{re.escape(label)} has external data with a malformed offset or length; got", _refuse(path))
+    assert _refuse(path.read_bytes()) == (
+        "ONNX model, initializer `w`: has external data, but the model is no file that it could lie beside. Give the "
+        "model's path to from_onnx, or load the data into the model first."
+    )
+
+
+def test_case_builder_reports_what_it_refuses(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+    case = make_case(inputs=[np.ones((2, 3), np.float32)], attrs={"select_last_index": 1})
+    assert _refuse(node_model("ArgMax", 13, case)) == (
+        "ONNX model, node `the_node` (ArgMax): attribute `select_last_index` is not imported; got 1, expected 0"
+    )
+
+
+def _run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_without_the_onnx_package() -> None:
+    code = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "from byoc_core.errors import FrontendError\n"
+        "from byoc_core.frontend.onnx import from_onnx\n"
+        "try: from_onnx('x.onnx')\n"
+        "except FrontendError as error: print(error)"
+    )
+    assert _run_python(code) == ("ONNX front end: needs the package `onnx`. Run `pip install byoc-core[onnx]`.")
+
+
+def test_importing_the_front_end_does_not_import_onnx() -> None:
+    assert _run_python("import sys, byoc_core.frontend.onnx; print('onnx' in sys.modules)") == "False"
