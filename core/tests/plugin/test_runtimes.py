@@ -105,6 +105,9 @@ def test_wrong_results_are_errors_that_name_the_hook() -> None:
         handle.status()
     assert str(caught.value) == f"{WHERE}, hook `byoc_runtime_status`: gave a refusal without a reason"
     with pytest.raises(HookError) as caught:
+        handle_of(RuntimeInfo("npu", formats=()))
+    assert str(caught.value) == (f"{WHERE}, hook `byoc_runtime_info`: names no payload format; expected formats=(1,)")
+    with pytest.raises(HookError) as caught:
         handle_of(RuntimeInfo("gpu"))
     assert str(caught.value) == (
         f"{WHERE}, hook `byoc_runtime_info`: gave a type key that is not the entry point's name; "
@@ -133,6 +136,19 @@ def test_a_serial_runtime_gets_one_thread_at_a_time(concurrency: Any, most: int)
     for thread in threads:
         thread.join()
     assert inner.most_inside == 1 if most == 1 else inner.most_inside > 1
+
+
+def test_a_freshly_compiled_module_is_guarded_too() -> None:
+    fresh = NpuModule()
+    registry = Runtimes(Catalog("byoc.runtimes", []))
+    assert registry.guard(fresh) is fresh
+    registry = Runtimes(Catalog("byoc.runtimes", [RECORD]))
+    registry._handles["npu"] = handle_of(RuntimeInfo("npu", concurrency="serial"))
+    assert isinstance(registry.guard(fresh), SerialModule)
+    # A runtime that turns out to be broken does not get in the way of its compiler.
+    broken = Runtimes(Catalog("byoc.runtimes", [RECORD]))
+    assert broken.guard(fresh) is fresh
+    assert broken.names() == ()
 
 
 def test_a_constant_that_is_not_there() -> None:
@@ -179,8 +195,9 @@ def test_installed_runtimes_are_opened_on_demand(site: Any, monkeypatch: pytest.
     with pytest.raises(PluginError) as caught:
         registry.get("gpu")
     assert str(caught.value) == (
-        "plugin `gpu` (byoc-gpu 1.0): cannot be used (broken): plugin `gpu` (byoc-gpu 1.0), hook `byoc_runtime_info`: "
-        "gave a type key that is not the entry point's name. Report this to the authors of byoc-gpu."
+        "plugin `gpu` (byoc-gpu 1.0): cannot be used (broken): hook `byoc_runtime_info`: "
+        "gave a type key that is not the entry point's name; got 'npu', expected 'gpu'. "
+        "Report this to the authors of byoc-gpu."
     )
     with pytest.raises(RuntimeNotFoundError) as caught:
         registry.for_file_format("npuy")

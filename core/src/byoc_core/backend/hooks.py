@@ -79,9 +79,9 @@ def byoc_backend_info() -> BackendInfo:
 def byoc_compile_status(context: CompileContext) -> Status:
     """Says whether the backend can compile on this machine. Optional: without it, it can.
 
-    Called by ``byoc backends`` and ``byoc doctor``, and by ``build()`` once per backend before partition: a backend
-    that says no takes nothing, and the report shows the reason. It should be quick and must have no effect.
-    If it raises, ``build()`` stops.
+    Called by ``byoc backends`` and ``byoc doctor``, by the command line to find the backends to use where the user
+    names none, and by ``RunCodegen`` once per module before it hands functions over: there a no is an error with the
+    reason and the remedy. It should be quick and must have no effect. If it raises, compilation stops.
 
     Example::
 
@@ -129,9 +129,9 @@ def byoc_patterns() -> Sequence[CompositePattern]:
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
     """Says whether the backend can compile one op by itself. Optional: without it, only patterns are taken.
 
-    Called once per op and partition, for ops that no pattern has taken; a pattern that matched is a claim and is not
-    asked about again. A ``Rejection`` is shown by ``explain``. The answer must depend on the arguments only.
-    If it raises, the partition stops.
+    Called once per op and partition, for ops that no pattern and no backend before this one has taken; and again for
+    the ops of a region that another backend's codegen has refused. A ``Rejection`` is shown by ``explain``. The answer
+    must depend on the arguments only. If it raises, the partition stops.
 
     Example::
 
@@ -168,8 +168,9 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 def byoc_ops() -> Sequence[OpDef]:
     """Gives ops of the backend's own domain. Optional.
 
-    Called when the ops of chosen backends are asked for (``Backends.ops``), to build or parse modules with them.
-    Names must be new and should begin with the backend's name. If it raises, the caller gets the error.
+    Called when the ops of chosen backends are asked for, to build or parse modules with them:
+    ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``. Names must be new and should begin with the
+    backend's name. If it raises, the caller gets the error.
 
     Example::
 

@@ -1,0 +1,1 @@
+"""The commands of ``byoc``, one file each."""

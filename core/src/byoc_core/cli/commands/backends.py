@@ -1,0 +1,39 @@
+"""``byoc backends``: the plugins, and what each can do here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.plugin import PluginRecord
+    from byoc_core.runtime.status import Status
+
+__all__ = ["list_backends"]
+
+
+def list_backends() -> None:
+    """Lists the installed backends and runtimes, and what each can do here."""
+    from byoc_core.backend.registry import backends
+    from byoc_core.cli.console import new_table, open_console
+    from byoc_core.cli.plugin_status import ask_status
+    from byoc_core.runtime.registry import runtimes
+
+    console = open_console()
+    columns = ("name", "distribution", "version", "state")
+    compilers = new_table("Backends", *columns, "can compile", "reason")
+    for record in backends().list():
+        compilers.add_row(*_cells(*ask_status(record, backends())))
+    runners = new_table("Runtimes", *columns, "can run", "reason")
+    for record in runtimes().list():
+        runners.add_row(*_cells(*ask_status(record, runtimes())))
+    console.print(compilers)
+    console.print(runners)
+
+
+def _cells(record: PluginRecord, status: Status | None) -> tuple[str, ...]:
+    if status is None:
+        answer, reason = "no", f"{record.reason}. {record.remedy}" if record.remedy else record.reason
+    else:
+        answer = "yes" if status.ok else "no"
+        reason = f"{status.reason}. {status.remedy}" if status.remedy else status.reason
+    return record.name, record.distribution, record.version, str(record.state), answer, reason

@@ -1,0 +1,44 @@
+"""``byoc compile``: from a model to an artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from byoc_core.cli.selection import BackendOption, Fallback, OptionOption
+
+__all__ = ["compile_model"]
+
+
+def compile_model(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.", show_default=False)],
+    backend: BackendOption = None,
+    option: OptionOption = None,
+    fallback: Annotated[
+        Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
+    ] = "allow",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
+) -> None:
+    """Compiles a model into an artifact that runs without a compiler.
+
+    Prints which backend took what, and why ops stayed on the host.
+    Native code in the artifact is recorded as trusted for you: others must pass --allow-native to run it.
+    """
+    from byoc_core.artifact import inspect, trust
+    from byoc_core.cli.console import open_console, show_bytes
+    from byoc_core.cli.selection import build_model, check_output
+
+    check_output(output, model)
+    executable = build_model(model, backend, option, fallback)
+    with show_bytes(f"write {output.name}") as show:
+        executable.save(output, progress=show)
+    made = inspect(output)
+    if made.is_native:
+        trust(made.digest)
+    if not quiet:
+        console = open_console()
+        console.print(executable.report(), soft_wrap=True)
+        console.print(f"\nwrote {output} ({made.nbytes:,} bytes)", soft_wrap=True)

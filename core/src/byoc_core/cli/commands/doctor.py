@@ -1,0 +1,130 @@
+"""``byoc doctor``: what is wrong with this installation, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from byoc_core.backend.registry import Backends
+    from byoc_core.runtime.registry import Runtimes
+
+__all__ = ["examine"]
+
+_VARIABLES = ("BYOC_BACKENDS", "BYOC_DISABLE_BACKENDS", "BYOC_PREFER", "BYOC_DEBUG", "BYOC_CACHE_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: ``fine``, ``note`` (works, but look at it) or ``fault`` (somebody must do something)."""
+
+    level: Literal["fine", "note", "fault"]
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+def examine() -> None:
+    """Examines the installation, and says what to do about its faults.
+
+    Exits with 1 where there is a fault.
+    """
+    from byoc_core.cli.console import open_console
+
+    console = open_console()
+    styles = {"fine": "green", "note": "yellow", "fault": "bold red"}
+    findings = list(_find())
+    for finding in findings:
+        console.print(f"{finding.level:<5}  ", style=styles[finding.level], end="")
+        console.print(f"{finding.subject}: {finding.text}", soft_wrap=True)
+        if finding.remedy:
+            console.print(f"       {finding.remedy}", soft_wrap=True)
+    faults = sum(finding.level == "fault" for finding in findings)
+    console.print(f"\n{faults} fault{'' if faults == 1 else 's'} found." if faults else "\nNo faults found.")
+    if faults:
+        raise typer.Exit(1)
+
+
+def _find() -> Iterator[Finding]:
+    from byoc_core.backend.registry import backends
+    from byoc_core.runtime.registry import runtimes
+
+    yield from _find_versions()
+    for problem in dict.fromkeys((*backends().catalog.problems, *runtimes().catalog.problems)):
+        yield Finding("fault", "plugins", problem, "Reinstall that distribution.")
+    yield from _find_plugins("backend", "can compile", backends())
+    yield from _find_plugins("runtime", "can run", runtimes())
+    yield _find_compiler()
+    yield from _find_settings()
+    yield _find_cache()
+
+
+def _find_versions() -> Iterator[Finding]:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from byoc_core.version import __version__
+
+    yield Finding("fine", "byoc-core", __version__)
+    yield Finding("fine", "Python", f"{platform.python_version()} on {platform.platform()}")
+    yield Finding("fine", "numpy", version("numpy"))
+    try:
+        yield Finding("fine", "onnx", version("onnx"))
+    except PackageNotFoundError:
+        remedy = "pip install 'byoc-core[onnx]'."
+        yield Finding("note", "onnx", "is not installed, so ONNX models cannot be imported", remedy)
+
+
+def _find_plugins(kind: str, ability: str, registry: Backends | Runtimes) -> Iterator[Finding]:
+    from byoc_core.cli.plugin_status import ask_status
+    from byoc_core.plugin import PluginState
+
+    for listed in registry.list():
+        record, status = ask_status(listed, registry)
+        subject = f"{kind} `{record.name}` ({record.distribution} {record.version})"
+        if status is None:
+            level: Literal["note", "fault"] = "note" if record.state is PluginState.DISABLED else "fault"
+            yield Finding(level, subject, f"{record.state}: {record.reason}", record.remedy)
+        elif status.ok:
+            yield Finding("fine", subject, ability + (f": {status.reason}" if status.reason else ""))
+        else:
+            yield Finding("note", subject, f"cannot do its work here: {status.reason}", status.remedy)
+
+
+def _find_compiler() -> Finding:
+    from byoc_core.native.toolchain import Toolchain, find_toolchain
+
+    status = Toolchain.status()
+    if status.ok:
+        return Finding("fine", "C compiler", find_toolchain().version.splitlines()[0])
+    return Finding("note", "C compiler", status.reason, status.remedy)
+
+
+def _find_settings() -> Iterator[Finding]:
+    from byoc_core.backend.registry import backends
+    from byoc_core.errors import near_names
+    from byoc_core.plugin import PluginSettings
+    from byoc_core.runtime.registry import runtimes
+
+    for variable in _VARIABLES:
+        if os.environ.get(variable):
+            yield Finding("fine", f"environment variable {variable}", os.environ[variable])
+    settings = PluginSettings.from_environment(os.environ)
+    installed = {record.name for record in (*backends().list(), *runtimes().list())}
+    for name in sorted(((settings.allowed or frozenset()) | settings.disabled | set(settings.preferred)) - installed):
+        text = f"the environment names `{name}`, and no such plugin is installed"
+        yield Finding("note", "settings", text, near_names(name, installed))
+
+
+def _find_cache() -> Finding:
+    from byoc_core.native.build_cache import cache_directory
+
+    folder = cache_directory()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if os.access(existing, os.W_OK):
+        return Finding("fine", "cache", str(folder))
+    return Finding("note", "cache", f"{folder} cannot be written", "Set BYOC_CACHE_DIR to a folder of yours.")

@@ -1,0 +1,61 @@
+"""``byoc inspect``: what an artifact says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["inspect_artifact"]
+
+
+def inspect_artifact(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An artifact.", show_default=False)],
+    program: Annotated[bool, typer.Option("--program", help="Also print the VM program.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Also list the files inside.")] = False,
+) -> None:
+    """Shows what is in an artifact, and what it needs. Runs nothing of it."""
+    from byoc_core.artifact import inspect
+    from byoc_core.cli.console import new_table, open_console
+    from byoc_core.cli.signatures import add_signature, new_signature_table
+
+    made = inspect(file)
+    console = open_console()
+    native = "yes, and trusted" if made.is_trusted else "yes: loading needs --allow-native"
+    for label, text in (
+        ("file", f"{made.path} ({made.nbytes:,} bytes)"),
+        ("digest", made.digest),
+        ("format", f"version {made.format_version}, made by byoc-core {made.core_version}"),
+        ("constants", f"{made.num_constants} ({made.constants_nbytes:,} bytes)"),
+        ("native code", native if made.is_native else "no"),
+    ):
+        console.print(f"{label:<12} {text}", soft_wrap=True)
+    console.print()
+
+    functions = new_signature_table()
+    for name, signature in made.functions.items():
+        add_signature(functions, name, signature)
+    console.print(functions)
+
+    if made.modules:
+        modules = new_table("Modules", "runtime", "functions", "bytes", "native code", right=("bytes",))
+        for module in made.modules:
+            names = ", ".join(module.functions)
+            modules.add_row(module.type_key, names, f"{module.nbytes:,}", "yes" if module.is_native else "no")
+        console.print(modules)
+    if made.runtimes:
+        needs = new_table("Needs", "runtime", "distribution", "version", "installed")
+        for need in made.runtimes:
+            installed = "yes" if need.is_installed else f"no: pip install {need.distribution}"
+            needs.add_row(need.type_key, need.distribution, need.version, installed)
+        console.print(needs)
+    if members:
+        listing = new_table("Files", "name", "bytes", right=("bytes",))
+        for name, nbytes in made.members.items():
+            listing.add_row(name, f"{nbytes:,}")
+        console.print(listing)
+    console.print(made.report(), soft_wrap=True)
+    if program:
+        console.print()
+        console.print(made.listing, soft_wrap=True)

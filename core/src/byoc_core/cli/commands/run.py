@@ -1,0 +1,93 @@
+"""``byoc run``: from inputs to outputs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from byoc_core.cli.selection import BackendOption, OptionOption
+
+if TYPE_CHECKING:
+    from byoc_core.artifact import Executable
+
+__all__ = ["run_model"]
+
+
+def run_model(
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="An artifact, or an ONNX model to compile first.", show_default=False),
+    ],
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=FILE",
+            help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
+            "names. Inputs that are not given are drawn at random.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.", show_default=False)
+    ] = None,
+    function: Annotated[str, typer.Option(help="The function to run.")] = "main",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
+    ] = None,
+    allow_native: Annotated[
+        bool, typer.Option("--allow-native", help="Load native code of an artifact that you did not compile.")
+    ] = False,
+    backend: BackendOption = None,
+    option: OptionOption = None,
+) -> None:
+    """Runs a model and sums up what comes out."""
+    from byoc_core.cli.console import open_console
+    from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
+    from byoc_core.cli.outputs import new_summary, save_outputs
+    from byoc_core.cli.selection import check_output
+    from byoc_core.vm import VirtualMachine
+
+    sizes = parse_sizes(dim)
+    if output is not None:
+        check_output(output, model)
+    executable = _open(model, backend, option, allow_native=allow_native)
+    signature = executable.signature(function)
+    inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
+    machine = VirtualMachine(executable)
+    start = time.perf_counter()
+    results = machine.run(function, inputs)
+    elapsed = time.perf_counter() - start
+    arrays = results if isinstance(results, tuple) else (results,)
+    outputs = dict(zip([spec.name for spec in signature.outputs], arrays, strict=True))
+
+    console = open_console()
+    text = f"ran `{function}` in {elapsed * 1e3:.2f} ms"
+    if drawn_sizes:
+        text += ", with " + ", ".join(f"{name}={size}" for name, size in drawn_sizes.items())
+    console.print(text, soft_wrap=True)
+    console.print(new_summary(outputs))
+    if output is not None:
+        save_outputs(output, outputs)
+        console.print(f"wrote {output}", soft_wrap=True)
+
+
+def _open(model: Path, backend: list[str] | None, option: list[str] | None, *, allow_native: bool) -> Executable:
+    from byoc_core.artifact import load
+    from byoc_core.cli.selection import build_model, is_artifact
+    from byoc_core.errors import OptionsError, UntrustedCodeError
+
+    if not is_artifact(model):
+        return build_model(model, backend, option, "allow")
+    if backend or option:
+        raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
+    try:
+        return load(model, allow_native=allow_native)
+    except UntrustedCodeError as error:
+        hint = "Pass --allow-native if you trust where it comes from."
+        raise UntrustedCodeError(error.where, error.problem, hint=hint) from error

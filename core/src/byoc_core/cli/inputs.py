@@ -1,0 +1,159 @@
+"""A function's inputs: from files, or random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from byoc_core.dims import evaluate, solve_symbol, symbols_of
+from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.errors import CallError, FrontendError, OptionsError, near_names
+
+if TYPE_CHECKING:
+    from byoc_core.runtime.module import NDArray, Signature, TensorSpec
+
+__all__ = ["complete_inputs", "parse_sizes", "read_inputs"]
+
+
+def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
+    """Gives sizes by symbol from ``name=8`` texts.
+
+    Raises:
+        OptionsError: a text has another form.
+    """
+    sizes = {}
+    for text in given or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value.isascii() and value.isdigit()):
+            raise OptionsError("--dim", "is malformed", got=repr(text), expected="NAME=SIZE")
+        sizes[name] = int(value)
+    return sizes
+
+
+def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, NDArray]:
+    """Gives arrays by input name from ``name=file`` texts; ``file.npz`` alone gives all inputs that it names.
+
+    Raises:
+        OSError: a file cannot be read.
+        CallError: there is no input of that name, or a file holds no such array.
+    """
+    known = [spec.name for spec in signature.inputs]
+    inputs: dict[str, NDArray] = {}
+    for text in given or ():
+        name, equals, file = text.partition("=")
+        if not equals and text.endswith(".npz"):
+            arrays = _read_archive(Path(text))
+            named = [key for key in known if key in arrays]
+            if not named:
+                names = ", ".join(arrays) or "no array"
+                raise CallError(f"--input {text}", "names no input", got=names, expected=", ".join(known))
+            inputs.update((key, arrays[key]) for key in named)
+            continue
+        if name not in known or not file:
+            raise CallError(
+                f"--input {text}",
+                "names no input" if equals else "is malformed",
+                expected=" or ".join(f"{key}=FILE" for key in known) or "nothing: the function takes no inputs",
+                hint=near_names(name, known) or None,
+            )
+        inputs[name] = _read_array(Path(file), name)
+    return inputs
+
+
+def complete_inputs(
+    signature: Signature, inputs: dict[str, NDArray], sizes: dict[str, int], seed: int
+) -> tuple[dict[str, NDArray], dict[str, int]]:
+    """Gives all inputs, those that are missing drawn at random: floats are standard normal, integers are 0 or 1.
+
+    A symbol's size is the one given, or else what the given arrays imply, or else 1.
+
+    Returns:
+        The inputs, and the sizes of the symbols of those that were drawn.
+
+    Raises:
+        OptionsError: a size is given for a symbol that the function has not.
+    """
+    symbols = {name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)}
+    for name in sizes:
+        if name not in symbols:
+            raise OptionsError(
+                f"--dim {name}",
+                "names no symbol of the inputs",
+                expected=", ".join(sorted(symbols)) or "none: all sizes are fixed",
+                hint=near_names(name, symbols) or None,
+            )
+    known = {**_implied_sizes(signature, inputs), **sizes}
+    generator = np.random.default_rng(seed)
+    used: dict[str, int] = {}
+    complete = {}
+    for spec in signature.inputs:
+        if spec.name in inputs:
+            complete[spec.name] = inputs[spec.name]
+            continue
+        used |= {name: known.get(name, 1) for dim in spec.shape for name in sorted(symbols_of(dim))}
+        complete[spec.name] = _draw(generator, spec, used)
+    return complete, used
+
+
+def _implied_sizes(signature: Signature, inputs: dict[str, NDArray]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for spec in signature.inputs:
+        for dim, size in zip(spec.shape, inputs[spec.name].shape if spec.name in inputs else (), strict=False):
+            solved = solve_symbol(dim, size)
+            if solved is not None:
+                sizes.setdefault(*solved)
+    return sizes
+
+
+def _draw(generator: np.random.Generator, spec: TensorSpec, sizes: dict[str, int]) -> NDArray:
+    shape = tuple(evaluate(dim, sizes) for dim in spec.shape)
+    if dtype_info(spec.dtype).kind == "float":
+        return generator.standard_normal(shape).astype(to_numpy(spec.dtype))
+    return generator.integers(0, 2, shape).astype(to_numpy(spec.dtype))
+
+
+def _read_array(file: Path, name: str) -> NDArray:
+    if file.suffix == ".npz":
+        arrays = _read_archive(file)
+        if name not in arrays and len(arrays) != 1:
+            raise CallError(
+                f"file `{file}`", f"has no array `{name}`", expected=", ".join(arrays) or "at least one array"
+            )
+        return arrays.get(name, next(iter(arrays.values())))
+    if file.suffix == ".pb":
+        return _read_protobuf(file)
+    try:
+        array: NDArray = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise CallError(f"file `{file}`", "is no array file", expected="a .npy, .npz or .pb file") from error
+    return array
+
+
+def _read_archive(file: Path) -> dict[str, NDArray]:
+    from zipfile import BadZipFile
+
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
+        raise CallError(f"file `{file}`", "is no .npz file of arrays") from error
+
+
+def _read_protobuf(file: Path) -> NDArray:
+    """Gives the array of a serialised ONNX ``TensorProto``, as the test data of ONNX models are stored."""
+    data = file.read_bytes()
+    try:
+        from google.protobuf.message import DecodeError
+        from onnx import TensorProto, numpy_helper
+    except ModuleNotFoundError as error:
+        raise FrontendError(
+            f"file `{file}`", "needs the package onnx", hint="pip install 'byoc-core[onnx]'."
+        ) from error
+    try:
+        array: NDArray = numpy_helper.to_array(TensorProto.FromString(data))
+    except (DecodeError, ValueError, TypeError) as error:
+        raise CallError(f"file `{file}`", "is no ONNX tensor") from error
+    return array

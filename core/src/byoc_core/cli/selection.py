@@ -1,0 +1,129 @@
+"""What to compile, and for whom: models, backends and options as the command line names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from byoc_core.errors import ArtifactError, OptionsError, PluginError
+
+if TYPE_CHECKING:
+    from byoc_core.artifact import Executable
+
+__all__ = [
+    "BackendOption",
+    "Fallback",
+    "OptionOption",
+    "build_model",
+    "check_output",
+    "choose_backends",
+    "is_artifact",
+    "parse_options",
+]
+
+Fallback = Literal["allow", "warn", "error"]
+
+BackendOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        "-b",
+        metavar="NAME",
+        help="A backend to use; repeat for several, the first to be asked first. Without it, all that are installed "
+        "and can compile here, by name; what nobody takes runs on the host.",
+    ),
+]
+OptionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
+    ),
+]
+
+
+def is_artifact(path: Path) -> bool:
+    """Tells whether a file begins as an artifact does.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def check_output(path: Path, source: Path) -> None:
+    """Makes sure, before long work begins, that a result has a place and does not replace its source.
+
+    Raises:
+        OptionsError: it does, or its folder does not exist.
+    """
+    if not path.parent.is_dir():
+        raise OptionsError("--output", f"the folder `{path.parent}` does not exist")
+    if path.exists() and source.exists() and path.samefile(source):
+        raise OptionsError("--output", f"`{path}` is the model itself")
+
+
+def choose_backends(given: Sequence[str] | None) -> list[str]:
+    """Gives the backends that the user names, or else all that are installed and can compile here."""
+    from byoc_core.backend.registry import HOST_NAME, backends
+
+    if given:
+        return list(given)
+    usable = []
+    for name in backends().names():
+        try:
+            if name != HOST_NAME and backends().get(name).compile_status().ok:
+                usable.append(name)
+        except PluginError:
+            continue  # not asked for by name, so it need not work; `byoc backends` says why
+    return usable
+
+
+def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
+    """Gives options by backend from ``backend.name=value`` texts.
+
+    A value that begins as a JSON list or object is read as JSON; other values are text, which a backend's options
+    model converts.
+
+    Raises:
+        OptionsError: a text has another form, or its JSON is malformed.
+    """
+    import json
+
+    options: dict[str, dict[str, object]] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        backend, dot, name = key.partition(".")
+        if not (equals and dot and backend and name):
+            raise OptionsError("--option", "is malformed", got=repr(text), expected="BACKEND.NAME=VALUE")
+        try:
+            options.setdefault(backend, {})[name] = json.loads(value) if value[:1] in ("[", "{") else value
+        except ValueError as error:
+            raise OptionsError(f"--option {key}", f"is malformed JSON: {error}", got=repr(value)) from error
+    return options
+
+
+def build_model(
+    path: Path, given_backends: Sequence[str] | None, given_options: Sequence[str] | None, fallback: Fallback
+) -> Executable:
+    """Imports an ONNX model and compiles it, showing its progress.
+
+    Raises:
+        OSError: the file cannot be read.
+        ByocError: it is no model, or cannot be compiled as wished.
+    """
+    from byoc_core.cli.console import show_stages
+    from byoc_core.driver import build
+    from byoc_core.frontend.onnx import from_onnx
+
+    if is_artifact(path):
+        raise ArtifactError(f"file `{path}`", "is compiled already", expected="an ONNX model")
+    options = parse_options(given_options)
+    chosen = choose_backends(given_backends)
+    with show_stages(path.name) as show:
+        show("import")
+        module = from_onnx(path)
+        return build(module, chosen, options=options, fallback=fallback, progress=show)

@@ -1,0 +1,89 @@
+"""Runs ``byoc`` in this process, with no plugin but the core's own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from byoc_core.backend.registry import backends
+from byoc_core.cli.main import main
+from byoc_core.plugin.discovery import installed
+from byoc_core.plugin.metadata import snapshot
+from byoc_core.runtime.registry import runtimes
+from onnx import TensorProto, helper, numpy_helper
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def byoc(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Callable[..., Outcome]]:
+    """A function that runs a command line in an empty folder and gives exit code and texts."""
+    monkeypatch.setenv("BYOC_BACKENDS", "none")
+    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("BYOC_DEBUG", raising=False)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: object) -> Outcome:
+        _forget_plugins()  # so that the command sees the environment as a new process would
+        monkeypatch.setattr("sys.argv", ["byoc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = capsys.readouterr()
+        code = caught.value.code
+        assert code is None or isinstance(code, int)
+        return Outcome(code or 0, captured.out, captured.err)
+
+    yield run
+    monkeypatch.undo()
+    _forget_plugins()
+
+
+def _forget_plugins() -> None:
+    for cached in (snapshot, installed, backends, runtimes):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def model(byoc: Callable[..., Outcome]) -> Path:
+    """A model in the command's folder: ``y = relu(x @ w + b)``, ``z = y + m``, over a batch of ``n``."""
+    generator = np.random.default_rng(0)
+    w = numpy_helper.from_array(generator.standard_normal((16, 8)).astype("float32"), "w")
+    b = numpy_helper.from_array(generator.standard_normal(8).astype("float32"), "b")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Add", ["h", "b"], ["a"]),
+        helper.make_node("Relu", ["a"], ["y"]),
+        helper.make_node("Add", ["y", "m"], ["z"]),
+    ]
+    shapes: dict[str, list[str | int | None]] = {"x": ["n", 16], "m": ["n", 8], "y": ["n", 8], "z": ["n", 8]}
+    infos = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    graph = helper.make_graph(nodes, "g", [infos["x"], infos["m"]], [infos["y"], infos["z"]], [w, b])
+    path = Path("m.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.fixture
+def artifact(byoc: Callable[..., Outcome], model: Path) -> Path:
+    """The model, compiled for the host."""
+    done = byoc("compile", model, "-o", "m.byoc", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    return Path("m.byoc")

@@ -1,0 +1,176 @@
+"""``compile``, ``run``, ``explain``, ``inspect``, ``verify`` and ``demo`` from their users' side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+
+def test_compile_says_who_took_what_and_what_it_wrote(byoc: Any, model: Path) -> None:
+    done = byoc("compile", model, "-o", "m.byoc")
+    assert (done.code, done.err) == (0, "")
+    size = Path("m.byoc").stat().st_size
+    assert "host" in done.out
+    assert done.out.endswith(f"\nwrote m.byoc ({size:,} bytes)\n")
+
+
+def test_compile_twice_gives_the_same_bytes(byoc: Any, model: Path) -> None:
+    for name in ("a.byoc", "b.byoc"):
+        assert byoc("compile", model, "-o", name).code == 0
+    assert Path("a.byoc").read_bytes() == Path("b.byoc").read_bytes()
+
+
+def test_run_gives_what_the_model_computes(byoc: Any, artifact: Path) -> None:
+    generator = np.random.default_rng(1)
+    arrays = {"x": generator.normal(size=(3, 16)), "m": generator.normal(size=(3, 8))}
+    x, m = (arrays[name].astype("float32") for name in ("x", "m"))
+    np.save("x.npy", x)
+    np.savez("m.npz", only=m)
+    Path("x.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
+    np.savez("both.npz", x=x, m=m, other=m)
+    results = []
+    for inputs in (("-i", "x=x.npy", "-i", "m=m.npz"), ("--input", "x=x.pb", "--input", "m=m.npz"), ("-i", "both.npz")):
+        done = byoc("run", artifact, *inputs, "-o", "out.npz")
+        assert (done.code, done.err) == (0, "")
+        assert "wrote out.npz" in done.out
+        with np.load("out.npz") as saved:
+            results.append((saved["y"], saved["z"]))
+            np.testing.assert_array_equal(saved["z"], saved["y"] + m)
+    for y, z in results[1:]:
+        np.testing.assert_array_equal(y, results[0][0])
+        np.testing.assert_array_equal(z, results[0][1])
+
+
+def test_run_draws_inputs_by_seed_and_sizes(byoc: Any, artifact: Path) -> None:
+    def outputs(*arguments: object) -> Any:
+        done = byoc("run", artifact, "-o", "out.npz", *arguments)
+        assert (done.code, done.err) == (0, "")
+        return dict(np.load("out.npz")), done.out
+
+    one, text = outputs()
+    assert one["y"].shape == (1, 8)
+    assert ", with n=1\n" in text
+    five, text = outputs("--dim", "n=5", "--seed", 3)
+    assert ", with n=5\n" in text
+    lines = [line.split() for line in text.splitlines()]
+    y = five["y"]
+    assert ["y", "(5,", "8)", "float32", f"{y.min():.6g}", f"{y.astype(float).mean():.6g}", f"{y.max():.6g}"] in lines
+    np.testing.assert_array_equal(outputs("--dim", "n=5", "--seed", 3)[0]["z"], five["z"])
+    assert (outputs("--dim", "n=5", "--seed", 4)[0]["z"] != five["z"]).any()
+    np.save("x.npy", np.zeros((4, 16), "float32"))
+    assert outputs("--input", "x=x.npy")[0]["z"].shape == (4, 8)
+
+
+def test_run_takes_a_model_and_compiles_it_first(byoc: Any, model: Path) -> None:
+    done = byoc("run", model, "--dim", "n=2")
+    assert (done.code, done.err) == (0, "")
+    assert "(2, 8)" in done.out
+
+
+def test_explain_has_a_line_for_every_op(byoc: Any, model: Path, artifact: Path) -> None:
+    for file in (model, artifact):
+        done = byoc("explain", file)
+        assert (done.code, done.err) == (0, "")
+        rows = [line.split()[1:5] for line in done.out.splitlines() if line.lstrip().startswith("main ")]
+        assert [row[1:] for row in rows] == [
+            ["matmul", "256*n", "host"],
+            ["add", "8*n", "host"],
+            ["nn.relu", "8*n", "host"],
+            ["add", "8*n", "host"],
+        ]
+        assert len([line for line in byoc("explain", file, "--only-host").out.splitlines() if " main " in line]) in (
+            0,
+            4,
+        )
+    report = json.loads(byoc("explain", model, "--json").out)
+    assert [row["op"] for row in report["ops"]] == ["matmul", "add", "nn.relu", "add"]
+    assert json.loads(byoc("explain", artifact, "--json", "--only-host").out) == report
+
+
+def test_inspect_shows_the_interface_and_the_needs(byoc: Any, artifact: Path) -> None:
+    done = byoc("inspect", artifact, "--program", "--members")
+    assert (done.code, done.err) == (0, "")
+    words = [line.split() for line in done.out.splitlines()]
+    assert ["main", "in", "x", "float32", "(n,", "16)"] in words
+    assert ["out", "z", "float32", "(n,", "8)"] in words
+    assert ["native", "code", "no"] in words
+    assert any(row[:2] == ["graph", "byoc-core"] and row[-1] == "yes" for row in words)
+    assert any(row[:1] == ["manifest.json"] for row in words)
+    assert "function main(" in done.out
+
+
+def test_verify_reads_every_byte(byoc: Any, artifact: Path) -> None:
+    done = byoc("verify", artifact)
+    assert (done.code, done.err) == (0, "")
+    size = artifact.stat().st_size
+    assert done.out == f"m.byoc: all {size:,} bytes are as they were written\n"
+    data = bytearray(artifact.read_bytes())
+    data[len(data) // 2] ^= 1
+    artifact.write_bytes(data)
+    damaged = byoc("verify", artifact)
+    assert (damaged.code, damaged.out) == (1, "")
+    assert damaged.err.startswith("error: artifact `m.byoc`")
+
+
+def test_demo_agrees_with_the_host(byoc: Any) -> None:
+    done = byoc("demo")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("backends: none installed that can compile here; then the host\n")
+    assert done.out.endswith("largest difference from the host alone: 0\n")
+
+
+USER_ERRORS = {
+    "run absent.byoc": "absent.byoc: No such file or directory",
+    "run .": ".: Is a directory",
+    "compile m.onnx -o absent/m.byoc": "--output: the folder `absent` does not exist",
+    "compile m.onnx -o m.onnx": "--output: `m.onnx` is the model itself",
+    "compile m.byoc -o x.byoc": "file `m.byoc`: is compiled already; expected an ONNX model",
+    "compile m.onnx -o x.byoc --backend hst": (
+        "byoc.backends: backend `hst` is not installed; installed: host; pip install byoc-hst. Did you mean 'host'?"
+    ),
+    "compile m.onnx -o x.byoc --option fast": "--option: is malformed; got 'fast', expected BACKEND.NAME=VALUE",
+    "run m.onnx --option host.fast=1": "backend `host`: has no option `fast`; expected no option at all",
+    "run m.byoc --backend host": "--backend and --option: do not apply to `m.byoc`, which is compiled already",
+    "explain m.byoc --backend host": "--backend and --option: do not apply to `m.byoc`, which is compiled already",
+    "run m.byoc --function man": "executable: has no function `man`; expected main. Did you mean 'main'?",
+    "run m.byoc --dim n": "--dim: is malformed; got 'n', expected NAME=SIZE",
+    "run m.byoc --dim k=3": "--dim k: names no symbol of the inputs; expected n",
+    "run m.byoc --input xx=x.npy": "--input xx=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
+    "run m.byoc --input x.npy": "--input x.npy: is malformed; expected x=FILE or m=FILE",
+    "run m.byoc --input x=absent.npy": "absent.npy: No such file or directory",
+    "run m.byoc --input x=m.onnx": "file `m.onnx`: is no array file; expected a .npy, .npz or .pb file",
+    "run m.byoc --input x=text.pb": "file `text.pb`: is no ONNX tensor",
+    "run m.byoc --input x=text.npz": "file `text.npz`: is no .npz file of arrays",
+    "run m.byoc --input two.npz": "--input two.npz: names no input; got p, q, expected x, m",
+    "run m.byoc --input x=two.npz": "file `two.npz`: has no array `x`; expected p, q",
+    "verify m.onnx": "artifact `m.onnx`: is not a byoc artifact. Artifacts are made by `byoc compile` or "
+    "`Executable.save`.",
+}
+
+
+@pytest.mark.parametrize("command", USER_ERRORS)
+def test_the_users_errors_are_one_paragraph_and_exit_code_1(byoc: Any, artifact: Path, command: str) -> None:
+    Path("text.pb").write_text("this is text")
+    Path("text.npz").write_text("this is text")
+    np.savez("two.npz", p=np.zeros(1), q=np.zeros(1))
+    done = byoc(*command.split())
+    assert (done.code, done.out, done.err) == (1, "", f"error: {USER_ERRORS[command]}\n")
+    assert not Path("x.byoc").exists()
+
+
+def test_an_option_may_be_json(byoc: Any, model: Path) -> None:
+    done = byoc("run", model, "--option", "a.b=[1")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: --option a.b: is malformed JSON: ")
+    assert done.err.endswith("; got '[1'\n")
+
+
+def test_fallback_error_and_warning_name_the_ops(byoc: Any, model: Path) -> None:
+    # Asking nobody but the host is no fallback.
+    assert byoc("compile", model, "-o", "x.byoc", "--fallback", "error").code == 0
+    assert byoc("compile", model, "-o", "x.byoc", "--fallback", "sometimes").code == 2
