@@ -331,3 +331,10 @@ def test_an_expression_only_meets_dimensions() -> None:
         symbol("n") * 1.5  # type: ignore[operator]
     with pytest.raises(TypeError):
         symbol("n") - None  # type: ignore[operator]
+
+
+def test_a_product_of_many_sums_is_refused() -> None:
+    text = "*".join(f"(a{i} + b{i})" for i in range(40))
+    with pytest.raises(IRTypeError) as caught:
+        parse_dim(text)
+    assert str(caught.value) == "dim: a product of sums is too large; expected at most 4096 terms"

@@ -65,6 +65,7 @@ class _Atom:
         return f"{self.op}({left}, {right})"
 
 
+_MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
 _INFIX = {"floordiv": "//", "mod": "%"}
 # A monomial is a sorted tuple of (atom, exponent); the empty tuple is the constant term.
 _Monomial = tuple[tuple[_Atom, int], ...]
@@ -121,6 +122,8 @@ class DimExpr:
     def __mul__(self, other: Dim) -> Dim:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
+        if len(_terms(self)) * len(_terms(other)) > _MAX_TERMS:
+            raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {_MAX_TERMS} terms")
         return _from_terms(
             (_multiply_monomials(left, right), left_factor * right_factor)
             for left, left_factor in _terms(self)
