@@ -21,7 +21,7 @@ from byoc_core.ir.structural import CALL
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.ir.types import TensorType
 
-__all__ = ["verify", "verify_function"]
+__all__ = ["check_global_symbols", "verify", "verify_function"]
 
 
 def verify(module: IRModule) -> IRModule:
@@ -34,7 +34,7 @@ def verify(module: IRModule) -> IRModule:
     """
     _check_names(module)
     _check_call_graph(module)
-    _check_global_symbols(module)
+    check_global_symbols(module)
     owners: dict[int, str] = {}
     for function in module.functions.values():
         _Verifier(module, function, owners).check(function, frozenset())
@@ -205,7 +205,8 @@ def _call_window(module: IRModule, caller: str, callee: str) -> str:
     return binding_window(function, call, module.constants)
 
 
-def _check_global_symbols(module: IRModule) -> None:
+def check_global_symbols(module: IRModule) -> None:
+    """Raises ``VerifyError`` where two functions have one ``global_symbol``; names both."""
     owners: dict[object, str] = {}
     for name, function in module.functions.items():
         symbol = function.attrs.get("global_symbol")

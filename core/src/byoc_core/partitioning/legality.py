@@ -7,16 +7,18 @@ equal computations, so the laws can be compared directly:
 - every function gives the same values, and runs the same impure ops in the same order;
 - each op stands in one place: both modules hold the same ops the same number of times;
 - the new module is in SSA order (checked by the verifier), which it can only be if its regions are convex and acyclic;
-- a region's inputs are all read and differ, its outputs differ and are all read by some caller.
+- a region holds no impure op and is called once; its inputs are all read and differ, its outputs differ and are all
+  read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from byoc_core.errors import InternalError, VerifyError
-from byoc_core.ir import CALL, COMPOSITE, Binding, Constant, Function, IRModule, Value, verify
+from byoc_core.ir import CALL, CALL_PACKED, COMPOSITE, Binding, Constant, Function, IRModule, Trait, Value, verify
 
 __all__ = ["check_partition"]
 
@@ -34,11 +36,12 @@ def check_partition(before: IRModule, after: IRModule) -> None:
     except VerifyError as error:
         raise InternalError("partition", f"made an invalid module: {error}") from error
     numbers: dict[object, int] = {}
+    effects_before, effects_after = _Effects(before), _Effects(after)
     for name, function in before.functions.items():
         if name not in after.functions:
             raise InternalError("partition", f"lost function `{name}`", detail=str(after))
-        want = _Unfolding(before, numbers).run(function)
-        have = _Unfolding(after, numbers).run(after.functions[name])
+        want = _Unfolding(before, numbers, effects_before).run(function)
+        have = _Unfolding(after, numbers, effects_after).run(after.functions[name])
         for law, left, right in (
             ("the results", want.results, have.results),
             ("the impure ops or their order", want.impure, have.impure),
@@ -50,46 +53,87 @@ def check_partition(before: IRModule, after: IRModule) -> None:
 
 
 def _check_interfaces(before: IRModule, after: IRModule) -> None:
-    read: dict[str, set[int]] = {}
-    calls: Counter[str] = Counter()
+    uses: dict[str, list[_Use]] = {}
     for function in after.functions.values():
-        _collect_reads(function, read, calls)
+        _collect_uses(function, uses)
+    effects = _Effects(after)
     for name, function in after.functions.items():
         if name in before.functions:
             continue
-        used = {id(operand) for binding in function.bindings for operand in binding.operands}
-        used.update(map(id, function.results))
-        for param in function.params:
-            if id(param) not in used:
-                raise InternalError(
-                    f"region `{name}`", f"has an input `{param.name}` that it does not read", detail=str(after)
-                )
-        if len({id(result) for result in function.results}) != len(function.results):
-            raise InternalError(f"region `{name}`", "has an output twice", detail=str(after))
-        if len(function.results) > 1 and read.get(name, set()) != set(range(len(function.results))):
-            raise InternalError(f"region `{name}`", "has an output that nothing reads", detail=str(after))
-        if calls[name] != 1:
-            raise InternalError(f"region `{name}`", f"is called {calls[name]} times, not once", detail=str(after))
+        problem = _interface_problem(function, uses.get(name, []))
+        if problem is None and effects.of_function(function):
+            problem = "holds an impure op"
+        if problem is not None:
+            raise InternalError(f"region `{name}`", problem, detail=str(after))
 
 
-def _collect_reads(function: Function, read: dict[str, set[int]], calls: Counter[str]) -> None:
-    used = {id(operand) for binding in function.bindings for operand in binding.operands}
-    used.update(map(id, function.results))
+def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:
+    if len(uses) != 1:
+        return f"is called {len(uses)} times, not once"
+    used = _read_ids(function)
+    unread = [param.name for param in function.params if id(param) not in used]
+    if unread:
+        return f"has an input `{unread[0]}` that it does not read"
+    if len(set(map(id, uses[0].operands))) != len(uses[0].operands):
+        return "has an input twice"
+    if len(set(map(id, function.results))) != len(function.results):
+        return "has an output twice"
+    if len(function.results) > 1 and not all(uses[0].is_read):
+        return "has an output that nothing reads"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A call: its operands, and for each result whether something reads it."""
+
+    operands: tuple[Value, ...]
+    is_read: tuple[bool, ...]
+
+
+def _read_ids(function: Function) -> set[int]:
+    read = {id(operand) for binding in function.bindings for operand in binding.operands}
+    return read.union(map(id, function.results))
+
+
+def _collect_uses(function: Function, uses: dict[str, list[_Use]]) -> None:
+    read = _read_ids(function)
     for binding in function.bindings:
         for region in binding.regions:
-            _collect_reads(region, read, calls)
+            _collect_uses(region, uses)
+        if binding.op is CALL:
+            use = _Use(binding.operands, tuple(id(result) in read for result in binding.results))
+            uses.setdefault(str(binding.attrs["callee"]), []).append(use)
+
+
+class _Effects:
+    """Which functions and bindings of a module have effects; each function is looked at once."""
+
+    def __init__(self, module: IRModule) -> None:
+        self._module = module
+        self._known: dict[str, bool] = {}
+
+    def of_function(self, function: Function) -> bool:
+        return any(map(self.of_binding, function.bindings))
+
+    def of_binding(self, binding: Binding) -> bool:
+        if binding.op is CALL_PACKED:
+            return not binding.attrs["pure"]
         if binding.op is CALL:
             callee = str(binding.attrs["callee"])
-            calls[callee] += 1
-            read.setdefault(callee, set()).update(i for i, r in enumerate(binding.results) if id(r) in used)
+            if callee not in self._known:
+                self._known[callee] = self.of_function(self._module[callee])
+            return self._known[callee]
+        return Trait.PURE not in binding.op.traits or any(map(self.of_function, binding.regions))
 
 
 class _Unfolding:
     """One function unfolded: numbers of its results, of its impure ops in order, and how often each op runs."""
 
-    def __init__(self, module: IRModule, numbers: dict[object, int]) -> None:
+    def __init__(self, module: IRModule, numbers: dict[object, int], effects: _Effects) -> None:
         self._module = module
         self._numbers = numbers
+        self._effects = effects
         self.results: list[int] = []
         self.impure: list[int] = []
         self.ops: Counter[int] = Counter()
@@ -127,19 +171,14 @@ class _Unfolding:
         key = (binding.op.name, repr(sorted(binding.attrs.items(), key=lambda item: item[0])), tuple(operands), regions)
         number = self._number(key)
         self.ops[number] += 1
-        if self._has_effect(binding):
+        if self._effects.of_binding(binding):
             self.impure.append(number)
             number = self._number((number, "run", len(self.impure)))
         return [self._number((number, "result", index)) for index in range(len(binding.results))]
 
-    def _has_effect(self, binding: Binding) -> bool:
-        if binding.op is CALL:
-            return any(map(self._has_effect, self._module[str(binding.attrs["callee"])].walk()))
-        return not binding.op.traits and not binding.attrs.get("pure", False)
-
     def _region_key(self, region: Function) -> tuple[object, ...]:
         """Numbers a nested body by what it computes from its own parameters."""
-        inner = _Unfolding(self._module, self._numbers)
+        inner = _Unfolding(self._module, self._numbers, self._effects)
         inner.run(region)
         types = tuple(str(param.type) for param in region.params)
         return (types, tuple(inner.results), tuple(inner.impure), tuple(sorted(inner.ops.items())))

@@ -8,6 +8,7 @@ where no other way leads from one to the other; the stages of what follows are r
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,11 +49,11 @@ class MergeCompositeFunctions(Pass):
 def _merge(function: Function, source: str, outliner: Outliner, module: IRModule) -> Function:
     if "Codegen" in function.attrs:
         return function
+    epochs = barrier_epochs(function, module.functions)
     inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module)))
     function = with_bindings(function, inner)
     if not any(binding.codegen for binding in function.bindings):
         return function
-    epochs = barrier_epochs(function, module.functions)
     group_of = _Groups(function.bindings, epochs).solve()
     ordered = sort_groups(function.bindings, group_of, epochs)
     if ordered is None:
@@ -100,10 +101,22 @@ class _Groups:
         """Gives the group of each binding."""
         self._number()
         self._join_edges()
-        for position in range(len(self._bindings)):
-            for source in self._predecessors[position]:
-                self._try_merge(source, position)
+        pending = self._neighbours()
+        while pending:
+            refused = [(source, position) for source, position in pending if not self._try_merge(source, position)]
+            pending = refused if len(refused) < len(pending) else []
         return [self._find(position) for position in range(len(self._bindings))]
+
+    def _neighbours(self) -> list[tuple[int, int]]:
+        """Gives the edges between different groups of one claim, nearest stages first at each reader."""
+        return [
+            (source, position)
+            for position, sources in enumerate(self._predecessors)
+            for source in sorted(sources, key=lambda source: -self._stage[self._find(source)])
+            if self._claim(position) is not None
+            and self._claim(source) == self._claim(position)
+            and self._find(source) != self._find(position)
+        ]
 
     def _claim(self, position: int) -> tuple[str, int] | None:
         claim = self._bindings[position].codegen
@@ -155,17 +168,20 @@ class _Groups:
         self._successors[group] = current
         return current
 
-    def _try_merge(self, source: int, position: int) -> None:
+    def _try_merge(self, source: int, position: int) -> bool:
+        """Merges the groups of an edge and tells whether they are one now."""
         before, after = self._find(source), self._find(position)
-        claim = self._claim(position)
-        if before == after or claim is None or self._claim(source) != claim or self._is_indirect(before, after):
-            return
+        if before == after:
+            return True
+        if self._is_indirect(before, after):
+            return False
         stage = max(self._stage[before], self._stage[after])
         following = self._successors[before] | self._successors[after]
         group = self._unite(before, after)
         self._stage[group] = stage
         self._successors[group] = following
         self._raise_stages(group)
+        return True
 
     def _is_indirect(self, before: int, after: int) -> bool:
         """Tells whether a way other than the direct edge leads from one group to another."""
@@ -185,10 +201,16 @@ class _Groups:
         return False
 
     def _raise_stages(self, group: int) -> None:
-        pending = [group]
+        """Raises what follows a group until every edge leads to a higher stage; each group is visited once.
+
+        The old stages are a topological numbering, so a group is popped after all raised groups before it.
+        """
+        pending, queued = [(self._stage[group], group)], {group}
         while pending:
-            current = pending.pop()
+            _, current = heapq.heappop(pending)
             for following in self._successor_groups(current):
                 if self._stage[following] <= self._stage[current]:
+                    if following not in queued:
+                        queued.add(following)
+                        heapq.heappush(pending, (self._stage[following], following))
                     self._stage[following] = self._stage[current] + 1
-                    pending.append(following)

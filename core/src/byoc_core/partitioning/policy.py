@@ -34,7 +34,7 @@ class PartitionRequest:
 class Policy(Protocol):
     """A policy: sets ``codegen`` on bindings, or makes claimed composites; it need not care for convexity."""
 
-    def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
+    def __call__(self, module: IRModule, request: PartitionRequest, /) -> IRModule:
         """Gives the module with claims."""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from byoc_core.backend import BackendHandle, backends
+from byoc_core.backend import BackendHandle
+from byoc_core.backend import backends as installed_backends
 from byoc_core.errors import CodegenError
 from byoc_core.ir import (
     CALL,
@@ -20,6 +21,7 @@ from byoc_core.ir import (
     binding_window,
 )
 from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir.verify import check_global_symbols
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.pattern import Rejection
 from byoc_core.transform.dead_code import RemoveUnusedFunctions
@@ -42,13 +44,13 @@ class RunCodegen(Pass):
     Attributes:
         options: each backend's options, by backend name.
         entry_functions: removes functions that none of these reaches; ``None`` keeps all others.
-        backends: plugin objects to use under their names instead of installed plugins.
+        backends: plugin objects, or handles, to use under their names instead of installed plugins.
         handover: what to do with refused functions; by default a refusal is an error.
     """
 
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     entry_functions: tuple[str, ...] | None = None
-    backends: Sequence[BackendHandle] = ()
+    backends: Sequence[object] = ()
     handover: Handover | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
@@ -59,7 +61,9 @@ class RunCodegen(Pass):
                 names op, function and backend, and shows the line.
             BackendNotFoundError: a function is annotated for a backend that is not installed.
             HookError: a backend's hook failed.
+            VerifyError: two functions have one global symbol.
         """
+        check_global_symbols(module)
         while True:
             pending = self._annotated(module)
             if not pending:
@@ -91,8 +95,8 @@ class RunCodegen(Pass):
         return found
 
     def _handle(self, name: str) -> BackendHandle:
-        given = {handle.name: handle for handle in self.backends}
-        return given[name] if name in given else backends().get(name)
+        given = {handle.name: handle for handle in map(installed_backends().get, self.backends)}
+        return given[name] if name in given else installed_backends().get(name)
 
     def _compile(self, module: IRModule, backend: str, functions: list[Function]) -> IRModule:
         handle = self._handle(backend)

@@ -115,6 +115,8 @@ class _State:
 def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Iterator[Match]:
     """Yields the ways in which a pattern fits with ``root`` as its last op, preferred ones first.
 
+    Two ways differ in their bindings or in what they capture.
+
     Bindings that a backend has claimed are not matched, and a match never reads, by whatever way, a value that
     depends on a value it makes (it is convex). Leaves of the pattern are inputs: none is made inside.
 
@@ -122,12 +124,12 @@ def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Itera
     """
     if root.codegen is not None:
         return
-    seen: set[tuple[int, ...]] = set()
+    seen: set[object] = set()
     for result in root.results:
         for state in _match(pattern, result, index, _State({}, {}, {}, ())):
             if id(root) not in state.bindings or _has_inner_leaf(state, index):
                 continue
-            key = tuple(sorted(state.bindings))
+            key = (frozenset(state.bindings), tuple((name, id(value)) for name, value in state.captures.items()))
             match = _to_match(root, state, index)
             if key not in seen and _is_convex(match):
                 seen.add(key)

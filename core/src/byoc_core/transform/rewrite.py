@@ -76,8 +76,14 @@ def map_functions(module: IRModule, change: Callable[[Function], Function]) -> I
 
 
 def map_regions(bindings: Iterable[Binding], change: Callable[[Function], Function]) -> Iterator[Binding]:
-    """Yields the bindings with ``change`` applied to their regions; a binding without a change is yielded itself."""
+    """Yields the bindings with ``change`` applied to their regions; a binding without a change is yielded itself.
+
+    The body of a composite is left alone: it is taken as a whole.
+    """
     for binding in bindings:
+        if binding.op is COMPOSITE:
+            yield binding
+            continue
         regions = tuple(change(region) for region in binding.regions)
         same = all(new is old for new, old in zip(regions, binding.regions, strict=True))
         yield binding if same else replace(binding, regions=regions)

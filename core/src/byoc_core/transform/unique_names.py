@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from byoc_core.ir import Binding, Function, IRModule, Value, Var
+from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Value, Var
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, remap
 
@@ -14,7 +14,10 @@ __all__ = ["UniqueNames"]
 
 @dataclass(frozen=True)
 class UniqueNames(Pass):
-    """Renames values so that each name stands once in a function, nested regions included."""
+    """Renames values so that each name stands once in a function, nested regions included.
+
+    The body of a composite is left alone: its ops keep the names that they had outside.
+    """
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with unique names; functions that have them already stay as they are. Cost: linear."""
@@ -29,7 +32,7 @@ def _renamed(function: Function) -> Function:
 def _defined(function: Function) -> Iterator[Var]:
     yield from function.params
     for binding in function.bindings:
-        for region in binding.regions:
+        for region in binding.regions if binding.op is not COMPOSITE else ():
             yield from _defined(region)
         yield from binding.results
 
@@ -48,7 +51,8 @@ class _Renamer:
 
     def _binding(self, binding: Binding, mapping: dict[int, Value]) -> Binding:
         operands = tuple(remap(operand, mapping) for operand in binding.operands)
-        regions = tuple(self.function(region) for region in binding.regions)
+        is_kept = binding.op is COMPOSITE
+        regions = binding.regions if is_kept else tuple(self.function(region) for region in binding.regions)
         results = tuple(self._fresh(result, mapping) for result in binding.results)
         return replace(binding, operands=operands, regions=regions, results=results)
 
