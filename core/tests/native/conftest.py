@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def source() -> str:
 
 
 @pytest.fixture
-def make_source():
+def make_source() -> Callable[..., str]:
     return scaled_add
 
 

@@ -4,10 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from byoc_core.native.build_cache import BuildCache, cache_directory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from byoc_core.native.build_cache import BuildCache, cache_directory
 
 
 def test_what_was_put_is_got(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-
 from byoc_core.errors import ArtifactError, ToolchainError
 from byoc_core.native.bundle import BundleSource, build_bundle, read_bundle
 
@@ -21,15 +21,20 @@ def _with_constant(name: str, value: float) -> BundleSource:
     return BundleSource(WITH_CONSTANT.replace("NAME", name), arrays)
 
 
-def test_everything_in_one_library(tmp_path: Path, make_source) -> None:
+def test_everything_in_one_library(tmp_path: Path, make_source: Callable[..., str]) -> None:
     blob = bytes(range(256)) * 5 + b"\0tail"
     path = tmp_path / "model.so"
-    sources = [make_source("f"), make_source("g", "3.0f"), _with_constant("a", 1.5), _with_constant("b", -4.0)]
+    sources: list[BundleSource | str] = [
+        make_source("f"),
+        make_source("g", "3.0f"),
+        _with_constant("a", 1.5),
+        _with_constant("b", -4.0),
+    ]
     build_bundle(sources, blob, path)
     assert read_bundle(path) == blob
     library = ctypes.CDLL(str(path))
-    assert library["__tvm_ffi_f"]
-    assert library["__tvm_ffi_g"]
+    assert hasattr(library, "__tvm_ffi_f")
+    assert hasattr(library, "__tvm_ffi_g")
     assert ctypes.c_uint64.in_dll(library, "byoc_artifact_size").value == len(blob)
     assert ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "byoc_artifact")), len(blob)) == blob
     values = []
@@ -72,7 +77,7 @@ def test_a_damaged_library_is_an_error(tmp_path: Path, source: str) -> None:
     path = tmp_path / "model.so"
     build_bundle([source], b"blob", path)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ArtifactError, match="its section table is damaged$"):
+    with pytest.raises(ArtifactError, match=r"its section table is damaged$"):
         read_bundle(path)
 
 

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from byoc_core.native.toolchain import find_toolchain, include_directory
 
 PINS = {

@@ -4,22 +4,21 @@ import threading
 
 import numpy as np
 import pytest
-
 from byoc_core.errors import ArtifactError, ExecutionError, InternalError
 from byoc_core.native.cpu import Target
-from byoc_core.native.loader import load_library
+from byoc_core.native.loader import NativeFunction, load_library
 from byoc_core.native.toolchain import find_toolchain
 
 VECTOR = ("float32", (None,))
 
 
 @pytest.fixture
-def function(source: str):
+def function(source: str) -> NativeFunction:
     compiled = find_toolchain().compile(source)
     return load_library(compiled.data, compiled.target, "test").function("scaled_add", [VECTOR] * 3)
 
 
-def test_it_computes(function) -> None:
+def test_it_computes(function: NativeFunction) -> None:
     x, y = np.arange(4, dtype="float32"), np.ones(4, dtype="float32")
     out = np.empty(4, dtype="float32")
     x.flags.writeable = False
@@ -27,12 +26,12 @@ def test_it_computes(function) -> None:
     np.testing.assert_array_equal(out, 2 * (x + y))
 
 
-def test_empty_arrays(function) -> None:
+def test_empty_arrays(function: NativeFunction) -> None:
     empty = np.empty(0, dtype="float32")
     function(empty, empty, empty)
 
 
-def test_the_message_of_the_c_function_arrives(function) -> None:
+def test_the_message_of_the_c_function_arrives(function: NativeFunction) -> None:
     x = np.zeros(4, dtype="float32")
     with pytest.raises(ExecutionError) as caught:
         function(x, np.zeros(3, dtype="float32"), x.copy())
@@ -41,7 +40,7 @@ def test_the_message_of_the_c_function_arrives(function) -> None:
         function(x, x)
 
 
-def test_several_threads_at_once(function) -> None:
+def test_several_threads_at_once(function: NativeFunction) -> None:
     failures: list[int] = []
 
     def work(seed: int) -> None:
@@ -73,7 +72,7 @@ def test_a_library_for_another_machine_is_refused(source: str) -> None:
 
 
 def test_bytes_that_are_no_library_are_refused() -> None:
-    with pytest.raises(ArtifactError, match="^library `f`: cannot be loaded\n"):
+    with pytest.raises(ArtifactError, match=r"^library `f`: cannot be loaded\n"):
         load_library(b"not a library", Target.here(), "f")
 
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import stat
 import sys
 from pathlib import Path
 
 import pytest
-
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.build_cache import BuildCache
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
@@ -100,9 +100,9 @@ def test_a_chosen_compiler_that_is_missing_is_not_replaced(variable: str, monkey
 
 
 def test_a_chosen_compiler_is_used_with_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = find_toolchain().command[0]
-    monkeypatch.setenv("BYOC_CC", f"{compiler} -pipe")
-    assert find_toolchain().command == (compiler, "-pipe")
+    command = find_toolchain().command
+    monkeypatch.setenv("BYOC_CC", shlex.join([*command, "-pipe"]))
+    assert find_toolchain().command == (*command, "-pipe")
     assert Toolchain.status().ok
 
 

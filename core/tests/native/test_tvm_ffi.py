@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from byoc_core.native.toolchain import find_toolchain
 
 pytest.importorskip("tvm_ffi")
@@ -62,8 +61,8 @@ def test_results_and_errors_cross_the_border(tmp_path: Path, source: str, order:
 def test_byte_offset_is_honoured(source: str) -> None:
     import ctypes
 
-    from byoc_core.native.loader import load_library
     from byoc_core.native.loader import _Block as Block
+    from byoc_core.native.loader import load_library
 
     compiled = find_toolchain().compile(source)
     library = load_library(compiled.data, compiled.target, "test")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from byoc_core.dims import symbol
 from byoc_core.errors import ArtifactError, CallError, ToolchainError, UntrustedCodeError
 from byoc_core.native.toolchain import Toolchain
@@ -24,6 +23,8 @@ from byoc_core.runtime.csource_plugin import (
 )
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import Signature, TensorSpec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 SOURCE = """\
 #include "byoc_ffi.h"
@@ -52,7 +53,7 @@ CONTEXT = LoadContext(constants={DIGEST: CONSTANT}, allow_native=True, source="m
 
 
 @pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory):
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -78,15 +79,35 @@ def test_it_is_built_when_a_function_is_asked_for() -> None:
     assert list(module.constants) == [DIGEST]
     _check(module)
     assert module.get_function("shift") is module.get_function("shift")
-    with pytest.raises(CallError, match="^module `csource`: has no function `shaft`; expected shift. Did you mean"):
+    with pytest.raises(CallError, match=r"^module `csource`: has no function `shaft`; expected shift. Did you mean"):
         module.get_function("shaft")
+
+
+def test_a_function_outlives_its_module_and_the_constants() -> None:
+    import gc
+    import weakref
+
+    array = np.array([10, 20, 30], dtype="float32")
+    alive = weakref.ref(array)
+    function = CSourceModule(SOURCE, {"shift": SIGNATURE}, constants={DIGEST: array}).get_function("shift")
+    del array
+    gc.collect()
+    assert alive() is not None
+    del function
+    gc.collect()
+    assert alive() is None
 
 
 def test_several_threads_build_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module()
-    runs = []
+    runs: list[int] = []
     compile_ = Toolchain.compile
-    monkeypatch.setattr(Toolchain, "compile", lambda *args, **kwargs: runs.append(1) or compile_(*args, **kwargs))
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        runs.append(1)
+        return compile_(*args, **kwargs)
+
+    monkeypatch.setattr(Toolchain, "compile", counted)
     threads = [threading.Thread(target=_check, args=(module,)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -167,7 +188,7 @@ def test_loading_imports_nothing_of_the_compile_side(tmp_path: Path) -> None:
         "out = numpy.zeros(3, 'float32')\n"
         "module.get_function('shift')(numpy.ones(3, 'float32'), out)\n"
         "assert out.tolist() == [2, 2, 2]\n"
-        "sides = ('ir', 'ops', 'pattern', 'transform', 'backend', 'partitioning', 'lower', 'frontend', 'driver', 'cli')\n"
+        "sides = 'ir ops pattern transform backend partitioning lower frontend driver cli'.split()\n"
         "print([name for name in sides if f'byoc_core.{name}' in sys.modules])\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "payload")]

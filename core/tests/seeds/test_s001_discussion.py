@@ -139,9 +139,7 @@ class Two:
 def only(backend: str, module: IRModule, plugin: Any) -> IRModule:
     """Runs codegen for the functions of one backend and puts the others' annotations back."""
     others = {n: f for n, f in module.functions.items() if f.attrs.get("Codegen") not in (None, backend)}
-    plain = module.with_functions(
-        {n: f.with_attrs(Codegen=None) if n in others else f for n, f in module.functions.items()}
-    )
+    plain = {n: f.with_attrs(Codegen=None) if n in others else f for n, f in module.functions.items()}
     compiled = RunCodegen(backends=[plugin])(module.with_functions(plain))
     return compiled.with_functions({n: others.get(n, f) for n, f in compiled.functions.items()})
 

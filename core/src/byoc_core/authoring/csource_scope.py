@@ -211,7 +211,7 @@ class FunctionScope:
                 self.statements.append(f"memcpy({name}, {source}, {nbytes});")
 
     def raw_function(self) -> str:
-        """Gives the definition of ``<symbol>_``: pointers to inputs and outputs, then symbolic sizes; gives a status."""
+        """Gives the definition of ``<symbol>_``, which takes pointers and then symbolic sizes, and returns a status."""
         body = self._body()
         parameters = [
             *(

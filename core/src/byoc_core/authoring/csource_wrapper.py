@@ -29,8 +29,9 @@ def wrapper_function(scope: FunctionScope) -> str:
     for value, name in arguments:
         shape, dtype = tensor_type(value, scope.where)
         info = dtype_info(dtype)
-        call = f"byoc_check_tensor({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {_CODES[info.kind]}, {info.bits}, {len(shape)})"
-        lines.append(f"  if ({call}) return -1;")
+        expected = f"{_CODES[info.kind]}, {info.bits}, {len(shape)}"
+        check = f"byoc_check_tensor({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {expected})"
+        lines.append(f"  if ({check}) return -1;")
         axes += [(name, axis, dim) for axis, dim in enumerate(shape)]
     solved = _solve(scope, axes, lines)
     for name, axis, dim in axes:

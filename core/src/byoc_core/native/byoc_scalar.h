@@ -14,7 +14,7 @@
 #define BYOC_CONTRACTED __attribute__((noinline))
 #define BYOC_CONTRACT _Pragma("clang fp contract(fast)")
 #elif defined(__GNUC__)
-#define BYOC_CONTRACTED __attribute__((noinline, optimize("fp-contract=fast")))
+#define BYOC_CONTRACTED __attribute__((noinline, noclone, optimize("fp-contract=fast")))
 #define BYOC_CONTRACT
 #else
 #define BYOC_CONTRACTED
@@ -29,8 +29,8 @@
 
 /* Floating point: a NaN wins over every number. */
 #define BYOC_DEFINE_FLOAT(S, T, M)                                                                        \
-  static inline T byoc_maximum_##S(T a, T b) { return (a >= b) | (a != a) ? a : b; }                      \
-  static inline T byoc_minimum_##S(T a, T b) { return (a <= b) | (a != a) ? a : b; }                      \
+  static inline T byoc_maximum_##S(T a, T b) { return ((a >= b) | (a != a)) ? a : b; }                    \
+  static inline T byoc_minimum_##S(T a, T b) { return ((a <= b) | (a != a)) ? a : b; }                    \
   static inline T byoc_relu_##S(T x) { return x < 0 ? 0 : x; }                                            \
   static inline T byoc_sigmoid_##S(T x) {                                                                 \
     const T decay = exp##M(-fabs##M(x));                                                                  \

@@ -12,7 +12,37 @@ from byoc_core.errors import ArtifactError
 
 __all__ = ["Target", "check_target", "features_of_macros", "machine_features"]
 
-_X86 = ["sse3", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "popcnt", "movbe", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "avx512_bitalg", "avx512_vpopcntdq", "avx512_bf16", "avx512_fp16", "avx_vnni", "gfni", "vaes", "vpclmulqdq"]
+_X86 = [
+    "sse3",
+    "ssse3",
+    "sse4_1",
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "bmi1",
+    "bmi2",
+    "popcnt",
+    "movbe",
+    "avx512f",
+    "avx512cd",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512ifma",
+    "avx512vbmi",
+    "avx512_vbmi2",
+    "avx512_vnni",
+    "avx512_bitalg",
+    "avx512_vpopcntdq",
+    "avx512_bf16",
+    "avx512_fp16",
+    "avx_vnni",
+    "gfni",
+    "vaes",
+    "vpclmulqdq",
+]
 _SPELT_DIFFERENTLY = {"bmi1": "__BMI__", "avx_vnni": "__AVXVNNI__", "sse3": "__SSE3__"}
 # Linux calls SSE3 "pni"; everything else is the macro's name in lower case, give or take underscores.
 _LINUX_NAMES = {"sse3": "pni"}
@@ -28,7 +58,7 @@ _ARM = {
 
 
 def _feature_of_macro() -> dict[str, str]:
-    table = {macro: feature for macro, feature in _ARM.items()}
+    table = dict(_ARM)
     for feature in _X86:
         macro = _SPELT_DIFFERENTLY.get(feature, f"__{feature.upper().replace('AVX512_', 'AVX512')}__")
         table[macro] = _LINUX_NAMES.get(feature, feature)

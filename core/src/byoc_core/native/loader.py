@@ -34,7 +34,12 @@ class NativeLibrary:
 
     def __init__(self, handle: ctypes.CDLL, name: str) -> None:
         self._handle = handle
+        self._kept: list[object] = []
         self.name = name
+
+    def keep_alive(self, *objects: object) -> None:
+        """Holds objects whose memory the library's code reads, as long as the library or a function of it is held."""
+        self._kept += objects
 
     def has_symbol(self, symbol: str) -> bool:
         """Tells whether the library exports a symbol."""
@@ -60,7 +65,7 @@ class NativeLibrary:
         """
         call = _SAFE_CALL(self.address_of(f"__tvm_ffi_{symbol}"))
         message = ctypes.CFUNCTYPE(ctypes.c_char_p)(self.address_of("byoc_last_error"))
-        return NativeFunction(symbol, call, message, arguments)
+        return NativeFunction(symbol, call, message, arguments, owner=self)
 
 
 _SAFE_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
@@ -132,14 +137,22 @@ class NativeFunction:
         call: the exported function.
         message: gives the text of this thread's last error.
         arguments: what it takes, inputs then outputs.
+        owner: held as long as the function is.
     """
 
-    __slots__ = ("_arguments", "_call", "_message", "_pool", "symbol")
+    __slots__ = ("_arguments", "_call", "_message", "_owner", "_pool", "symbol")
 
     def __init__(
-        self, symbol: str, call: Callable[..., int], message: Callable[[], bytes], arguments: Sequence[ArgumentSpec]
+        self,
+        symbol: str,
+        call: Callable[..., int],
+        message: Callable[[], bytes],
+        arguments: Sequence[ArgumentSpec],
+        *,
+        owner: object = None,
     ) -> None:
         self.symbol = symbol
+        self._owner = owner
         self._call = call
         self._message = message
         self._arguments = tuple(arguments)

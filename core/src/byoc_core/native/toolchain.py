@@ -76,7 +76,7 @@ class ToolchainStatus:
 
 
 def include_directory() -> Path:
-    """Gives the folder of ``byoc_ffi.h``, ``byoc_scalar.h`` and ``byoc_ffi.c``, for whoever compiles generated C by hand."""
+    """Gives the folder of ``byoc_ffi.h``, ``byoc_scalar.h`` and ``byoc_ffi.c``, for compiling generated C by hand."""
     return Path(__file__).parent
 
 

@@ -120,6 +120,7 @@ class CSourceModule(RuntimeModule):
                 table = (ctypes.c_void_p * len(self._constants)).from_address(loaded.address_of(CONSTANT_TABLE))
                 for index, array in enumerate(self._constants.values()):
                     table[index] = array.ctypes.data
+                loaded.keep_alive(*self._constants.values())
             self._loaded = loaded
         return self._loaded
 
