@@ -1,0 +1,164 @@
+"""What `nox` runs: lint, types, floors, and the tests of each package against its installed wheel.
+
+``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.12 -- -k dims``
+runs a part of one. ``nox -s demo`` does the main job of the README. Environments are reused between runs
+(``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+
+ROOT = Path(__file__).parent
+DIST = ROOT / "dist"
+PYTHONS = ("3.11", "3.12", "3.13")
+PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
+PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS}
+GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
+UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "tests")
+
+nox.options.sessions = [
+    "lint",
+    "types",
+    "floors",
+    *(f"tests-{name}" for name in PACKAGES),
+    "core-alone",
+    "docs",
+    "demo",
+]
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = False  # shown as skipped in nox's closing list
+
+
+def find_pyenv_interpreters() -> None:
+    """Puts pyenv's interpreters on the search path: its shims answer only for the version that is switched on."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for version in PYTHONS:
+        shim = shutil.which(f"python{version}")
+        answers = (
+            shim is not None and subprocess.run([shim, "--version"], capture_output=True, check=False).returncode == 0
+        )
+        for found in [] if answers else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
+            os.environ["PATH"] = f"{found}{os.pathsep}{os.environ['PATH']}"
+
+
+find_pyenv_interpreters()
+
+
+def group(*names: str) -> tuple[str, ...]:
+    """Gives the requirements of dependency groups of the root pyproject.toml."""
+    return nox.project.dependency_groups(GROUPS, *names)
+
+
+def wheel(name: str) -> Path:
+    """Gives the wheel that session `wheels` built for a package."""
+    (found,) = DIST.glob(f"byoc_{name}-*.whl")
+    return found
+
+
+def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: str) -> None:
+    """Installs the wheels of packages, core with its extra ``onnx``, and other requirements."""
+    wheels = [wheel(name) for name in names]
+    extras = {"core": "[onnx]"}
+    session.install(*(f"{path}{extras.get(name, '')}" for name, path in zip(names, wheels, strict=True)), *requirements)
+    # A reused environment may hold an older build of the same version.
+    session.install("--force-reinstall", "--no-deps", *map(str, wheels))
+
+
+def install_peers(session: nox.Session) -> None:
+    """Installs the programs that tests compare with; one without a wheel for this Python is left out, visibly."""
+    for requirement in group("peers"):
+        command = ["python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", requirement]
+        probe = session.run(*command, "--dry-run", success_codes=range(256), silent=True) or ""
+        if "No matching distribution" in str(probe) or "ResolutionImpossible" in str(probe):
+            session.warn(f"{requirement} has no wheel for Python {session.python}: tests that need it are skipped")
+        else:
+            session.run(*command)
+
+
+def run_tests(session: nox.Session, *arguments: str) -> None:
+    """Runs pytest so that only installed packages can be imported, never the source tree."""
+    workers = str(min(os.cpu_count() or 1, 4))
+    session.run("pytest", "-n", workers, *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Builds the wheel of each package into dist/, from a clean copy of its source."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    copies = Path(session.create_tmp()) / "source"
+    shutil.rmtree(copies, ignore_errors=True)
+    for folder in PACKAGES.values():
+        shutil.copytree(ROOT / folder, copies / folder, ignore=UNBUILT)
+    projects = [str(copies / folder) for folder in PACKAGES.values()]
+    session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(DIST), *projects)
+    session.log("built %s", ", ".join(sorted(path.name for path in DIST.glob("*.whl"))))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Checks style and format."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(requires=["wheels"])
+def types(session: nox.Session) -> None:
+    """Checks the types of sources, tests, examples and benchmarks, strictly."""
+    install_wheels(session, tuple(PACKAGES), *group("types"))
+    session.run("mypy", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def floors(session: nox.Session) -> None:
+    """Checks who imports whom, what a bare import costs, and what the wheels hold."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    run_tests(session, "core/tests/architecture")
+
+
+def add_tests(package: str) -> None:
+    """Adds the sessions that test one package, one for each Python."""
+    # Core's seed scenarios run for every installed backend, so its environment holds all plugins.
+    names = tuple(PACKAGES) if package == "core" else ("core", package)
+
+    @nox.session(python=PYTHONS, name=f"tests-{package}", requires=["wheels"])
+    def tests(session: nox.Session) -> None:
+        """Runs the tests of the package against its installed wheel."""
+        install_wheels(session, names, *group("test"))
+        install_peers(session)
+        run_tests(session, f"{PACKAGES[package]}/tests")
+
+
+for _package in PACKAGES:
+    add_tests(_package)
+
+
+@nox.session(name="core-alone", requires=["wheels"])
+def core_alone(session: nox.Session) -> None:
+    """Runs core's tests where no plugin is installed."""
+    install_wheels(session, ("core",), *group("test"))
+    install_peers(session)
+    session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
+    run_tests(session, "core/tests")
+
+
+@nox.session(requires=["wheels"])
+def docs(session: nox.Session) -> None:
+    """Runs the code of the README and of every page under docs/."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    run_tests(session, "docs")
+
+
+@nox.session(requires=["wheels"])
+def demo(session: nox.Session) -> None:
+    """Trains on handwritten digits, compiles, saves, and runs the artifacts in a process without the compiler."""
+    install_wheels(session, ("core", "ccompiler"), *group("demo"))
+    session.run("python", "-m", "examples.digits.demo", *session.posargs)
