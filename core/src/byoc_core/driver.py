@@ -80,15 +80,22 @@ def build(
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: an option is unknown or has a bad value.
+        OptionsError: an option is unknown or has a bad value, or ``module`` is no module.
         PartitionError: ``fallback="error"`` and ops stay on the host; lists them with the reasons.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
     """
+    _check_module(module)
     if isinstance(backends, str):
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
     chosen = BuildOptions(fallback, policy, Path(dump) if dump is not None else None, progress)
     return _Build(module, installed_backends().order(backends), options or {}, chosen, _lists_host(backends)).run()
+
+
+def _check_module(module: object) -> None:
+    if not isinstance(module, IRModule):
+        hint = "Import a model with `byoc_core.from_onnx`, or parse script with `byoc_core.parse`."
+        raise OptionsError("module", "is not an IRModule", got=type(module).__name__, hint=hint)
 
 
 def _lists_host(backends: Sequence[str | object]) -> bool:

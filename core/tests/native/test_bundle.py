@@ -81,7 +81,11 @@ def test_a_damaged_library_is_an_error(tmp_path: Path, source: str) -> None:
         read_bundle(path)
 
 
-def test_two_sources_with_one_symbol_leave_no_file(tmp_path: Path, source: str) -> None:
+def test_two_sources_with_one_symbol_leave_no_file(
+    tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The sources of a failed build are kept in the temporary folder.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(ToolchainError, match="__tvm_ffi_scaled_add"):
         build_bundle([source, source], b"", tmp_path / "model.so")
     assert list(tmp_path.glob("*.so")) == []

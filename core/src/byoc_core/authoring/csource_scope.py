@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
-from byoc_core.dims import Dim, DimExpr, product
+from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
-from byoc_core.ir import Constant, Function, TensorType, Value, Var
+from byoc_core.ir import Constant, ConstantStore, Function, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray
 
 __all__ = ["ConstantPool", "FunctionScope", "tensor_type"]
@@ -67,6 +67,13 @@ class ConstantPool:
         if array is None:
             raise CodegenError(where, "cites a constant that is not there", got=constant.digest)
         return array
+
+    def derive(self, array: NDArray) -> Constant:
+        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it."""
+        store = ConstantStore()
+        constant = store.add(array)
+        self.arrays = {constant.digest: store[constant.digest], **self.arrays}
+        return constant
 
     def _define(self, constant: Constant, where: str) -> str:
         array = self.array(constant, where)
@@ -254,13 +261,4 @@ class FunctionScope:
 
 
 def _symbols(value: Value) -> frozenset[str]:
-    type_ = value.type
-    if not isinstance(type_, TensorType):
-        return frozenset()
-    return frozenset().union(*(_all_symbols(dim) for dim in type_.shape or ()))
-
-
-def _all_symbols(dim: Dim) -> frozenset[str]:
-    from byoc_core.dims import symbols_of
-
-    return symbols_of(dim) if isinstance(dim, DimExpr) else frozenset()
+    return value.type.symbols if isinstance(value.type, TensorType) else frozenset()

@@ -1,0 +1,226 @@
+"""The kit for backends that print C: three layers, order, names, what it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.authoring.csource import CSourceCodegen
+from byoc_core.errors import CodegenError, ExecutionError
+from byoc_core.ir import COMPOSITE, Function, FunctionBuilder, IRModule, tensor
+from byoc_core.native.toolchain import BuildOptions
+from byoc_core.ops import default_ops
+
+OPTIONS = BuildOptions(1, "generic", ("-Wall", "-Wextra", "-Werror"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def _builder(name: str = "f") -> Any:
+    return FunctionBuilder(name, ops=default_ops())
+
+
+def _random(*shape: int) -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype("float32")
+
+
+def test_the_text_of_the_smallest_function() -> None:
+    builder = _builder()
+    x = builder.param("x", tensor((2, 3)))
+    source = CSourceCodegen().generate(builder.finish(builder.emit("nn.relu", x))).get_source()
+    assert source == (
+        '#include "byoc_ffi.h"\n'
+        '#include "byoc_scalar.h"\n'
+        "\n"
+        "#include <stdlib.h>\n"
+        "#include <string.h>\n"
+        "\n\n"
+        '/* nn.relu: R.Tensor((2, 3), "float32") */\n'
+        "static void f_0(const float *a, float *restrict out) {\n"
+        "  for (int64_t i = 0; i < 6; ++i) {\n"
+        "    out[i] = byoc_relu_f32(a[i]);\n"
+        "  }\n"
+        "}\n"
+        "\n"
+        "BYOC_EXPORT int32_t f_(const float *x, float *out) {\n"
+        "  f_0(x, out);\n"
+        "  return 0;\n"
+        "}\n"
+        "\n"
+        "BYOC_EXPORT int32_t f_wrapper_(const DLTensor *x, const DLTensor *out) {\n"
+        '  if (byoc_check_tensor("f", "x", x, kDLFloat, 32, 2)) return -1;\n'
+        '  if (byoc_check_tensor("f", "out", out, kDLFloat, 32, 2)) return -1;\n'
+        '  if (byoc_check_size("f", "x", x, 0, 2)) return -1;\n'
+        '  if (byoc_check_size("f", "x", x, 1, 3)) return -1;\n'
+        '  if (byoc_check_size("f", "out", out, 0, 2)) return -1;\n'
+        '  if (byoc_check_size("f", "out", out, 1, 3)) return -1;\n'
+        "  return f_(byoc_data(x), byoc_data(out));\n"
+        "}\n"
+        "\n"
+        "BYOC_EXPORT int32_t __tvm_ffi_f(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result) {\n"
+        "  (void)handle;\n"
+        "  (void)args;\n"
+        "  (void)result;\n"
+        '  if (byoc_check_count("f", num_args, 2)) return -1;\n'
+        '  const DLTensor *x = byoc_tensor("f", "x", &args[0]);\n'
+        "  if (!x) return -1;\n"
+        '  const DLTensor *out = byoc_tensor("f", "out", &args[1]);\n'
+        "  if (!out) return -1;\n"
+        "  return f_wrapper_(x, out);\n"
+        "}\n"
+    )
+
+
+def test_order_of_parameters_and_values_used_twice() -> None:
+    builder = _builder()
+    x, _, z = (builder.param(name, tensor((3,))) for name in ("x", "unused", "z"))
+    a = builder.emit("subtract", z, x)
+    b = builder.emit("multiply", a, a)
+    function = builder.finish(builder.emit("add", b, a), a, x, a)
+    module = CSourceCodegen(OPTIONS).generate(function)
+    assert [spec.name for spec in module.signatures["f"].inputs] == ["x", "unused", "z"]
+    inputs = [_random(3), _random(3), _random(3, 1).reshape(3)]
+    outputs = [np.zeros(3, "float32") for _ in range(4)]
+    module.get_function("f")(*inputs, *outputs)
+    difference = inputs[2] - inputs[0]
+    for actual, expected in zip(
+        outputs, (difference * difference + difference, difference, inputs[0], difference), strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_dtypes_have_their_own_sizes() -> None:
+    builder = _builder()
+    x = builder.param("x", tensor((5,), "float64"))
+    y = builder.emit("add", builder.emit("cast", builder.emit("negative", x), dtype="int8"), np.ones(5, "int8"))
+    module = CSourceCodegen(OPTIONS).generate(builder.finish(y), builder.constants)
+    assert re.findall(r"malloc\((.*?)\)", module.get_source()) == ["8 * 5", "1 * 5"]
+    out = np.zeros(5, "int8")
+    module.get_function("f")(np.arange(5.0), out)
+    assert out.tolist() == [1, 0, -1, -2, -3]
+
+
+def test_several_functions_share_nothing() -> None:
+    functions = {}
+    for name, op in (("first", "add"), ("second", "subtract")):
+        builder = _builder(name)
+        x, y = builder.param("x", tensor((4,))), builder.param("y", tensor((4,)))
+        functions[name] = builder.finish(builder.emit(op, builder.emit("nn.relu", x), y))
+    module = CSourceCodegen(OPTIONS).generate(IRModule(functions))
+    assert module.function_names == ("first", "second")
+    x, y, out = _random(4), _random(4) + 1, np.zeros(4, "float32")
+    module.get_function("second")(x, y, out)
+    np.testing.assert_array_equal(out, np.maximum(x, 0) - y)
+    module.get_function("first")(x, y, out)
+    np.testing.assert_array_equal(out, np.maximum(x, 0) + y)
+
+
+def _with_composite() -> Function:
+    inner = _builder("body")
+    a, b = inner.param("a", tensor((4,))), inner.param("b", tensor((4,)))
+    total = inner.emit("add", b, a)
+    body = inner.finish(inner.emit("nn.relu", total), total)
+    builder = _builder()
+    x, y = builder.param("x", tensor((4,))), builder.param("y", tensor((4,)))
+    first, second = builder.emit(COMPOSITE, x, y, regions=(body,), name="own.add_relu")
+    function: Function = builder.finish(builder.emit("multiply", first, x), second)
+    return function
+
+
+def test_composites_are_visited_inside() -> None:
+    module = CSourceCodegen(OPTIONS).generate(_with_composite())
+    x, y = _random(4), _random(4)[::-1].copy()
+    outputs = [np.zeros(4, "float32") for _ in range(2)]
+    module.get_function("f")(x, y, *outputs)
+    np.testing.assert_array_equal(outputs[0], np.maximum(x + y, 0) * x)
+    np.testing.assert_array_equal(outputs[1], x + y)
+    # The second result of the composite is written where it belongs, not copied there.
+    assert "memcpy" not in module.get_source()
+
+
+def test_constants_by_literal_and_by_table() -> None:
+    builder = _builder()
+    x = builder.param("x", tensor((20,)))
+    y = builder.emit("add", builder.emit("multiply", x, np.float32(3)), _random(20))
+    module = CSourceCodegen(OPTIONS).generate(builder.finish(y), builder.constants)
+    assert "static const float constant_0[1] = {3.0f};" in module.get_source()
+    assert "byoc_constants[1];" in module.get_source()
+    assert [array.shape for array in module.constants.values()] == [(20,)]
+    x_value, out = _random(20) * 2, np.zeros(20, "float32")
+    module.get_function("f")(x_value, out)
+    np.testing.assert_array_equal(out, x_value * 3 + _random(20))
+
+
+def test_symbolic_sizes_are_found_and_checked() -> None:
+    builder = _builder()
+    x, y = builder.param("x", tensor(("2*n", 3))), builder.param("y", tensor(("n",)))
+    z = builder.emit("add", x, builder.emit("nn.relu", x))
+    module = CSourceCodegen(OPTIONS).generate(builder.finish(z, builder.emit("negative", y)))
+    impl = module.get_function("f").impl
+    out = [np.zeros((4, 3), "float32"), np.zeros(2, "float32")]
+    impl(_random(4, 3), _random(2), *out)
+    np.testing.assert_array_equal(out[1], -_random(2))
+    with pytest.raises(ExecutionError) as caught:
+        impl(_random(5, 3), _random(2), *out)
+    assert str(caught.value) == (
+        "function `f`, argument `x`: wrong size of axis 0; got 5, expected 2 * s + 0 for some s >= 0"
+    )
+    with pytest.raises(ExecutionError) as caught:
+        impl(_random(4, 3), _random(3), *out)
+    assert str(caught.value) == "function `f`, argument `y`: wrong size of axis 0; got 3, expected 2"
+
+
+def test_what_has_no_plain_kernel_is_an_error_that_names_it() -> None:
+    builder = _builder()
+    x = builder.param("x", tensor((2, 3)))
+    function = builder.finish(builder.emit("nn.softmax", x))
+    with pytest.raises(CodegenError) as caught:
+        CSourceCodegen().generate(function)
+    assert str(caught.value) == (
+        "function `f`, op `nn.softmax`: has no plain C kernel; got float32, expected an elementwise op on float32, "
+        "float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool"
+    )
+
+
+def test_what_c_cannot_hold_is_an_error() -> None:
+    builder = _builder()
+    x = builder.param("x", tensor((2,), "float16"))
+    with pytest.raises(
+        CodegenError, match=r"^function `f`: value `x` has no C form; got R.Tensor\(\(2,\), \"float16\"\)"
+    ):
+        CSourceCodegen().generate(builder.finish(x))
+    builder = _builder()
+    x = builder.param("x", tensor(("n*m",)))
+    with pytest.raises(CodegenError) as caught:
+        CSourceCodegen().generate(builder.finish(builder.emit("negative", x)))
+    assert str(caught.value) == "function `f`: the size of m, n cannot be found from the shapes of its arguments"
+
+
+def test_symbols_must_be_c_names_and_differ() -> None:
+    def function(name: str, symbol: str) -> Function:
+        builder = _builder(name)
+        x = builder.param("x", tensor((2,)))
+        made: Function = builder.finish(builder.emit("negative", x), global_symbol=symbol)
+        return made
+
+    with pytest.raises(CodegenError) as caught:
+        CSourceCodegen().generate(function("f", "a-b"))
+    assert str(caught.value) == "function `f`: its symbol cannot be a C function; got 'a-b', expected a C identifier"
+    with pytest.raises(CodegenError) as caught:
+        CSourceCodegen().generate([function("f", "same"), function("g", "same")])
+    assert str(caught.value) == "function `g`: exports the symbol `same`, and so does `f`"
+    with pytest.raises(CodegenError) as caught:
+        CSourceCodegen().generate([function("f", "h"), function("g", "h_")])
+    assert str(caught.value) == "function `g`: exports the symbol `h_`, and so does `f`"
+
+
+def test_equal_functions_give_equal_text() -> None:
+    assert len({CSourceCodegen().generate(_with_composite()).get_source() for _ in range(3)}) == 1

@@ -1,0 +1,100 @@
+"""The backend ``ccompiler``: regions become C, and the C a shared library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from byoc_core.authoring.csource import CSourceCodegen
+from byoc_core.backend.hooks import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Rejection,
+    Status,
+    Support,
+    hookimpl,
+)
+from byoc_core.ir import Binding, Function
+from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
+from byoc_core.pattern import CompositePattern
+
+from byoc_ccompiler.fused import FusedCodegen
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.patterns import patterns
+from byoc_ccompiler.support import reject_step
+from byoc_ccompiler.tiles import VectorUnit
+
+__all__ = [
+    "byoc_backend_info",
+    "byoc_codegen",
+    "byoc_compile_status",
+    "byoc_patterns",
+    "byoc_supports",
+]
+
+
+def _options(context: CompileContext) -> CCompilerOptions:
+    return context.options if isinstance(context.options, CCompilerOptions) else CCompilerOptions.model_validate({})
+
+
+@hookimpl
+def byoc_backend_info() -> BackendInfo:
+    """Says what the backend can do."""
+    return BackendInfo(
+        name="ccompiler", dynamic_shapes=True, native=True, options=CCompilerOptions, preferred_layouts=("NCHW",)
+    )
+
+
+@hookimpl
+def byoc_compile_status() -> Status:
+    """Says whether there is a C compiler, and which."""
+    status = Toolchain.status()
+    if not status.ok:
+        return Status(ok=False, reason=status.reason, remedy=status.remedy)
+    return Status(ok=True, reason=find_toolchain().version.partition("\n")[0])
+
+
+@hookimpl
+def byoc_patterns() -> Sequence[CompositePattern]:
+    """Gives convolution and matrix products with bias and ReLU."""
+    return patterns()
+
+
+@hookimpl
+def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
+    """Says whether there is a C kernel for an op on its dtypes and layouts."""
+    return reject_step(binding, tutorial=_options(context).tutorial) or Support()
+
+
+@hookimpl
+def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+    """Gives one module of C for all functions, compiled already; functions with an op it cannot compile are refused."""
+    options = _options(context)
+    build = BuildOptions(options.opt_level, options.march, options.extra_flags)
+    rejections = {}
+    accepted = []
+    for function in functions:
+        rejection = next(_reject_function(function, tutorial=options.tutorial), None)
+        if rejection is None:
+            accepted.append(function)
+        else:
+            rejections[function.name] = rejection
+    if not accepted:
+        return CodegenResult(None, rejections=rejections)
+    target = find_toolchain().target(options.march)
+    unit = VectorUnit.of_features(target.machine, target.features)
+    kit = CSourceCodegen(build) if options.tutorial else FusedCodegen(build, unit)
+    module = kit.generate(accepted, context.constants)
+    module.build()
+    made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
+    return CodegenResult(module, constants=made, rejections=rejections)
+
+
+def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejection]:
+    """Yields a reason for every op that cannot be compiled."""
+    for binding in function.walk():
+        if binding.op.name == "composite":
+            continue
+        rejection = reject_step(binding, tutorial=tutorial)
+        if rejection is not None:
+            yield rejection

@@ -1,0 +1,270 @@
+"""Direct convolution, NCHW: register tiles of output channels times neighbouring output pixels.
+
+Each image is first copied into padded planes, one per phase of the strides, in which the pixels of a row of outputs
+lie side by side whatever stride and dilation are: so the inner loop only loads vectors, and pixels run on across rows.
+Where there is neither padding nor stride, the image itself serves. What follows the convolution elementwise is
+computed when a tile's sums are complete.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from byoc_core.authoring.csource_loops import offset_expression
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim, product
+from byoc_core.ir import TensorType, Value
+
+from byoc_ccompiler.grouping import Step, shape_of
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.pointwise import pointwise_lines, store_lines
+from byoc_ccompiler.tiles import VectorUnit, outer_tile
+
+__all__ = ["conv2d_kernel"]
+
+_WEIGHT_AXES = {"OIHW": (0, 1, 2, 3), "IOHW": (1, 0, 2, 3), "HWIO": (3, 2, 0, 1)}
+_LOCALS = (
+    *("planes", "phases", "from", "to", "line", "first", "last", "begin", "end", "down", "right", "c", "n", "g"),
+    *("o", "o0", "p", "p0", "y", "x0", "x1", "col", "row", "j"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Geometry:
+    """The sizes of one convolution. Channels and filter are known; images may be symbolic."""
+
+    batch: Dim
+    channels: int
+    height: Dim
+    width: Dim
+    out_channels: int
+    out_height: Dim
+    out_width: Dim
+    filter_height: int
+    filter_width: int
+    groups: int
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    weight_steps: tuple[int, int, int]
+
+    @classmethod
+    def of_step(cls, step: Step) -> _Geometry:
+        attrs = step.binding.attrs
+        batch, channels, height, width = shape_of(step.operands[0])
+        weight = [int(str(dim)) for dim in shape_of(step.operands[1])]
+        axes = _WEIGHT_AXES[str(attrs["kernel_layout"])]
+        steps = [int(str(product(weight[axis + 1 :]))) for axis in axes]
+        _, out_channels, out_height, out_width = shape_of(step.result)
+        return cls(
+            batch,
+            int(str(channels)),
+            height,
+            width,
+            int(str(out_channels)),
+            out_height,
+            out_width,
+            weight[axes[2]],
+            weight[axes[3]],
+            int(str(attrs["groups"])),
+            _pair(attrs["strides"]),
+            _pair(attrs["dilation"]),
+            _four(attrs["padding"]),
+            (steps[0], steps[1], steps[3]),
+        )
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether tiles can read the image itself."""
+        return self.strides == (1, 1) and self.padding == (0, 0, 0, 0)
+
+    @property
+    def phases(self) -> list[tuple[int, int]]:
+        """The (row, column) phases of the strides that some tap of the filter reads."""
+        rows = sorted({row * self.dilation[0] % self.strides[0] for row in range(self.filter_height)})
+        columns = sorted({column * self.dilation[1] % self.strides[1] for column in range(self.filter_width)})
+        return [(row, column) for row in rows for column in columns]
+
+    @property
+    def plane(self) -> tuple[Dim, Dim]:
+        """Rows and columns of one phase's plane."""
+        if self.is_direct:
+            return self.height, self.width
+        reach = [
+            (size - 1) * dilation // stride
+            for size, dilation, stride in zip(
+                (self.filter_height, self.filter_width), self.dilation, self.strides, strict=True
+            )
+        ]
+        return self.out_height + reach[0], self.out_width + reach[1]
+
+    @property
+    def channel_step(self) -> Dim:
+        """Elements from one channel's planes to the next's."""
+        return product(self.plane) * len(self.phases)
+
+    @property
+    def num_positions(self) -> Dim:
+        """Output pixels, those between the end of one row and the start of the next included."""
+        return (self.out_height - 1) * self.plane[1] + self.out_width
+
+    def taps(self) -> list[Dim]:
+        """Where each tap of the filter reads, relative to the first output pixel."""
+        phases = {phase: index for index, phase in enumerate(self.phases)}
+        offsets: list[Dim] = []
+        for row in range(self.filter_height):
+            for column in range(self.filter_width):
+                down, phase_row = divmod(row * self.dilation[0], self.strides[0])
+                right, phase_column = divmod(column * self.dilation[1], self.strides[1])
+                phase = phases[phase_row, phase_column]
+                offsets.append(phase * product(self.plane) + down * self.plane[1] + right)
+        return offsets
+
+
+def _pair(value: object) -> tuple[int, int]:
+    assert isinstance(value, tuple)
+    return int(value[0]), int(value[1])
+
+
+def _four(value: object) -> tuple[int, int, int, int]:
+    assert isinstance(value, tuple)
+    return int(value[0]), int(value[1]), int(value[2]), int(value[3])
+
+
+def conv2d_kernel(kernel: Kernel, unit: VectorUnit) -> None:
+    """Writes the kernel of a convolution and of what follows it elementwise."""
+    anchor = kernel.group.steps[0]
+    shape = _Geometry.of_step(anchor)
+    assert isinstance(anchor.result.type, TensorType)
+    dtype = anchor.result.type.dtype
+    per_group = shape.out_channels // shape.groups
+    width = shape.num_positions if isinstance(shape.num_positions, int) else None
+    rows, vectors = unit.outer_shape(per_group, width, dtype)
+    tile = vectors * unit.lanes(dtype)
+    # Reading the image itself is safe only where the last tile can be moved back to end with it.
+    direct = shape.is_direct and isinstance(width, int) and width >= tile
+    kernel.names.reserve(_LOCALS)
+    x, weight = kernel.input(anchor.operands[0], "x"), kernel.input(anchor.operands[1], "weight")
+    if not direct:
+        kernel.scratch = shape.channels * shape.channel_step + tile
+    ctype = kernel.ctype(anchor.result)
+    helpers = _tile_helpers(shape, unit, dtype, rows, vectors)
+    body = [*_taps_lines(shape), *_batch_lines(shape, ctype, x, direct=direct, tile=tile)]
+    body += _tile_loop(shape, weight, ctype, rows, tile, direct=direct)
+    body += ["          " + line for line in _epilogue(shape, kernel, rows, tile)]
+    body += ["        }", "      }", "    }", "  }"]
+    kernel.finish(body, helpers)
+
+
+def _tile_helpers(shape: _Geometry, unit: VectorUnit, dtype: str, rows: int, vectors: int) -> str:
+    _, depth_step, tap_step = shape.weight_steps
+    tail = shape.out_channels // shape.groups % rows
+    return "".join(
+        outer_tile(f"{{name}}_{count}", unit, dtype, (count, vectors), depth_step=depth_step, tap_step=tap_step)
+        for count in (rows, tail)
+        if count
+    )
+
+
+def _taps_lines(shape: _Geometry) -> list[str]:
+    taps = shape.taps()
+    storage = "static const" if all(isinstance(tap, int) for tap in taps) else "const"
+    return [f"  {storage} int64_t taps[{len(taps)}] = {{{', '.join(map(c_dim, taps))}}};"]
+
+
+def _batch_lines(shape: _Geometry, ctype: str, x: str, *, direct: bool, tile: int) -> list[str]:
+    plane = c_dim(shape.channels * shape.height * shape.width)
+    head = [f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{"]
+    if direct:
+        return [*head, f"    const {ctype} *planes = {x} + n * {plane};"]
+    rows, columns = shape.plane
+    top, left = shape.padding[:2]
+    phases = ", ".join(f"{{{row}, {column}}}" for row, column in shape.phases)
+    count = len(shape.phases)
+    return [
+        *head,
+        f"    static const int64_t phases[{count}][2] = {{{phases}}};",
+        f"    for (int64_t c = 0; c < {shape.channels * count}; ++c) {{",
+        f"      const {ctype} *from = {x} + n * {plane} + c / {count} * {c_dim(shape.height * shape.width)};",
+        f"      {ctype} *to = scratch + c * {c_dim(rows * columns)};",
+        f"      const int64_t down = phases[c % {count}][0] - {top}, right = phases[c % {count}][1] - {left};",
+        "      /* the columns [begin, end) of a plane lie inside the image */",
+        f"      const int64_t first = byoc_max(0, -byoc_floordiv(right, {shape.strides[1]}));",
+        f"      const int64_t last = byoc_floordiv({c_dim(shape.width)} - 1 - right, {shape.strides[1]});",
+        f"      const int64_t begin = byoc_min({c_dim(columns)}, first);",
+        f"      const int64_t end = byoc_max(begin, byoc_min({c_dim(columns)}, last + 1));",
+        f"      for (int64_t row = 0; row < {c_dim(rows)}; ++row, to += {c_dim(columns)}) {{",
+        f"        const int64_t y = row * {shape.strides[0]} + down;",
+        "        int64_t col = 0;",
+        f"        if (y >= 0 && y < {c_dim(shape.height)}) {{",
+        "          for (; col < begin; ++col) to[col] = 0;",
+        f"          const {ctype} *line = from + y * {c_dim(shape.width)} + right;",
+        f"          for (; col < end; ++col) to[col] = line[col * {shape.strides[1]}];",
+        "        }",
+        f"        for (; col < {c_dim(columns)}; ++col) to[col] = 0;",
+        "      }",
+        "    }",
+        f"    memset(scratch + {c_dim(shape.channels * shape.channel_step)}, 0, {tile} * sizeof(*scratch));",
+        f"    const {ctype} *planes = scratch;",
+    ]
+
+
+def _tile_loop(shape: _Geometry, weight: str, ctype: str, rows: int, tile: int, *, direct: bool) -> list[str]:
+    per_group = shape.out_channels // shape.groups
+    depth = shape.channels // shape.groups
+    row_step = shape.weight_steps[0]
+    step = c_dim(shape.channel_step)
+    num_taps = shape.filter_height * shape.filter_width
+    positions = c_dim(shape.num_positions)
+    tail = per_group % rows
+    start = f"byoc_min(p, {positions} - {tile})" if direct else "p"
+    source = f"planes + g * {depth} * {step} + p0, {step}, taps, {num_taps}"
+    factors = f"{weight} + (g * {per_group} + o0) * {row_step}, {row_step}, {depth}, sums"
+    call = f"{{name}}_{rows}({source}, {factors});"
+    lines = [
+        f"    for (int64_t g = 0; g < {shape.groups}; ++g) {{",
+        f"      for (int64_t o0 = 0; o0 < {per_group}; o0 += {rows}) {{",
+        f"        for (int64_t p = 0; p < {positions}; p += {tile}) {{",
+        f"          const int64_t p0 = {start};",
+        f"          {ctype} sums[{rows} * {tile}];",
+    ]
+    if tail:
+        lines += [
+            f"          if (o0 + {rows} <= {per_group}) {call}",
+            f"          else {{name}}_{tail}({source}, {factors});",
+        ]
+    else:
+        lines.append(f"          {call}")
+    return lines
+
+
+def _epilogue(shape: _Geometry, kernel: Kernel, rows: int, tile: int) -> list[str]:
+    anchor, *rest = kernel.group.steps
+    ctype = kernel.ctype(anchor.result)
+    space = shape_of(anchor.result)
+    indices = ("n", "o", "y", "col")
+
+    def offset(dims: tuple[Dim, ...]) -> str:
+        return offset_expression(dims, space, indices)
+
+    known: dict[Value, str] = {anchor.result: "sum"}
+    lines = pointwise_lines(kernel, rest, offset, known)
+    lines += store_lines(kernel, kernel.stored, offset, known)
+    per_group = shape.out_channels // shape.groups
+    columns = c_dim(shape.plane[1])
+    words = set(re.findall(r"\w+", " ".join(lines)))
+    return [
+        f"for (int64_t j = 0; j < byoc_min({rows}, {per_group} - o0); ++j) {{",
+        *([f"  const int64_t o = g * {per_group} + o0 + j;"] if "o" in words else []),
+        f"  for (int64_t y = p0 / {columns}; y < {c_dim(shape.out_height)} && y * {columns} < p0 + {tile}; ++y) {{",
+        f"    const {ctype} *line = sums + j * {tile} + y * {columns} - p0;",
+        f"    const int64_t x0 = byoc_max(0, p0 - y * {columns});",
+        f"    const int64_t x1 = byoc_min({c_dim(shape.out_width)}, p0 + {tile} - y * {columns});",
+        "    for (int64_t col = x0; col < x1; ++col) {",
+        f"      const {ctype} sum = line[col];",
+        *(f"      {line}" for line in lines),
+        "    }",
+        "  }",
+        "}",
+    ]

@@ -1,0 +1,103 @@
+"""One C kernel under construction: its pointers, its scratch memory, its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
+from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
+from byoc_core.dims import Dim
+from byoc_core.ir import Constant, Value, Var
+
+from byoc_ccompiler.grouping import Group, shape_of
+
+__all__ = ["Kernel"]
+
+_RESERVED = (
+    "scratch",
+    "sum",
+    "sums",
+    "image",
+    "taps",
+    "rows",
+    "columns",
+    "expf",
+    "exp",
+    "sqrt",
+    "sqrtf",
+    "memcpy",
+    "memset",
+)
+
+
+class Kernel:
+    """Collects what one kernel reads and writes while its body is written.
+
+    Args:
+        scope: the function it belongs to.
+        group: what it computes.
+        stored: the values that must reach memory, in order.
+
+    Attributes:
+        names: the C names in use.
+        scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+    """
+
+    def __init__(self, scope: FunctionScope, group: Group, stored: Sequence[Var]) -> None:
+        self.scope = scope
+        self.group = group
+        self.stored = tuple(stored)
+        self.names = NameTable()
+        self.names.reserve(_RESERVED)
+        self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{scope.symbol}_")
+        self.scratch: Dim = 0
+        self.name = ""
+        self._inputs: dict[Value, str] = {}
+        self._outputs: dict[Var, str] = {}
+        self.names.reserve(["out"])
+        self.sizes: list[str] = []
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that it reads, in the order of its parameters."""
+        return tuple(self._inputs)
+
+    def input(self, value: Value, role: str = "x") -> str:
+        """Gives the C name of the pointer to a value that the kernel reads; a constant is named after its role."""
+        if value not in self._inputs:
+            self._inputs[value] = self.names.unique(value.name if isinstance(value, Var) else role)
+        return self._inputs[value]
+
+    def output(self, value: Var) -> str:
+        """Gives the C name of the pointer to a value that the kernel writes."""
+        if value not in self._outputs:
+            self._outputs[value] = "out" if len(self.stored) == 1 else self.names.unique(f"out_{value.name}")
+        return self._outputs[value]
+
+    def literal(self, value: Value) -> str | None:
+        """Gives a constant of one element as a C literal; ``None`` for anything else."""
+        if not isinstance(value, Constant) or any(dim != 1 for dim in shape_of(value)):
+            return None
+        array = self.scope.constants.array(value, self.scope.where)
+        return c_literal(array.reshape(-1)[0], tensor_type(value, self.scope.where)[1])
+
+    def ctype(self, value: Value) -> str:
+        """Gives the C type of a value's elements."""
+        return c_type(tensor_type(value, self.scope.where)[1])
+
+    def finish(self, body: Sequence[str], helpers: str = "") -> None:
+        """Declares the kernel.
+
+        Args:
+            body: its lines, indented.
+            helpers: C definitions that stand before it; ``{name}`` in them is the kernel's name.
+        """
+        parameters = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
+        parameters += [f"{self.ctype(value)} *restrict {self.output(value)}" for value in self.stored]
+        if self.scratch != 0:
+            parameters.append(f"{self.ctype(self.stored[0])} *restrict scratch")
+        self.sizes = self.scope.symbols_in("\n".join(body))
+        parameters += [f"int64_t {name}" for name in self.sizes]
+        ops = ", ".join(step.op for step in self.group.steps)
+        head = f"static void {{name}}({', '.join(parameters)}) {{"
+        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *body, "}"]))

@@ -1,0 +1,79 @@
+"""Ops that only move elements: reshape, permute_dims, concat, split."""
+
+from __future__ import annotations
+
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import product
+
+from byoc_ccompiler.grouping import shape_of
+from byoc_ccompiler.kernel import Kernel
+
+__all__ = ["MOVEMENTS", "movement_kernel"]
+
+MOVEMENTS = frozenset({"reshape", "permute_dims", "concat", "split"})
+"""The ops of this module."""
+
+_LOCALS = ("row", "to", "from")
+
+
+def movement_kernel(kernel: Kernel) -> None:
+    """Writes the kernel of an op that moves elements."""
+    kernel.names.reserve(_LOCALS)
+    {"reshape": _reshape, "permute_dims": _permute, "concat": _concat, "split": _split}[kernel.group.steps[0].op](
+        kernel
+    )
+
+
+def _reshape(kernel: Kernel) -> None:
+    (step,) = kernel.group.steps
+    source = kernel.input(step.operands[0])
+    count = c_dim(product(shape_of(step.result)))
+    kernel.finish([f"  memcpy({kernel.output(step.result)}, {source}, (size_t){count} * sizeof(*{source}));"])
+
+
+def _permute(kernel: Kernel) -> None:
+    (step,) = kernel.group.steps
+    shape = shape_of(step.operands[0])
+    axes = step.binding.attrs["axes"]
+    order = [int(str(axis)) % len(shape) for axis in axes] if isinstance(axes, tuple) else [*range(len(shape))][::-1]
+    indices = [f"i{axis}" for axis in range(len(order))]
+    kernel.names.reserve(indices)
+    source, out = kernel.input(step.operands[0]), kernel.output(step.result)
+    result = shape_of(step.result)
+    lines = []
+    for axis, size in enumerate(result):
+        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = 0; i{axis} < {c_dim(size)}; ++i{axis}) {{")
+    to = " + ".join(f"{i} * {c_dim(product(result[axis + 1 :]))}" for axis, i in enumerate(indices)) or "0"
+    come = " + ".join(f"i{axis} * {c_dim(product(shape[o + 1 :]))}" for axis, o in enumerate(order)) or "0"
+    lines.append(f"{'  ' * (len(order) + 1)}{out}[{to}] = {source}[{come}];")
+    lines += ["  " * depth + "}" for depth in range(len(order), 0, -1)]
+    kernel.finish(lines)
+
+
+def _concat(kernel: Kernel) -> None:
+    (step,) = kernel.group.steps
+    result = shape_of(step.result)
+    axis = int(str(step.binding.attrs["axis"])) % len(result)
+    out = kernel.output(step.result)
+    lines = [f"  {kernel.ctype(step.result)} *to = {out};"]
+    lines.append(f"  for (int64_t row = 0; row < {c_dim(product(result[:axis]))}; ++row) {{")
+    for operand in step.operands:
+        count = c_dim(product(shape_of(operand)[axis:]))
+        lines.append(f"    memcpy(to, {kernel.input(operand)} + row * {count}, (size_t){count} * sizeof(*to));")
+        lines.append(f"    to += {count};")
+    kernel.finish([*lines, "  }"])
+
+
+def _split(kernel: Kernel) -> None:
+    (step,) = kernel.group.steps
+    source = kernel.input(step.operands[0])
+    shape = shape_of(step.operands[0])
+    axis = int(str(step.binding.attrs["axis"])) % len(shape)
+    lines = [f"  const {kernel.ctype(step.operands[0])} *from = {source};"]
+    lines.append(f"  for (int64_t row = 0; row < {c_dim(product(shape[:axis]))}; ++row) {{")
+    for part in step.binding.results:
+        count = c_dim(product(shape_of(part)[axis:]))
+        if part in kernel.stored:
+            lines.append(f"    memcpy({kernel.output(part)} + row * {count}, from, (size_t){count} * sizeof(*from));")
+        lines.append(f"    from += {count};")
+    kernel.finish([*lines, "  }"])

@@ -1,0 +1,111 @@
+"""The elementwise part of a kernel: loads, one C statement per op, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from byoc_core.authoring.csource_loops import LoopNest, align
+from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
+from byoc_core.authoring.csource_scope import tensor_type
+from byoc_core.authoring.csource_types import c_literal, c_type
+from byoc_core.dims import Dim
+from byoc_core.errors import InternalError
+from byoc_core.ir import Value, Var
+
+from byoc_ccompiler.grouping import Step, shape_of
+from byoc_ccompiler.kernel import Kernel
+
+__all__ = ["elementwise_kernel", "operand_dims", "pointwise_lines", "step_expression", "store_lines"]
+
+Offset = Callable[[tuple[Dim, ...]], str]
+
+
+def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
+    """Gives, for each operand, its sizes along the axes of the result (1 where it broadcasts)."""
+    rank = len(shape_of(step.result))
+    if step.op not in ("nn.bias_add", "nn.batch_norm"):
+        return [align(shape_of(operand), rank) for operand in step.operands]
+    axis = int(str(step.binding.attrs["axis"])) % rank
+    first, *others = (shape_of(operand) for operand in step.operands)
+    return [first, *((1,) * axis + tuple(other) + (1,) * (rank - axis - 1) for other in others)]
+
+
+def step_expression(step: Step, values: Sequence[str]) -> str | None:
+    """Gives the C expression of one element of a step's result, or ``None`` where there is none for its dtypes."""
+    dtypes = [tensor_type(operand, "kernel")[1] for operand in step.operands]
+    result = tensor_type(step.result, "kernel")[1]
+    if step.op == "nn.bias_add":
+        return scalar_expression("add", values, dtypes, result, {})
+    if step.op == "broadcast_to":
+        return values[0]
+    if step.op == "nn.batch_norm":
+        if result not in ("float32", "float64"):
+            return None
+        x, gamma, beta, mean, variance = values
+        root = "sqrtf" if result == "float32" else "sqrt"
+        epsilon = c_literal(step.binding.attrs["epsilon"], result)
+        return f"(({x} - {mean}) * ({gamma} / {root}({variance} + {epsilon})) + {beta})"
+    return scalar_expression(step.op, values, dtypes, result, step.binding.attrs)
+
+
+def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
+    """Gives the body of a loop that computes the steps at one position and stores what others need.
+
+    Args:
+        kernel: declares what the lines read and write.
+        steps: the elementwise steps, in order.
+        offset: gives the C expression of an operand's offset from its sizes along the space.
+        known: C names of values at hand already (an anchor's sum).
+    """
+    loads: list[str] = []
+    lines: list[str] = []
+    loaded: dict[tuple[Value, tuple[Dim, ...]], str] = {}
+    for step in steps:
+        values = []
+        roles = step.binding.op.operand_names(len(step.operands))
+        for operand, dims, role in zip(step.operands, operand_dims(step), roles, strict=True):
+            if operand in known:
+                values.append(known[operand])
+                continue
+            literal = kernel.literal(operand)
+            if literal is not None:
+                values.append(literal)
+                continue
+            key = (operand, dims)
+            if key not in loaded:
+                pointer = kernel.input(operand, role)
+                loaded[key] = kernel.names.unique(f"{pointer}_value")
+                loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{offset(dims)}];")
+            values.append(loaded[key])
+        expression = step_expression(step, values)
+        if expression is None:
+            raise InternalError(f"op `{step.op}`", "was accepted but has no C expression", got=step.binding)
+        name = kernel.names.unique(step.result.name)
+        known[step.result] = name
+        lines.append(f"const {_ctype(step.result)} {name} = {without_parentheses(expression)};")
+    return [*loads, *lines]
+
+
+def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: dict[Value, str]) -> list[str]:
+    """Gives the statements that write values to memory."""
+    return [f"{kernel.output(value)}[{offset(shape_of(value))}] = {known[value]};" for value in values]
+
+
+def elementwise_kernel(kernel: Kernel) -> None:
+    """Writes a kernel of elementwise steps: one loop nest for all."""
+    steps = kernel.group.steps
+    space = kernel.group.space or ()
+    tensors: dict[str, tuple[Dim, ...]] = {}
+    for step in steps:
+        for dims in (*operand_dims(step), shape_of(step.result)):
+            tensors[str(dims)] = dims
+    nest = LoopNest(space, tensors)
+    kernel.names.reserve(nest.indices)
+    known: dict[Value, str] = {}
+    lines = pointwise_lines(kernel, steps, lambda dims: nest.offset(str(dims)), known)
+    lines += store_lines(kernel, kernel.stored, lambda dims: nest.offset(str(dims)), known)
+    kernel.finish(nest.wrap(lines))
+
+
+def _ctype(value: Value) -> str:
+    return c_type(tensor_type(value, "kernel")[1])
