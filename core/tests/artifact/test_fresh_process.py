@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import byoc_core
 import pytest
 
 COMPILE_SIDE = (
@@ -59,3 +62,20 @@ def test_the_blocker_blocks(part: str) -> None:
     done = run(f"{BLOCKER}\nimport byoc_core.{part}")
     assert done.returncode == 1
     assert f"blocked: byoc_core.{part.partition('.')[0]}" in done.stderr
+
+
+def test_an_installation_without_the_compile_side_loads_and_runs(saved: Path, tmp_path: Path) -> None:
+    installed = Path(byoc_core.__file__).parent
+    cut = tmp_path / "site" / "byoc_core"
+    deleted = shutil.ignore_patterns("__pycache__", *COMPILE_SIDE, *(f"{part}.py" for part in COMPILE_SIDE))
+    shutil.copytree(
+        installed, cut, ignore=lambda folder, names: deleted(folder, names) if folder == str(installed) else ()
+    )
+    assert not (cut / "ir").exists()
+    checked = f"import sys, byoc_core\nassert byoc_core.__file__.startswith({str(cut)!r})\n{RUN}"
+    environment = {**os.environ, "PYTHONPATH": str(cut.parent), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", checked, str(saved)], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[[3.0, 4.0, 5.0, 6.0]]", "[]"]
