@@ -3,7 +3,8 @@
     python -m benchmarks.zoo.light light_squeezenet -o squeezenet.onnx
 
 The onnx package ships the graphs of well-known networks with each large weight replaced by one repeated number, so
-that their outputs are constant vectors. :func:`load_light_model` puts seeded, He-scaled weights in those places.
+that their outputs are constant vectors. :func:`load_light_model` puts seeded, He-scaled weights in those places and
+calibrates the statistics of batch normalisation. ``benchmarks.zoo.check_light`` compares them all with ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 Array = npt.NDArray[np.float32]
@@ -22,6 +25,7 @@ Array = npt.NDArray[np.float32]
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 SEED = 20
 PATCHES = 5
+BATCH_NORM_EPSILON = 1e-5
 
 
 def list_light_models() -> tuple[str, ...]:
@@ -32,20 +36,20 @@ def list_light_models() -> tuple[str, ...]:
 def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
     """Gives a light model whose ``ConstantOfShape`` weights are seeded normal numbers.
 
-    A weight of rank two or more gets the standard deviation ``sqrt(2 / fan_in)`` (He et al. 2015), a bias 0.05.
-    A final softmax stays, and its input becomes a further output: softmax flattens differences, so that is the
-    value to compare. Shapes are inferred and the inputs are those that a caller gives.
+    A weight of rank two or more gets the standard deviation ``sqrt(2 / fan_in)`` (He et al. 2015), a factor per channel
+    (of batch normalisation, or of a multiplication) the mean 1, a bias the mean 0. The statistics of batch
+    normalisation are those of its input when the network runs on a seeded image. A final softmax stays, and its input
+    becomes a further output: softmax flattens differences, so that is the value to compare. Shapes are inferred and
+    the inputs are those that a caller gives.
 
     Raises:
-        ValueError: there is no such model, or it has batch normalisation, whose statistics would need calibrating.
+        ValueError: there is no such model.
     """
     path = FOLDER / f"{name}.onnx"
     if not path.is_file():
         raise ValueError(f"light model {name!r}: is not in the onnx package; expected {', '.join(list_light_models())}")
     model = onnx.load(str(path))
     graph = model.graph
-    if any(node.op_type == "BatchNormalization" for node in graph.node):
-        raise ValueError(f"light model {name!r}: has batch normalisation, whose statistics would need calibrating")
     given = {tensor.name: tensor for tensor in graph.initializer}
     shapes = {
         node.output[0]: tuple(int(size) for size in numpy_helper.to_array(given[node.input[0]]))
@@ -53,7 +57,8 @@ def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
         if node.op_type == "ConstantOfShape"
     }
     rng = np.random.default_rng(seed)
-    filled = {weight: draw_weight(shape, rng) for weight, shape in shapes.items()}
+    factors = find_factors(graph)
+    filled = {weight: draw_weight(shape, rng, is_factor=weight in factors) for weight, shape in shapes.items()}
     shape_inputs = {node.input[0] for node in graph.node if node.op_type == "ConstantOfShape"}
     kept = [tensor for tensor in graph.initializer if tensor.name not in shape_inputs]
     weights = [*kept, *(numpy_helper.from_array(array, weight) for weight, array in filled.items())]
@@ -67,14 +72,78 @@ def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
     inputs = [value for value in graph.input if value.name not in given]
     rebuilt = helper.make_graph(nodes, name, inputs, outputs, weights)
     result = helper.make_model(rebuilt, opset_imports=list(model.opset_import), ir_version=8)
+    calibrate_batch_norms(result, seed)
     onnx.checker.check_model(result, full_check=True)
     return result
 
 
-def draw_weight(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Gives a weight of a shape: He-scaled where it has a fan-in, small where it is a bias."""
+def find_factors(graph: onnx.GraphProto) -> set[str]:
+    """Gives the names of the weights that multiply channels: they belong around one, not around zero."""
+    factors = {node.input[1] for node in graph.node if node.op_type == "BatchNormalization"}
+    multiplied = {name for node in graph.node if node.op_type == "Mul" for name in node.input}
+    unsqueezed = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Unsqueeze"}
+    return factors | multiplied | {unsqueezed[name] for name in multiplied if name in unsqueezed}
+
+
+def draw_weight(shape: tuple[int, ...], rng: np.random.Generator, *, is_factor: bool = False) -> Array:
+    """Gives a weight of a shape: He-scaled where it has a fan-in, near one where it is a factor, else near zero."""
+    if is_factor:
+        return rng.normal(1.0, 0.1, shape).astype(np.float32)
     deviation = math.sqrt(2.0 / math.prod(shape[1:])) if len(shape) > 1 else 0.05
     return rng.normal(0.0, deviation, shape).astype(np.float32)
+
+
+def calibrate_batch_norms(model: onnx.ModelProto, seed: int) -> None:
+    """Gives every batch normalisation the mean and variance that its input has on a seeded image.
+
+    One run is enough: in a copy of the model each normalises by the statistics of the image itself.
+    """
+    normalisations = [node for node in model.graph.node if node.op_type == "BatchNormalization"]
+    if not normalisations:
+        return
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    del probe.graph.node[:]
+    del probe.graph.output[:]
+    for node in model.graph.node:
+        probe.graph.node.extend(spell_out(node) if node.op_type == "BatchNormalization" else [node])
+    names = [f"{node.output[0]}_{part}" for node in normalisations for part in ("mean", "variance")]
+    probe.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    probe.graph.initializer.append(
+        numpy_helper.from_array(np.array(BATCH_NORM_EPSILON, np.float32), "calibration_epsilon")
+    )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # the statistics that are replaced here are unused in the copy
+    session = onnxruntime.InferenceSession(probe.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    statistics = dict(zip(names, session.run(names, draw_inputs(model, seed)), strict=True))
+    for node in normalisations:
+        for position, part in ((3, "mean"), (4, "variance")):
+            name = f"{node.output[0]}_{part}"
+            node.input[position] = name
+            model.graph.initializer.append(numpy_helper.from_array(statistics[name].reshape(-1), name))
+    used = {name for node in model.graph.node for name in node.input}
+    weights = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(weights)
+
+
+def spell_out(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Gives a batch normalisation of images by their own statistics, as nodes of operator set 9."""
+    x, scale, bias, result = node.input[0], node.input[1], node.input[2], node.output[0]
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("ReduceMean", [x], "mean", {"axes": [0, 2, 3]}),
+        ("Sub", [x, f"{result}_mean"], "centred", {}),
+        ("Mul", [f"{result}_centred", f"{result}_centred"], "squares", {}),
+        ("ReduceMean", [f"{result}_squares"], "variance", {"axes": [0, 2, 3]}),
+        ("Add", [f"{result}_variance", "calibration_epsilon"], "raised", {}),
+        ("Sqrt", [f"{result}_raised"], "deviation", {}),
+        ("Div", [f"{result}_centred", f"{result}_deviation"], "normal", {}),
+        ("Unsqueeze", [scale], "scale", {"axes": [1, 2]}),
+        ("Unsqueeze", [bias], "bias", {"axes": [1, 2]}),
+        ("Mul", [f"{result}_normal", f"{result}_scale"], "scaled", {}),
+    ]
+    nodes = [helper.make_node(op, inputs, [f"{result}_{part}"], **attrs) for op, inputs, part, attrs in steps]
+    return [*nodes, helper.make_node("Add", [f"{result}_scaled", f"{result}_bias"], [result])]
 
 
 def draw_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Array]:

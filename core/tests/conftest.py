@@ -179,4 +179,3 @@ def _with_inlined_externals(module: IRModule) -> IRModule:
         return replace(function, bindings=tuple(bindings))
 
     return module.with_functions({**functions, **{n: inlined(f) for n, f in module.functions.items()}})
-

@@ -21,7 +21,7 @@ from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, bu
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.partitioning.partition import check_option_owners
 from byoc_core.pattern import Rejection, Support
-from byoc_core.transform import FoldConstants, RemoveDeadCode, Sequential
+from byoc_core.transform import Sequential, default_passes
 from byoc_core.transform.rewrite import inline_composites
 
 __all__ = ["BuildOptions", "build"]
@@ -125,8 +125,7 @@ class _Build:
         offloading = [handle for handle in self._handles if handle.name != HOST_NAME]
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
-            FoldConstants(),
-            RemoveDeadCode(),
+            *default_passes(),
             *map(self._preparation, offloading),
         ]
         module = Sequential(preparations, dump=self._dump("prepare"))(self._module)

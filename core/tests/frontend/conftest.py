@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,3 +133,21 @@ def run() -> Callable[..., Sequence[Array]]:
         return run_onnxruntime(model, feeds)
 
     return run_model
+
+
+def _all_import_cases() -> set[str]:
+    names: set[str] = set()
+    for path in sorted(Path(__file__).parent.glob("test_onnx_ops*.py")):
+        spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        names |= set(module._CASES)
+    return names
+
+
+@pytest.fixture(scope="session")
+def all_import_cases() -> Callable[[], set[str]]:
+    """Gives a function that gives the ONNX ops for which some file of cases has one."""
+    return _all_import_cases

@@ -56,8 +56,8 @@ def _refuse(model: Any, error: type[ByocError] = FrontendError) -> str:
 def test_unsupported_ops_are_listed_together_with_counts() -> None:
     model = _model(
         [
-            _node("LRN", ["x"], ["a"], size=3),
-            _node("LRN", ["a"], ["b"], size=3),
+            _node("MaxRoiPool", ["x"], ["a"]),
+            _node("MaxRoiPool", ["a"], ["b"]),
             _node("Relu", ["b"], ["c"]),
             _node("Fused", ["c"], ["d"], domain="com.acme"),
             _node("Hardmax", ["d"], ["y"]),
@@ -65,7 +65,8 @@ def test_unsupported_ops_are_listed_together_with_counts() -> None:
         domains=["com.acme"],
     )
     assert _refuse(model, UnsupportedOpsError) == (
-        "ONNX model: 4 of its 5 nodes are of ops that are not imported; got Hardmax (1x), LRN (2x), com.acme.Fused (1x)"
+        "ONNX model: 4 of its 5 nodes are of ops that are not imported; got Hardmax (1x), MaxRoiPool (2x), "
+        "com.acme.Fused (1x)"
     )
 
 
@@ -226,15 +227,15 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         ),
     ),
     (
-        "conv with one spatial dimension",
+        "conv without a spatial dimension",
         _model(
             [_node("Conv", ["x", "w"])],
-            inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 8])],
-            initializers=[numpy_helper.from_array(np.ones((1, 2, 3), np.float32), "w")],
+            inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2])],
+            initializers=[numpy_helper.from_array(np.ones((1, 2), np.float32), "w")],
         ),
         (
-            "ONNX model, node `the_node` (Conv): works on an input of rank 3, which is not imported; expected an input "
-            "of shape (N, C, H, W)"
+            "ONNX model, node `the_node` (Conv): works on an input of rank 2, which is not imported; expected an input "
+            "of shape (N, C, W), (N, C, H, W) or (N, C, D, H, W)"
         ),
     ),
     (

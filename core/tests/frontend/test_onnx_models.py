@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -265,45 +266,48 @@ def test_ten_thousand_nodes_in_a_chain() -> None:
     assert module["main"].result_types == (tensor(("n", 4)),)
 
 
-def _light_model(name: str) -> onnx.ModelProto:
-    """Gives a light model with seeded, He-scaled weights in place of its constants, cut before its softmax."""
-    path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
-    model = onnx.load(path)
-    sizes = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    rng = np.random.default_rng(2024)
-    kept = []
-    for node in model.graph.node:
-        if node.op_type == "ConstantOfShape":
-            shape = sizes[node.input[0]]
-            scale = np.sqrt(2.0 / np.prod(shape[1:])) if len(shape) > 1 else 0.1
-            values = (rng.standard_normal(shape) * scale).astype(np.float32)
-            model.graph.initializer.append(_weight(node.output[0], values))
-        elif node.op_type != "Softmax":
-            kept.append(node)
-        else:
-            model.graph.output[0].name = node.input[0]
-    used = {name for node in kept for name in node.input}
-    weights = [tensor for tensor in model.graph.initializer if tensor.name in used]
-    inputs = [value for value in model.graph.input if value.name in used and value.name not in sizes]
-    return _model(kept, inputs, [model.graph.output[0].name], weights, model.opset_import[0].version)
+def _light() -> Any:
+    """Gives ``benchmarks/zoo/light.py``, which puts seeded weights in the light models."""
+    path = Path(__file__).parents[3] / "benchmarks" / "zoo" / "light.py"
+    spec = importlib.util.spec_from_file_location("light_models", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_light_squeezenet_equals_onnx_runtime(run: Callable[..., Any]) -> None:
-    model = _light_model("squeezenet")
-    name = model.graph.input[0].name
-    first, second = (_floats(1, 3, 224, 224, seed=seed) for seed in (1, 2))
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
+def test_light_model_equals_onnx_runtime(name: str, run: Callable[..., Any]) -> None:
+    """One without normalisation, one with batch normalisation and grouped convolution, one with LRN."""
+    light = _light()
+    model = light.load_light_model(f"light_{name}")
+    first, second = (light.draw_inputs(model, seed) for seed in (1, 2))
     module = from_onnx(model)
-    expected, other = (run(model, {name: x})[0] for x in (first, second))
-    result = run(module, {name: first})[0]
-    assert np.abs(expected - other).max() > 1e-2 * expected.std()
+    expected, other = (run(model, feeds)[0] for feeds in (first, second))
+    assert light.relative_difference(expected, other) > 1e-2
+    result = run(module, first)[0]
     # The oracle is float64: both float32 results may err by as much as rounding does in a network this deep.
-    exact = run(module, {name: first}, exact=True)[0]
+    exact = run(module, first, exact=True)[0]
     limit = 4 * max(np.abs(expected - exact).max(), np.finfo(np.float32).eps * np.abs(exact).max())
     assert result.shape == expected.shape
     assert np.abs(result - exact).max() <= limit
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "resnet50", "shufflenet", "inception_v2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bvlc_alexnet",
+        "densenet121",
+        "inception_v1",
+        "inception_v2",
+        "resnet50",
+        "shufflenet",
+        "squeezenet",
+        "vgg19",
+        "zfnet512",
+    ],
+)
 def test_light_models_import_and_verify(name: str) -> None:
     path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
     module = from_onnx(path)

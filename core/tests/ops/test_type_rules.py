@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.dims import evaluate, symbol
-from byoc_core.dtypes import to_numpy
-from byoc_core.ir.opdef import OpDef, OpRegistry, Trait, TypeContext
-from byoc_core.ir.types import TensorType, Type, is_static
+from byoc_core.ir.opdef import OpRegistry, Trait
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from hypothesis import given, settings
@@ -248,49 +245,25 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
     "sum": _reduce(_NUMBERS),
     "max": _reduce(_NUMBERS),
     "mean": _reduce(_FLOATS),
+    "min": _reduce(_NUMBERS),
+    "prod": _reduce(_NUMBERS),
+    "logsumexp": _reduce(_FLOATS),
     "argmax": _argmax,
+    "argmin": _argmax,
 }
 
 
-def _infer(op: OpDef, types: list[TensorType], attrs: dict[str, Any]) -> tuple[Type, ...]:
-    context = TypeContext(op.name, tuple(types), op.normalise_attrs(attrs), operand_names=op.operand_names(len(types)))
-    return op.infer(context)
-
-
-def _symbolic(shape: Shape, chosen: set[int]) -> TensorType:
-    return TensorType(tuple(symbol(f"s{size}") if size in chosen else size for size in shape), "float32")
-
-
-def test_every_computing_op_has_a_case() -> None:
-    assert set(_CASES) == {name for name, op in default_ops().items() if op.kernel is not None} == set(KERNELS)
+def test_every_computing_op_has_a_case(all_rule_cases: Callable[[], set[str]]) -> None:
+    assert all_rule_cases() == {name for name, op in default_ops().items() if op.kernel is not None} == set(KERNELS)
 
 
 @pytest.mark.parametrize("name", sorted(_CASES))
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_rule_promises_what_the_kernel_gives(name: str, data: st.DataObject) -> None:
-    op = default_ops()[name]
-    operands, attrs = _CASES[name](data.draw)
-    types = [TensorType(shape, dtype) for shape, dtype in operands]
-    arrays = [np.ones(shape, to_numpy(dtype)) for shape, dtype in operands]
-    assert op.kernel is not None
-    normal = op.normalise_attrs(attrs)
-    given_back = op.kernel(*arrays, **normal)
-    results = given_back if isinstance(given_back, tuple) else (given_back,)
-    promised = _infer(op, types, attrs)
-    assert all(isinstance(result, np.ndarray) for result in results)
-    assert promised == tuple(TensorType(result.shape, result.dtype.name) for result in results)
-    assert all(is_static(type_) for type_ in promised)
-
-    # The same with symbols in place of some sizes; a size of 1 stays, because broadcasting depends on it.
-    sizes = {size for shape, _ in operands for size in shape if size != 1}
-    chosen = {size for size in sorted(sizes) if data.draw(st.booleans())}
-    loose = [TensorType(_symbolic(shape, chosen).shape, dtype) for shape, dtype in operands]
-    values = {f"s{size}": size for size in chosen}
-    for type_, result in zip(_infer(op, loose, attrs), results, strict=True):
-        assert isinstance(type_, TensorType)
-        assert type_.shape is not None
-        assert tuple(evaluate(dim, values) for dim in type_.shape) == result.shape
+def test_rule_promises_what_the_kernel_gives(
+    name: str, check_rule: Callable[[str, Case, Draw], None], data: st.DataObject
+) -> None:
+    check_rule(name, _CASES[name](data.draw), data.draw)
 
 
 def test_registry_is_one_object_and_complete() -> None:
@@ -300,7 +273,7 @@ def test_registry_is_one_object_and_complete() -> None:
     assert {"call", "call_dps_packed", "call_packed", "composite", "if", "loop"} <= set(ops)
 
 
-@pytest.mark.parametrize("name", sorted(_CASES))
+@pytest.mark.parametrize("name", sorted(KERNELS))
 def test_every_op_is_documented(name: str) -> None:
     op = default_ops()[name]
     first, _, rest = op.doc.partition("\n\n")
@@ -315,8 +288,9 @@ def test_commutative_ops_are_exactly_those_that_commute() -> None:
         if op.kernel is None or len(op.operands) != 2 or Trait.ELEMENTWISE not in op.traits:
             continue
         dtype = "bool" if name.startswith("logical") else "int32"
+        attrs = op.normalise_attrs({})
         x, y = (rng.integers(0, 9, 200).astype(dtype) for _ in range(2))
-        commutes = np.array_equal(np.asarray(op.kernel(x, y)), np.asarray(op.kernel(y, x)))
+        commutes = np.array_equal(np.asarray(op.kernel(x, y, **attrs)), np.asarray(op.kernel(y, x, **attrs)))
         assert commutes == op.has_trait(Trait.COMMUTATIVE), name
 
 
@@ -325,7 +299,9 @@ def test_elementwise_and_reshaping_traits_hold() -> None:
     assert reshaping == {"reshape"}
     x = np.random.default_rng(6).uniform(0.1, 3.0, (4, 5)).astype(np.float32)
     for name, op in default_ops().items():
-        if op.kernel is None or not op.has_trait(Trait.ELEMENTWISE) or len(op.operands) != 1 or name == "logical_not":
+        if op.kernel is None or not op.has_trait(Trait.ELEMENTWISE) or len(op.operands) != 1:
+            continue
+        if name in ("bitwise_not", "logical_not"):
             continue
         attrs = op.normalise_attrs({"dtype": "int32"} if name == "cast" else {})
         whole = np.asarray(op.kernel(x, **attrs))

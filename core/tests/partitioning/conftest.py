@@ -181,7 +181,9 @@ def _composite_pattern(backend: str, what: str, priority: int, refused: int) -> 
     return CompositePattern(f"{backend}.{what}", _PATTERNS[what], check, priority)
 
 
-def make_case(steps: Sequence[Step], side: Sequence[Step], picks: Sequence[tuple[int, str, int]], backends: int) -> Case:
+def make_case(
+    steps: Sequence[Step], side: Sequence[Step], picks: Sequence[tuple[int, str, int]], backends: int
+) -> Case:
     """Makes a case of drawn numbers."""
     grower = _Grower(backends)
     x = Var("x", tensor((4,), "float64"))
@@ -245,4 +247,3 @@ def _members(function: Function) -> Iterator[Binding]:
             yield from _members(binding.regions[0])
         else:
             yield binding
-

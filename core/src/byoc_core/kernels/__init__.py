@@ -12,7 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from byoc_core.kernels import convolution, elementwise, linear, normalisation, pooling, reduction, shape
+from byoc_core.kernels import (
+    activations,
+    attention,
+    convolution,
+    einsum,
+    elementwise,
+    functions,
+    linear,
+    normalisation,
+    pooling,
+    quantisation,
+    recurrence,
+    reduction,
+    resize,
+    shape,
+)
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "Kernel"]
@@ -23,12 +38,19 @@ Kernel = Callable[..., NDArray | tuple[NDArray, ...]]
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
         **elementwise.KERNELS,
+        **functions.KERNELS,
+        **activations.KERNELS,
         **linear.KERNELS,
         **convolution.KERNELS,
         **pooling.KERNELS,
         **normalisation.KERNELS,
         **shape.KERNELS,
         **reduction.KERNELS,
+        **resize.KERNELS,
+        **recurrence.KERNELS,
+        **einsum.KERNELS,
+        **quantisation.KERNELS,
+        **attention.KERNELS,
     }
 )
 """The reference kernel of every op that computes, by op name."""

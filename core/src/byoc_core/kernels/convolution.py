@@ -1,61 +1,77 @@
-"""The kernel of 2-d convolution: image to columns, then one matrix product per group."""
+"""Kernels of convolution over one, two or three axes: image to columns, then one matrix product per group."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from byoc_core.kernels.precision import NDArray, working_dtype
-from byoc_core.kernels.windows import num_windows, pad_image, window_view
+from byoc_core.kernels.windows import (
+    channels_first,
+    channels_restored,
+    num_windows,
+    pad_image,
+    spatial_axes,
+    tap_view,
+    window_view,
+)
 
-__all__ = ["KERNELS", "conv2d"]
+__all__ = ["KERNELS", "conv", "conv_transpose"]
 
-_TO_OIHW = {"OIHW": (0, 1, 2, 3), "IOHW": (1, 0, 2, 3), "HWIO": (3, 2, 0, 1)}
 # Images are unfolded in batches whose columns take at most this many bytes.
 _COLUMN_BYTES = 1 << 25
 
 
-def conv2d(
+def conv(
     x: NDArray,
     weight: NDArray,
     *,
-    strides: tuple[int, int],
-    padding: tuple[int, int, int, int],
-    dilation: tuple[int, int],
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
     groups: int,
     data_layout: str,
     kernel_layout: str,
 ) -> NDArray:
     """Gives the cross-correlation of images with filters.
 
-    Shapes: ``(N, C, H, W), (O, C/groups, KH, KW) -> (N, O, OH, OW)`` in the layouts ``NCHW`` and ``OIHW``.
+    Shapes: ``(N, C, H, W), (O, C/groups, KH, KW) -> (N, O, OH, OW)`` in the layouts ``NCHW`` and ``OIHW``; likewise
+    with one or three spatial axes.
 
     Cost: ``2 * N * O * OH * OW * C/groups * KH * KW`` operations, and at most 32 MiB (or one image's columns, where
     that is more) beside the padded input.
     """
     wide = working_dtype(x.dtype)
-    image = x.transpose(0, 3, 1, 2) if data_layout == "NHWC" else x
-    filters = weight.transpose(_TO_OIHW[kernel_layout]).astype(wide, copy=False)
-    height, width = filters.shape[2:]
-    out_size = (
-        num_windows(image.shape[2], height, strides[0], dilation[0], padding[0], padding[2]),
-        num_windows(image.shape[3], width, strides[1], dilation[1], padding[1], padding[3]),
-    )
+    image = channels_first(x, data_layout)
+    filters = _ordered(weight, kernel_layout, "OI").astype(wide, copy=False)
+    rank = image.ndim - 2
+    window = filters.shape[2:]
+    out_size = [
+        num_windows(image.shape[2 + axis], window[axis], strides[axis], dilation[axis], *padding[axis::rank])
+        for axis in range(rank)
+    ]
     padded = pad_image(image.astype(wide, copy=False), padding, 0)
-    windows = window_view(padded, (height, width), strides, dilation, out_size)
+    windows = window_view(padded, window, strides, dilation, out_size)
     with np.errstate(all="ignore"):
         depthwise = groups > 1 and filters.shape[1] == 1 and filters.shape[0] == groups
         result = _depthwise(windows, filters) if depthwise else _by_columns(windows, filters, groups)
-    if data_layout == "NHWC":
-        result = result.transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(result.astype(x.dtype, copy=False))
+    return channels_restored(result.astype(x.dtype, copy=False), data_layout)
+
+
+def _ordered(weight: NDArray, layout: str, channels: str) -> NDArray:
+    """Gives filters with the two channel axes in an order, then the spatial ones."""
+    return weight.transpose([layout.index(axis) for axis in channels + spatial_axes(layout)])
 
 
 def _by_columns(windows: NDArray, filters: NDArray, groups: int) -> NDArray:
-    batch, channels, height, width, out_height, out_width = windows.shape
+    batch, channels = windows.shape[:2]
+    rank = filters.ndim - 2
+    out_size = windows.shape[2 + rank :]
     out_channels = filters.shape[0]
-    depth, pixels = channels // groups * height * width, out_height * out_width
+    depth, pixels = channels // groups * math.prod(filters.shape[2:]), math.prod(out_size)
     matrix = np.ascontiguousarray(filters).reshape(groups, out_channels // groups, depth)
     result = np.empty((batch, groups, out_channels // groups, pixels), filters.dtype)
     step = max(1, _COLUMN_BYTES // max(1, groups * depth * pixels * filters.itemsize))
@@ -63,17 +79,64 @@ def _by_columns(windows: NDArray, filters: NDArray, groups: int) -> NDArray:
         part = windows[start : start + step]
         columns = part.reshape(len(part), groups, depth, pixels)
         np.matmul(matrix, columns, out=result[start : start + step])
-    return result.reshape(batch, out_channels, out_height, out_width)
+    return result.reshape(batch, out_channels, *out_size)
 
 
 def _depthwise(windows: NDArray, filters: NDArray) -> NDArray:
     """One filter per channel: a sum over the filter's few taps, without unfolding."""
-    batch, channels, height, width, out_height, out_width = windows.shape
-    result = np.zeros((batch, channels, out_height, out_width), filters.dtype)
-    for row in range(height):
-        for column in range(width):
-            result += windows[:, :, row, column] * filters[:, 0, row, column, np.newaxis, np.newaxis]
+    rank = filters.ndim - 2
+    result = np.zeros((*windows.shape[:2], *windows.shape[2 + rank :]), filters.dtype)
+    for tap in np.ndindex(*filters.shape[2:]):
+        result += tap_view(windows, tap) * tap_view(filters, tap).reshape(-1, *[1] * rank)
     return result
 
 
-KERNELS: dict[str, Callable[..., NDArray]] = {"nn.conv2d": conv2d}
+def conv_transpose(
+    x: NDArray,
+    weight: NDArray,
+    *,
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    output_padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+) -> NDArray:
+    """Gives the transposed convolution: every element of the image adds a scaled filter to the result.
+
+    Shapes: ``(N, C, H, W), (C, O/groups, KH, KW) -> (N, O, OH, OW)`` in the layouts ``NCHW`` and ``IOHW``; likewise
+    with one or three spatial axes.
+
+    Cost: ``2 * N * C * H * W * O/groups * KH * KW`` operations, and the products of one batch beside the result.
+    """
+    wide = working_dtype(x.dtype)
+    image = channels_first(x, data_layout).astype(wide, copy=False)
+    filters = _ordered(weight, kernel_layout, "IO").astype(wide, copy=False)
+    batch, channels, *size = image.shape
+    rank, window, per_group = len(size), filters.shape[2:], filters.shape[1]
+    matrix = np.ascontiguousarray(filters).reshape(groups, channels // groups, -1).swapaxes(1, 2)
+    with np.errstate(all="ignore"):
+        products = np.matmul(matrix, image.reshape(batch, groups, channels // groups, math.prod(size)))
+        products = products.reshape(batch, groups, per_group, *window, *size)
+        whole = [
+            (size[axis] - 1) * strides[axis] + (window[axis] - 1) * dilation[axis] + 1 + output_padding[axis]
+            for axis in range(rank)
+        ]
+        result = np.zeros((batch, groups, per_group, *whole), wide)
+        for tap in np.ndindex(*window):
+            reached: list[Any] = [
+                slice(first, first + (count - 1) * stride + 1, stride)
+                for first, count, stride in zip(np.multiply(tap, dilation), size, strides, strict=True)
+            ]
+            result[(..., *reached)] += products[(slice(None), slice(None), slice(None), *tap)]
+    cut: list[Any] = [slice(padding[axis], whole[axis] - padding[rank + axis]) for axis in range(rank)]
+    kept = result[(..., *cut)]
+    restored = kept.reshape(batch, groups * per_group, *kept.shape[3:])
+    return channels_restored(restored.astype(x.dtype, copy=False), data_layout)
+
+
+KERNELS: dict[str, Callable[..., NDArray]] = {
+    **{f"nn.conv{rank}d": conv for rank in (1, 2, 3)},
+    **{f"nn.conv{rank}d_transpose": conv_transpose for rank in (1, 2, 3)},
+}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NDArray", "lowest", "working_dtype"]
+__all__ = ["NDArray", "highest", "lowest", "working_dtype"]
 
 NDArray = npt.NDArray[Any]
 
@@ -21,6 +21,23 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.itemsize <= 2 and dtype.kind not in "iub" and not dtype.name.startswith("int"):
         return np.dtype(np.float32)
     return dtype
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """Gives the neutral element of ``min``: the largest value of a type, infinity where it has one."""
+    if dtype.kind == "b":
+        return True
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max
+    if dtype.kind == "f":
+        return np.inf
+    import ml_dtypes
+
+    extension: Any = ml_dtypes
+    if dtype.name.startswith("int"):
+        return extension.iinfo(dtype).max
+    infinity = np.array(np.inf, np.float32).astype(dtype)
+    return infinity if np.isinf(infinity) else extension.finfo(dtype).max
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:

@@ -6,9 +6,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from byoc_core.kernels.precision import NDArray, lowest, working_dtype
+from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 
-__all__ = ["KERNELS", "argmax", "reduce_max", "reduce_mean", "reduce_sum"]
+__all__ = [
+    "KERNELS",
+    "argmax",
+    "argmin",
+    "logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+]
 
 
 def _axes(axis: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -38,6 +48,35 @@ def reduce_max(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDA
     return np.asarray(np.max(x, axis=_axes(axis), keepdims=keepdims, initial=lowest(x.dtype)))
 
 
+def reduce_min(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+    """Gives the smallest element along axes (all where ``None``); of nothing, the type's highest value."""
+    return np.asarray(np.min(x, axis=_axes(axis), keepdims=keepdims, initial=highest(x.dtype)))
+
+
+def reduce_prod(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+    """Gives the product along axes (all where ``None``); integers wrap around; the product of nothing is 1."""
+    with np.errstate(all="ignore"):
+        total = np.prod(x, axis=_axes(axis), dtype=working_dtype(x.dtype), keepdims=keepdims)
+        return np.asarray(total).astype(x.dtype, copy=False)
+
+
+def logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+    """Gives the logarithm of the sum of exponentials along axes; no finite ``x`` overflows; of nothing, -inf."""
+    axes = _axes(axis)
+    wide = x.astype(working_dtype(x.dtype), copy=False)
+    with np.errstate(all="ignore"):
+        top = np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, np.zeros_like(top))
+        total = np.log(np.sum(np.exp(wide - top), axis=axes, keepdims=True)) + top
+        result = total if keepdims else np.squeeze(total, tuple(range(x.ndim)) if axes is None else axes)
+        return np.asarray(result).astype(x.dtype, copy=False)
+
+
+def argmin(x: NDArray, *, axis: int, keepdims: bool) -> NDArray:
+    """Gives the index (int64) of the first smallest element along one axis; a NaN counts as smallest."""
+    return np.asarray(np.argmin(x, axis=axis, keepdims=keepdims)).astype(np.int64, copy=False)
+
+
 def argmax(x: NDArray, *, axis: int, keepdims: bool) -> NDArray:
     """Gives the index (int64) of the first largest element along one axis; a NaN counts as largest."""
     return np.asarray(np.argmax(x, axis=axis, keepdims=keepdims)).astype(np.int64, copy=False)
@@ -48,4 +87,8 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "mean": reduce_mean,
     "max": reduce_max,
     "argmax": argmax,
+    "min": reduce_min,
+    "prod": reduce_prod,
+    "logsumexp": logsumexp,
+    "argmin": argmin,
 }

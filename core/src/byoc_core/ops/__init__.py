@@ -17,9 +17,41 @@ def default_ops() -> OpRegistry:
     """Gives the registry of byoc's own ops, the structural ones of the IR included; always the same object."""
     from byoc_core.ir.opdef import OpRegistry
     from byoc_core.ir.structural import STRUCTURAL_OPS
-    from byoc_core.ops import convolution, elementwise, linear, nn, normalisation, pooling, reduction, shape
+    from byoc_core.ops import (
+        activations,
+        attention,
+        convolution,
+        einsum,
+        elementwise,
+        functions,
+        linear,
+        nn,
+        normalisation,
+        pooling,
+        quantisation,
+        recurrence,
+        reduction,
+        resize,
+        shape,
+    )
 
-    families = (elementwise, linear, convolution, pooling, normalisation, nn, shape, reduction)
+    families = (
+        elementwise,
+        functions,
+        activations,
+        linear,
+        convolution,
+        pooling,
+        normalisation,
+        nn,
+        shape,
+        reduction,
+        resize,
+        recurrence,
+        einsum,
+        quantisation,
+        attention,
+    )
     return OpRegistry([*(op for family in families for op in family.OPS), *STRUCTURAL_OPS])
 
 

@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, max, argmax."""
+"""Reductions: sum, product, mean, extremes and their places, logarithm of a sum of exponentials."""
 
 from __future__ import annotations
 
@@ -36,17 +36,23 @@ def _infer_mean(context: TypeContext) -> tuple[Type, ...]:
     return _infer_reduction(context, FLOAT_KINDS)
 
 
-def _infer_argmax(context: TypeContext) -> tuple[Type, ...]:
+def _infer_place(context: TypeContext) -> tuple[Type, ...]:
     require_kind(context, 0, NUMBER_KINDS)
     shape = context.shape(0)
     axis = resolve_axis(context, context.attrs["axis"], len(shape))
     if shape[axis] == 0:
-        raise context.error(f"axis {axis} is empty and has no largest element", operand=0)
+        raise context.error(
+            f"axis {axis} is empty and has no {'largest' if context.op == 'argmax' else 'smallest'} element", operand=0
+        )
     return (TensorType(_reduced(shape, (axis,), keepdims=context.attrs["keepdims"]), "int64"),)
 
 
 def _reduction_flops(context: CostContext) -> Dim:
     return context.operand_elements(0)
+
+
+def _logsumexp_flops(context: CostContext) -> Dim:
+    return context.operand_elements(0) * 4 + context.elements() * 2
 
 
 def _reduction_op(name: str, doc: str, *, floats_only: bool = False) -> OpDef:
@@ -66,10 +72,34 @@ OPS: tuple[OpDef, ...] = (
     _reduction_op("sum", "Gives the sum along axes; integers wrap around; the sum of nothing is 0."),
     _reduction_op("mean", "Gives the mean along axes; the mean of nothing is NaN.", floats_only=True),
     _reduction_op("max", "Gives the largest element along axes; of nothing, the lowest value of the dtype."),
+    _reduction_op("min", "Gives the smallest element along axes; of nothing, the highest value of the dtype."),
+    _reduction_op("prod", "Gives the product along axes; integers wrap around; the product of nothing is 1."),
+    OpDef(
+        "logsumexp",
+        (OperandSpec("x"),),
+        _infer_mean,
+        attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes to reduce; ``None``: all."), _KEEPDIMS),
+        traits=_TRAITS,
+        flops=_logsumexp_flops,
+        kernel=KERNELS["logsumexp"],
+        doc="Gives the logarithm of the sum of the exponentials along axes; no finite ``x`` overflows."
+        f"\n\n{_SHAPES_DOC}",
+    ),
+    OpDef(
+        "argmin",
+        (OperandSpec("x"),),
+        _infer_place,
+        attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis to search."), _KEEPDIMS),
+        traits=_TRAITS,
+        flops=_reduction_flops,
+        kernel=KERNELS["argmin"],
+        doc=f"Gives the index (int64) of the first smallest element along one axis; a NaN is smallest."
+        f"\n\n{_SHAPES_DOC}",
+    ),
     OpDef(
         "argmax",
         (OperandSpec("x"),),
-        _infer_argmax,
+        _infer_place,
         attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis to search."), _KEEPDIMS),
         traits=_TRAITS,
         flops=_reduction_flops,

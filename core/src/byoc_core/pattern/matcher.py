@@ -26,12 +26,16 @@ class FunctionIndex:
         self._users: dict[int, list[Binding]] = {}
         self._params = {id(param) for param in function.params}
         self._results = {id(value) for value in function.results}
-        for position, binding in enumerate(function.bindings):
-            self.position[id(binding)] = position
-            for index, result in enumerate(binding.results):
-                self._producer[id(result)] = (binding, index)
-            for operand in {id(o): o for o in binding.operands if isinstance(o, Var)}.values():
-                self._users.setdefault(id(operand), []).append(binding)
+        for binding in function.bindings:
+            self.add(binding)
+
+    def add(self, binding: Binding) -> None:
+        """Adds a binding that stands after all others; it reads nothing that is yet to come."""
+        self.position[id(binding)] = len(self.position)
+        for index, result in enumerate(binding.results):
+            self._producer[id(result)] = (binding, index)
+        for operand in {id(o): o for o in binding.operands if isinstance(o, Var)}.values():
+            self._users.setdefault(id(operand), []).append(binding)
 
     def producer(self, value: Value) -> tuple[Binding, int] | None:
         """Gives the binding that makes a value and which of its results it is; ``None`` for params and constants."""

@@ -1,23 +1,35 @@
 """Passes that any compilation needs, and the reference interpreter."""
 
 from byoc_core.transform.bind_params import BindParams
+from byoc_core.transform.canonicalise import Canonicalise
+from byoc_core.transform.common_subexpressions import EliminateCommonSubexpressions
 from byoc_core.transform.dead_code import RemoveDeadCode, RemoveUnusedFunctions
+from byoc_core.transform.default_passes import default_passes
 from byoc_core.transform.evaluate import evaluate_binding, evaluate_function
+from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
+from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.pass_ import Pass, PassTiming, Sequential
+from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.unique_names import UniqueNames
 
 __all__ = [
     "BindParams",
+    "Canonicalise",
+    "EliminateCommonSubexpressions",
+    "FoldBatchNorm",
     "FoldConstants",
+    "FoldPad",
     "InferTypes",
     "Pass",
     "PassTiming",
+    "RecogniseComposites",
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
     "Sequential",
     "UniqueNames",
+    "default_passes",
     "evaluate_binding",
     "evaluate_function",
 ]

@@ -34,6 +34,7 @@ _KINDS: dict[int, str] = {
     onnx.AttributeProto.FLOAT: "a float",
     onnx.AttributeProto.FLOATS: "floats",
     onnx.AttributeProto.STRING: "a string",
+    onnx.AttributeProto.STRINGS: "strings",
     onnx.AttributeProto.TENSOR: "a tensor",
 }
 
@@ -208,6 +209,11 @@ class NodeContext:
         """Gives a string attribute."""
         value = self._read(name, onnx.AttributeProto.STRING, "s", default)
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+    def attr_strings(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Gives an attribute that is a list of strings."""
+        values = self._read(name, onnx.AttributeProto.STRINGS, "strings", default)
+        return tuple(value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values)
 
     def attr_array(self, name: str) -> npt.NDArray[np.generic]:
         """Gives a tensor attribute as an array."""

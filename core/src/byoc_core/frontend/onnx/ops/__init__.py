@@ -7,13 +7,18 @@ from types import MappingProxyType
 
 from byoc_core.frontend.onnx.node_context import NodeImporter, ShapeImporter
 from byoc_core.frontend.onnx.ops import (
+    attention,
     constants,
     convolution,
     elementwise,
+    functions,
     linear,
     movement,
     normalisation,
+    quantisation,
+    recurrence,
     reduction,
+    resize,
     shape_arithmetic,
 )
 
@@ -24,10 +29,15 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **constants.IMPORTERS,
         **convolution.IMPORTERS,
         **elementwise.IMPORTERS,
+        **functions.IMPORTERS,
         **linear.IMPORTERS,
         **movement.IMPORTERS,
         **normalisation.IMPORTERS,
         **reduction.IMPORTERS,
+        **resize.IMPORTERS,
+        **recurrence.IMPORTERS,
+        **quantisation.IMPORTERS,
+        **attention.IMPORTERS,
     }
 )
 """The importer of every op of the standard domain that is imported, by ONNX name."""

@@ -1,4 +1,4 @@
-"""Importers of convolution and pooling over images."""
+"""Importers of convolution and pooling over images of one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -6,51 +6,63 @@ from collections.abc import Sequence
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
 
 
-def _require_image(node: NodeContext) -> tuple[Dim, Dim]:
-    """Gives height and width of the first input.
+def _read_image(node: NodeContext) -> tuple[Dim, ...]:
+    """Gives the spatial sizes of the first input.
 
     Raises:
-        FrontendError: it is not ``(N, C, H, W)``.
+        FrontendError: it has none, or more than three.
     """
     shape = node.shape(0)
-    if len(shape) != 4:
+    if not 3 <= len(shape) <= 5:
         raise node.error(
-            f"works on an input of rank {len(shape)}, which is not imported", expected="an input of shape (N, C, H, W)"
+            f"works on an input of rank {len(shape)}, which is not imported",
+            expected="an input of shape (N, C, W), (N, C, H, W) or (N, C, D, H, W)",
         )
-    return shape[2], shape[3]
+    return shape[2:]
 
 
 def _read_padding(
     node: NodeContext,
-    image: tuple[Dim, Dim],
+    image: Sequence[Dim],
     window: Sequence[int],
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, ...]:
-    """Gives the padding (top, left, bottom, right) that ``pads`` or ``auto_pad`` ask for.
+    """Gives the padding (before all axes, then after them) that ``pads`` or ``auto_pad`` ask for.
 
     Raises:
         FrontendError: ``auto_pad`` depends on a size that is dynamic, or is unknown.
     """
-    mode = node.attr_string("auto_pad", "NOTSET")
+    mode = _read_auto_pad(node)
+    nothing = (0,) * (2 * len(image))
     if mode == "NOTSET":
-        return node.attr_ints("pads", (0, 0, 0, 0))
+        return node.attr_ints("pads", nothing)
     node.ignore_attrs("pads")
     if mode == "VALID":
-        return (0, 0, 0, 0)
-    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        return nothing
+    total = [
+        _same_padding(node, size, (kernel - 1) * step + 1, stride)
+        for size, kernel, stride, step in zip(image, window, strides, dilation, strict=True)
+    ]
+    return _divide_padding(total, mode)
+
+
+def _read_auto_pad(node: NodeContext) -> str:
+    mode = node.attr_string("auto_pad", "NOTSET")
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
         raise node.error("attribute `auto_pad` is unknown", got=mode)
-    begins, ends = [], []
-    for size, kernel, stride, step in zip(image, window, strides, dilation, strict=True):
-        total = _same_padding(node, size, (kernel - 1) * step + 1, stride)
-        smaller, larger = total // 2, total - total // 2
-        begins.append(smaller if mode == "SAME_UPPER" else larger)
-        ends.append(larger if mode == "SAME_UPPER" else smaller)
-    return (*begins, *ends)
+    return mode
+
+
+def _divide_padding(total: Sequence[int], mode: str) -> tuple[int, ...]:
+    """Gives paddings on both sides; with ``SAME_UPPER`` an odd one is larger at the end."""
+    smaller, larger = [width // 2 for width in total], [width - width // 2 for width in total]
+    return (*smaller, *larger) if mode == "SAME_UPPER" else (*larger, *smaller)
 
 
 def _same_padding(node: NodeContext, size: Dim, reach: int, stride: int) -> int:
@@ -61,25 +73,35 @@ def _same_padding(node: NodeContext, size: Dim, reach: int, stride: int) -> int:
     return max(0, (-(-size // stride) - 1) * stride + reach - size)
 
 
-def _read_pair(node: NodeContext, name: str) -> tuple[int, ...]:
-    values = node.attr_ints(name, (1, 1))
-    if len(values) != 2:
-        raise node.error(f"attribute `{name}` has the wrong number of values", got=values, expected="2")
-    if min(values) < 1:
-        raise node.error(f"attribute `{name}` has a value that is too small", got=values, expected="1 or more")
+def _read_each(node: NodeContext, name: str, rank: int, *, default: int = 1) -> tuple[int, ...]:
+    """Gives an attribute that has one value for each spatial axis."""
+    values = node.attr_ints(name, (default,) * rank)
+    if len(values) != rank:
+        raise node.error(f"attribute `{name}` has the wrong number of values", got=values, expected=rank)
+    if min(values) < default:
+        raise node.error(f"attribute `{name}` has a value that is too small", got=values, expected=f"{default} or more")
     return values
 
 
-def _import_conv(node: NodeContext) -> Sequence[Imported]:
-    image, weight = _require_image(node), node.shape(1)
+def _read_window(node: NodeContext, rank: int) -> tuple[int, ...]:
+    """Gives the spatial sizes of the filter (second input)."""
+    weight = node.shape(1)
     window = tuple(size for size in weight[2:] if isinstance(size, int))
-    if len(weight) != 4 or len(window) != 2:
-        raise node.error("its filter is not of a known size", got=weight, expected="(O, I, KH, KW)")
+    if len(weight) != rank + 2 or len(window) != rank:
+        letters = ", ".join(f"K{letter}" for letter in "DHW"[-rank:])
+        raise node.error("its filter is not of a known size", got=weight, expected=f"(O, I, {letters})")
     if node.attr_ints("kernel_shape", window) != window:
         raise node.error("attribute `kernel_shape` differs from the filter", expected=window)
-    strides, dilation = _read_pair(node, "strides"), _read_pair(node, "dilations")
+    return window
+
+
+def _import_conv(node: NodeContext) -> Sequence[Imported]:
+    image = _read_image(node)
+    rank = len(image)
+    window = _read_window(node, rank)
+    strides, dilation = _read_each(node, "strides", rank), _read_each(node, "dilations", rank)
     result = node.emit(
-        "nn.conv2d",
+        f"nn.conv{rank}d",
         node.value(0),
         node.value(1),
         strides=strides,
@@ -87,16 +109,66 @@ def _import_conv(node: NodeContext) -> Sequence[Imported]:
         dilation=dilation,
         groups=node.attr_int("group", 1),
     )
-    if node.has_input(2):
-        result = node.emit("nn.bias_add", result, node.value(2), axis=1)
-    return (result,)
+    return (_add_bias(node, result),)
+
+
+def _add_bias(node: NodeContext, result: Value) -> Value:
+    return node.emit("nn.bias_add", result, node.value(2), axis=1) if node.has_input(2) else result
+
+
+def _import_conv_transpose(node: NodeContext) -> Sequence[Imported]:
+    image = _read_image(node)
+    rank = len(image)
+    window = _read_window(node, rank)
+    strides, dilation = _read_each(node, "strides", rank), _read_each(node, "dilations", rank)
+    extra = _read_each(node, "output_padding", rank, default=0)
+    result = node.emit(
+        f"nn.conv{rank}d_transpose",
+        node.value(0),
+        node.value(1),
+        strides=strides,
+        padding=_read_transposed_padding(node, image, window, strides, dilation, extra),
+        dilation=dilation,
+        groups=node.attr_int("group", 1),
+        output_padding=extra,
+    )
+    return (_add_bias(node, result),)
+
+
+def _read_transposed_padding(
+    node: NodeContext,
+    image: Sequence[Dim],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    extra: Sequence[int],
+) -> tuple[int, ...]:
+    """Gives what is cut off: ``pads``, or what leaves ``output_shape``, or the image's size times the strides."""
+    mode, rank = _read_auto_pad(node), len(image)
+    wanted: Sequence[Dim] = node.attr_ints("output_shape", ())[-rank:]
+    if not wanted and mode.startswith("SAME"):
+        wanted = [size * stride for size, stride in zip(image, strides, strict=True)]
+    if not wanted:
+        nothing = (0,) * (2 * rank)
+        return node.attr_ints("pads", nothing) if mode == "NOTSET" else nothing
+    node.ignore_attrs("pads")
+    total: list[int] = []
+    for size, goal, kernel, stride, step, more in zip(image, wanted, window, strides, dilation, extra, strict=True):
+        cut = (size - 1) * stride + (kernel - 1) * step + 1 + more - goal
+        if not isinstance(cut, int):
+            raise node.error("attribute `output_shape` needs sizes that are known", got=size)
+        if cut < 0:
+            raise node.error("asks for a result that is larger than its windows reach", got=goal, expected=goal + cut)
+        total.append(cut)
+    return _divide_padding(total, mode)
 
 
 def _pool_attrs(node: NodeContext) -> dict[str, object]:
-    image, window = _require_image(node), node.attr_ints("kernel_shape")
-    if len(window) != 2:
-        raise node.error("attribute `kernel_shape` has the wrong number of values", got=window, expected="2")
-    strides, dilation = _read_pair(node, "strides"), _read_pair(node, "dilations")
+    image, window = _read_image(node), node.attr_ints("kernel_shape")
+    rank = len(image)
+    if len(window) != rank:
+        raise node.error("attribute `kernel_shape` has the wrong number of values", got=window, expected=rank)
+    strides, dilation = _read_each(node, "strides", rank), _read_each(node, "dilations", rank)
     return {
         "pool_size": window,
         "strides": strides,
@@ -108,12 +180,17 @@ def _pool_attrs(node: NodeContext) -> dict[str, object]:
 
 def _import_max_pool(node: NodeContext) -> Sequence[Imported]:
     node.ignore_attrs("storage_order")  # concerns the second output only, which is refused
-    return (node.emit("nn.max_pool2d", node.value(0), **_pool_attrs(node)),)
+    return (node.emit(f"nn.max_pool{len(_read_image(node))}d", node.value(0), **_pool_attrs(node)),)
 
 
 def _import_average_pool(node: NodeContext) -> Sequence[Imported]:
-    include = node.attr_flag("count_include_pad")
-    return (node.emit("nn.avg_pool2d", node.value(0), **_pool_attrs(node), count_include_pad=include),)
+    include, op = node.attr_flag("count_include_pad"), f"nn.avg_pool{len(_read_image(node))}d"
+    return (node.emit(op, node.value(0), **_pool_attrs(node), count_include_pad=include),)
+
+
+def _import_lp_pool(node: NodeContext) -> Sequence[Imported]:
+    exponent, op = node.attr_int("p", 2), f"nn.lp_pool{len(_read_image(node))}d"
+    return (node.emit(op, node.value(0), **_pool_attrs(node), p=exponent),)
 
 
 def _import_global_pool(op: str) -> NodeImporter:
@@ -124,11 +201,23 @@ def _import_global_pool(op: str) -> NodeImporter:
     return import_node
 
 
+def _import_global_lp_pool(node: NodeContext) -> Sequence[Imported]:
+    axes, exponent = tuple(range(2, len(node.shape(0)))), node.attr_int("p", 2)
+    if exponent < 1:
+        raise node.error("attribute `p` is too small", got=exponent, expected="1 or more")
+    powers = node.emit("power", node.emit("abs", node.value(0)), node.scalar(exponent, 0))
+    total = node.emit("sum", powers, axis=axes, keepdims=True)
+    return (node.emit("power", total, node.scalar(1.0 / exponent, 0)),)
+
+
 IMPORTERS: dict[str, NodeImporter] = {
     "AveragePool": _import_average_pool,
     "Conv": _import_conv,
+    "ConvTranspose": _import_conv_transpose,
     "GlobalAveragePool": _import_global_pool("mean"),
+    "GlobalLpPool": _import_global_lp_pool,
     "GlobalMaxPool": _import_global_pool("max"),
+    "LpPool": _import_lp_pool,
     "MaxPool": _import_max_pool,
 }
 """The family's importers, by ONNX name."""

@@ -36,5 +36,9 @@ def _import_gemm(node: NodeContext) -> Sequence[Imported]:
     return (node.emit(op, result, bias),)
 
 
-IMPORTERS: dict[str, NodeImporter] = {"Gemm": _import_gemm, "MatMul": _import_matmul}
+def _import_einsum(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("einsum", *node.values(), equation=node.attr_string("equation")),)
+
+
+IMPORTERS: dict[str, NodeImporter] = {"Einsum": _import_einsum, "Gemm": _import_gemm, "MatMul": _import_matmul}
 """The family's importers, by ONNX name."""

@@ -20,37 +20,92 @@ def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("nn.batch_norm", *node.values(), axis=1, epsilon=node.attr_float("epsilon", 1e-5)),)
 
 
-def _import_layer_norm(node: NodeContext) -> Sequence[Imported]:
-    shape = node.shape(0)
-    axis = node.axis(node.attr_int("axis", -1), len(shape))
-    # The kernel computes narrow types in float32, which is what `stash_type=1` asks for.
+def _check_stash_type(node: NodeContext) -> None:
+    # The kernels compute narrow types in float32, which is what `stash_type=1` asks for.
     if node.attr_int("stash_type", 1) != 1:
         raise node.error("attribute `stash_type` is not imported", expected="1")
-    inner = shape[axis:]
 
-    def parameter(index: int) -> Value:
-        value = node.value(index) if node.has_input(index) else node.scalar(0.0, 0)
-        given = node.shape(index) if node.has_input(index) else ()
-        return value if given == inner else node.emit("broadcast_to", value, shape=inner)
 
-    axes = tuple(range(axis, len(shape)))
+def _import_over_axes(op: str, num_parameters: int) -> NodeImporter:
+    """Gives the importer of layer and RMS norm, whose parameters broadcast to the axes from ``axis`` on."""
+
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        shape = node.shape(0)
+        axis = node.axis(node.attr_int("axis", -1), len(shape))
+        _check_stash_type(node)
+        inner = shape[axis:]
+
+        def parameter(index: int) -> Value:
+            value = node.value(index) if node.has_input(index) else node.scalar(0.0, 0)
+            given = node.shape(index) if node.has_input(index) else ()
+            return value if given == inner else node.emit("broadcast_to", value, shape=inner)
+
+        parameters = [parameter(index) for index in range(1, 1 + num_parameters)]
+        axes = tuple(range(axis, len(shape)))
+        return (node.emit(op, node.value(0), *parameters, axes=axes, epsilon=node.attr_float("epsilon", 1e-5)),)
+
+    return import_node
+
+
+def _import_group_norm(node: NodeContext) -> Sequence[Imported]:
+    """Before opset 21 there is one scale and one bias for each group."""
+    _check_stash_type(node)
+    channels, groups = node.shape(0)[1], node.attr_int("num_groups")
+    if groups < 1:
+        raise node.error("attribute `num_groups` is too small", got=groups, expected="1 or more")
+    parameters: list[Value] = [node.value(1), node.value(2)]
+    if node.opset < 21:
+        spread = [
+            node.emit("broadcast_to", node.reshape(parameter, (groups, 1)), shape=(groups, channels // groups))
+            for parameter in parameters
+        ]
+        parameters = [node.reshape(parameter, (channels,)) for parameter in spread]
     epsilon = node.attr_float("epsilon", 1e-5)
-    return (node.emit("nn.layer_norm", node.value(0), parameter(1), parameter(2), axes=axes, epsilon=epsilon),)
+    return (node.emit("nn.group_norm", node.value(0), *parameters, groups=groups, epsilon=epsilon),)
 
 
-def _import_softmax(node: NodeContext) -> Sequence[Imported]:
-    """Before opset 13 all axes from ``axis`` (default 1) on count as one."""
-    shape = node.shape(0)
-    axis = node.axis(node.attr_int("axis", -1 if node.opset >= 13 else 1), len(shape))
-    if node.opset >= 13 or axis == len(shape) - 1:
-        return (node.emit("nn.softmax", node.value(0), axis=axis),)
-    flat = node.reshape(node.value(0), (*shape[:axis], product(shape[axis:])))
-    return (node.reshape(node.emit("nn.softmax", flat, axis=-1), shape),)
+def _import_instance_norm(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("nn.instance_norm", *node.values(), epsilon=node.attr_float("epsilon", 1e-5)),)
+
+
+def _import_lrn(node: NodeContext) -> Sequence[Imported]:
+    attrs = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    factors = {name: node.attr_float(name, default) for name, default in attrs.items()}
+    return (node.emit("nn.lrn", node.value(0), size=node.attr_int("size"), **factors),)
+
+
+def _import_softmax(op: str) -> NodeImporter:
+    """Gives the importer of the softmax family; before opset 13 all axes from ``axis`` (default 1) on count as one."""
+
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        shape = node.shape(0)
+        axis = node.axis(node.attr_int("axis", -1 if node.opset >= 13 else 1), len(shape))
+        if node.opset >= 13 or axis == len(shape) - 1:
+            return (node.emit(op, node.value(0), axis=axis),)
+        flat = node.reshape(node.value(0), (*shape[:axis], product(shape[axis:])))
+        return (node.reshape(node.emit(op, flat, axis=-1), shape),)
+
+    return import_node
+
+
+def _import_mean_variance(node: NodeContext) -> Sequence[Imported]:
+    """``(x - mean) / (sqrt(mean(x**2) - mean**2) + 1e-9)``, the variance computed from the centred values."""
+    axes, x = node.attr_ints("axes", (0, 2, 3)), node.value(0)
+    centred = node.emit("subtract", x, node.emit("mean", x, axis=axes, keepdims=True))
+    variance = node.emit("mean", node.emit("multiply", centred, centred), axis=axes, keepdims=True)
+    deviation = node.emit("add", node.emit("sqrt", variance), node.scalar(1e-9, 0))
+    return (node.emit("divide", centred, deviation),)
 
 
 IMPORTERS: dict[str, NodeImporter] = {
     "BatchNormalization": _import_batch_norm,
-    "LayerNormalization": _import_layer_norm,
-    "Softmax": _import_softmax,
+    "GroupNormalization": _import_group_norm,
+    "InstanceNormalization": _import_instance_norm,
+    "LRN": _import_lrn,
+    "LayerNormalization": _import_over_axes("nn.layer_norm", 2),
+    "LogSoftmax": _import_softmax("nn.log_softmax"),
+    "MeanVarianceNormalization": _import_mean_variance,
+    "RMSNormalization": _import_over_axes("nn.rms_norm", 1),
+    "Softmax": _import_softmax("nn.softmax"),
 }
 """The family's importers, by ONNX name."""

@@ -27,17 +27,29 @@ def _reduction(op: str, *, axes_input_since: int) -> NodeImporter:
     return import_node
 
 
-def _import_argmax(node: NodeContext) -> Sequence[Imported]:
+def _import_arg(node: NodeContext, op: str) -> Sequence[Imported]:
     if node.attr_flag("select_last_index"):
         raise node.error("attribute `select_last_index` is not imported", got=1, expected="0")
     axis, keepdims = node.attr_int("axis", 0), node.attr_flag("keepdims", default=True)
-    return (node.emit("argmax", node.value(0), axis=axis, keepdims=keepdims),)
+    return (node.emit(op, node.value(0), axis=axis, keepdims=keepdims),)
+
+
+def _import_argmax(node: NodeContext) -> Sequence[Imported]:
+    return _import_arg(node, "argmax")
+
+
+def _import_argmin(node: NodeContext) -> Sequence[Imported]:
+    return _import_arg(node, "argmin")
 
 
 IMPORTERS: dict[str, NodeImporter] = {
     "ArgMax": _import_argmax,
+    "ArgMin": _import_argmin,
+    "ReduceLogSumExp": _reduction("logsumexp", axes_input_since=18),
     "ReduceMax": _reduction("max", axes_input_since=18),
     "ReduceMean": _reduction("mean", axes_input_since=18),
+    "ReduceMin": _reduction("min", axes_input_since=18),
+    "ReduceProd": _reduction("prod", axes_input_since=18),
     "ReduceSum": _reduction("sum", axes_input_since=13),
 }
 """The family's importers, by ONNX name."""

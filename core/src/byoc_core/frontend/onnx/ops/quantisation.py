@@ -1,0 +1,70 @@
+"""Importers of quantisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.weights import dtype_of
+from byoc_core.ir.module import Value
+
+__all__ = ["IMPORTERS"]
+
+
+def _zero_point(node: NodeContext, dtype: str, shape: tuple[Dim, ...]) -> Value:
+    if node.has_input(2):
+        return node.reshape(node.value(2), shape)
+    zero = node.constant(np.zeros((), to_numpy(dtype)))
+    return zero if not shape else node.emit("broadcast_to", zero, shape=shape)
+
+
+def _scale(node: NodeContext) -> tuple[Value, tuple[Dim, ...]]:
+    """Gives the scale, a list of one as scalar, and its shape."""
+    shape = () if node.shape(1) == (1,) else node.shape(1)
+    return node.reshape(node.value(1), shape), shape
+
+
+def _check_blocks(node: NodeContext) -> None:
+    node.ignore_attrs("saturate")  # concerns float8 only
+    if node.attr_int("block_size", 0) != 0:
+        raise node.error("quantises in blocks, which is not imported", expected="`block_size` of 0")
+
+
+def _import_quantize(node: NodeContext) -> Sequence[Imported]:
+    _check_blocks(node)
+    scale, shape = _scale(node)
+    wanted = node.attr_int("output_dtype", 0)
+    dtype = dtype_of(wanted, f"{node.label}, attribute `output_dtype`") if wanted else "uint8"
+    zero = _zero_point(node, dtype, shape)
+    return (node.emit("quantize", node.value(0), scale, zero, axis=node.attr_int("axis", 1)),)
+
+
+def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
+    _check_blocks(node)
+    scale, shape = _scale(node)
+    zero = _zero_point(node, node.type(0).dtype, shape)
+    return (node.emit("dequantize", node.value(0), scale, zero, axis=node.attr_int("axis", 1)),)
+
+
+def _import_dynamic_quantize(node: NodeContext) -> Sequence[Imported]:
+    """The range of the tensor, zero included, becomes 0 to 255."""
+    x, none = node.value(0), node.scalar(0.0, 0)
+    high = node.emit("maximum", node.emit("max", x), none)
+    # The negated lower end: the largest of the negated elements, or zero.
+    depth = node.emit("maximum", node.emit("max", node.emit("negative", x)), none)
+    reach = node.emit("divide", node.emit("add", high, depth), node.scalar(255.0, 0))
+    scale = node.emit("where", node.emit("equal", reach, none), node.scalar(1.0, 0), reach)
+    zero = node.emit("quantize", depth, scale, node.constant(np.zeros((), np.uint8)))
+    return (node.emit("quantize", x, scale, zero), scale, zero)
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "DequantizeLinear": _import_dequantize,
+    "DynamicQuantizeLinear": _import_dynamic_quantize,
+    "QuantizeLinear": _import_quantize,
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,94 @@
+"""Importers of recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.ir.module import Value
+
+__all__ = ["IMPORTERS"]
+
+_ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
+_DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
+
+
+def _import_recurrence(num_gates: int) -> NodeImporter:
+    """Gives the importer of a layer with so many gates."""
+
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        direction = node.attr_string("direction", "forward")
+        if direction not in _DIRECTIONS:
+            raise node.error("attribute `direction` is unknown", got=direction)
+        directions = _DIRECTIONS[direction]
+        attrs: dict[str, object] = {"direction": direction}
+        activations = _read_activations(node, directions)
+        if node.op_type == "RNN":
+            attrs["activation"] = activations[0].lower()
+        if node.op_type == "GRU":
+            attrs["linear_before_reset"] = node.attr_flag("linear_before_reset")
+        _check_variant(node)
+        hidden = node.shape(2)[-1]
+        if node.has_attr("hidden_size") and node.attr_int("hidden_size") != hidden:
+            raise node.error("attribute `hidden_size` differs from the weights", expected=hidden)
+        batch = node.shape(0)[1]
+        states = (5, 6) if node.op_type == "LSTM" else (5,)
+        operands = [
+            *(node.value(index) for index in range(3)),
+            _optional(node, 3, (directions, hidden * num_gates * 2)),
+            *(_optional(node, index, (directions, batch, hidden)) for index in states),
+        ]
+        return node.emit_all(f"nn.{node.op_type.lower()}", operands, attrs)
+
+    return import_node
+
+
+def _optional(node: NodeContext, index: int, shape: Sequence[object]) -> Value:
+    """Gives an input, or zeros where it is left out."""
+    if node.has_input(index):
+        return node.value(index)
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(sizes) == len(shape):
+        return node.constant(np.zeros(sizes, to_numpy(node.type(0).dtype)))
+    return node.emit("broadcast_to", node.scalar(0.0, 0), shape=tuple(shape))
+
+
+def _read_activations(node: NodeContext, directions: int) -> tuple[str, ...]:
+    """Gives the activations of one direction; both must have the same."""
+    default = _ACTIVATIONS.get(node.op_type, ("Tanh",))
+    given = node.attr_strings("activations", default * directions)
+    accepted = [default] if node.op_type != "RNN" else [("Tanh",), ("Relu",)]
+    for names in accepted:
+        if [name.lower() for name in given] == [name.lower() for name in names * directions]:
+            return names
+    raise node.error(
+        "has activations that are not imported",
+        got=", ".join(given),
+        expected=" or ".join(", ".join(names * directions) for names in accepted),
+    )
+
+
+def _check_variant(node: NodeContext) -> None:
+    """Refuses what changes the numbers and is not imported."""
+    if node.attr_int("layout", 0) != 0:
+        raise node.error("attribute `layout` is not imported", expected="0: steps before the batch")
+    if node.has_input(4):
+        lengths, steps = node.array(4), node.shape(0)[0]
+        if lengths is None or not isinstance(steps, int) or np.any(lengths != steps):
+            raise node.error("has sequences of different lengths, which are not imported")
+    if node.op_type == "LSTM":
+        if node.attr_flag("input_forget"):
+            raise node.error("couples input and forget gates, which is not imported", expected="`input_forget` of 0")
+        if node.has_input(7):
+            raise node.error("has peephole weights, which are not imported")
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "GRU": _import_recurrence(3),
+    "LSTM": _import_recurrence(4),
+    "RNN": _import_recurrence(1),
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,81 @@
+"""Quantisation: floats as integers with a scale and a zero point."""
+
+from __future__ import annotations
+
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.types import TensorType, Type
+from byoc_core.kernels import KERNELS
+from byoc_core.ops.type_rules import (
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    flops_per_element,
+    require_equal,
+    require_kind,
+    require_same_dtype,
+    resolve_axis,
+)
+
+__all__ = ["OPS"]
+
+_QUANTISED = ("int8", "int16", "uint8", "uint16")
+_AXIS = AttrSpec("axis", AttrKind.INT, 1, doc="The axis that parameters of rank 1 run along.")
+_SHAPES_DOC = "Shapes: ``scale`` and ``zero_point`` are scalars, or ``(C,)`` along ``axis``; the result is as ``x``."
+
+
+def _check_parameters(context: TypeContext) -> None:
+    shape = context.shape(0)
+    for index in (1, 2):
+        found = context.shape(index)
+        if len(found) > 1 or len(found) != len(context.shape(1)):
+            raise context.error(
+                f"has rank {len(found)}", operand=index, expected="rank 0 or 1, the same for scale and zero point"
+            )
+        if found:
+            axis = resolve_axis(context, context.attrs["axis"], len(shape))
+            require_equal(context, index, 0, shape[axis], f"as axis {axis} of operand `x`")
+
+
+def _infer_quantize(context: TypeContext) -> tuple[Type, ...]:
+    type_ = require_kind(context, 0, FLOAT_KINDS)
+    require_same_dtype(context, 0, 1)
+    zero = context.tensor(2)
+    if zero.dtype not in _QUANTISED:
+        raise context.error(
+            "has a dtype that the op does not give", operand=2, got=zero.dtype, expected=" or ".join(_QUANTISED)
+        )
+    _check_parameters(context)
+    return (TensorType(type_.shape, zero.dtype),)
+
+
+def _infer_dequantize(context: TypeContext) -> tuple[Type, ...]:
+    type_ = require_kind(context, 0, INTEGER_KINDS)
+    scale = require_kind(context, 1, FLOAT_KINDS)
+    require_same_dtype(context, 0, 2)
+    _check_parameters(context)
+    return (TensorType(type_.shape, scale.dtype),)
+
+
+_OPERANDS = tuple(OperandSpec(name) for name in ("x", "scale", "zero_point"))
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "quantize",
+        _OPERANDS,
+        _infer_quantize,
+        attrs=(_AXIS,),
+        flops=flops_per_element(3),
+        kernel=KERNELS["quantize"],
+        doc="Gives ``round(x / scale) + zero_point``, halves to even, limited to the dtype of ``zero_point``, which is "
+        f"the result's.\n\n{_SHAPES_DOC}",
+    ),
+    OpDef(
+        "dequantize",
+        _OPERANDS,
+        _infer_dequantize,
+        attrs=(_AXIS,),
+        flops=flops_per_element(2),
+        kernel=KERNELS["dequantize"],
+        doc=f"Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.\n\n{_SHAPES_DOC}",
+    ),
+)
+"""The family's ops."""

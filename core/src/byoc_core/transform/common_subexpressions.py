@@ -1,0 +1,105 @@
+"""Common subexpressions: what is computed twice is computed once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+from byoc_core.dtypes import is_float
+from byoc_core.ir import (
+    CALL,
+    Binding,
+    Constant,
+    Function,
+    IRModule,
+    TensorType,
+    Trait,
+    Value,
+    is_pure,
+    structural_hash,
+)
+from byoc_core.ir.structural_equality import attributes_text
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
+from byoc_core.transform.rewriter import is_open
+
+__all__ = ["EliminateCommonSubexpressions", "may_swap"]
+
+_EXTREMA = ("maximum", "minimum")
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpressions(Pass):
+    """Keeps the first of several pure ops that compute the same.
+
+    Two ops compute the same if they agree in op, operands (in any order where :func:`may_swap` permits), attributes,
+    result types, regions and claim. Every region is a scope of its own. Impure ops, functions annotated for a backend
+    and bodies of composites are left alone.
+    """
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module without repeated ops. Cost: linear."""
+        purity: dict[str, bool] = {}
+        return map_functions(
+            module, lambda function: _merge(function, module.functions, purity) if is_open(function) else function
+        )
+
+
+def may_swap(binding: Binding) -> bool:
+    """Tells whether the two operands of a binding may change places without changing any bit of the result.
+
+    They may if the op is commutative, save for ``maximum`` and ``minimum`` of floats, which may give either of two
+    zeros of different sign.
+    """
+    if len(binding.operands) != 2 or not binding.op.has_trait(Trait.COMMUTATIVE):
+        return False
+    type_ = binding.operands[0].type
+    return not (binding.op.name in _EXTREMA and isinstance(type_, TensorType) and is_float(type_.dtype))
+
+
+def _merge(function: Function, functions: Mapping[str, Function], purity: dict[str, bool]) -> Function:
+    seen: dict[Hashable, Binding] = {}
+    mapping: dict[int, Value] = {}
+    kept: list[Binding] = []
+    for binding in map_regions(function.bindings, lambda region: _merge(region, functions, purity)):
+        operands = tuple(remap(operand, mapping) for operand in binding.operands)
+        if not all(map(operator.is_, operands, binding.operands)):
+            binding = replace(binding, operands=operands)
+        if _is_pure(binding, functions, purity):
+            first = seen.setdefault(_key(binding), binding)
+            if first is not binding:
+                mapping.update((id(old), new) for old, new in zip(binding.results, first.results, strict=True))
+                continue
+        kept.append(binding)
+    if not mapping:
+        return with_bindings(function, kept)
+    results = tuple(remap(result, mapping) for result in function.results)
+    return replace(function, bindings=tuple(kept), results=results)
+
+
+def _is_pure(binding: Binding, functions: Mapping[str, Function], purity: dict[str, bool]) -> bool:
+    """Like :func:`is_pure`, with one look at each called function."""
+    if binding.op is not CALL:
+        return is_pure(binding, functions)
+    callee = str(binding.attrs["callee"])
+    if callee not in purity:
+        purity[callee] = is_pure(binding, functions)
+    return purity[callee]
+
+
+def _key(binding: Binding) -> Hashable:
+    operands: list[tuple[str, object]] = [
+        ("constant", (operand.digest, str(operand.type))) if isinstance(operand, Constant) else ("value", id(operand))
+        for operand in binding.operands
+    ]
+    if may_swap(binding):
+        operands.sort(key=repr)
+    return (
+        id(binding.op),
+        tuple(operands),
+        attributes_text(binding.attrs),
+        tuple(result.type for result in binding.results),
+        tuple(map(structural_hash, binding.regions)),
+        binding.codegen,
+    )

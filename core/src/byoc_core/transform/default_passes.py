@@ -1,0 +1,30 @@
+"""The passes that every compilation runs first."""
+
+from __future__ import annotations
+
+from byoc_core.transform.canonicalise import Canonicalise
+from byoc_core.transform.common_subexpressions import EliminateCommonSubexpressions
+from byoc_core.transform.dead_code import RemoveDeadCode
+from byoc_core.transform.fold_batch_norm import FoldBatchNorm
+from byoc_core.transform.fold_constants import FoldConstants
+from byoc_core.transform.fold_pad import FoldPad
+from byoc_core.transform.pass_ import Pass
+
+__all__ = ["default_passes"]
+
+
+def default_passes() -> tuple[Pass, ...]:
+    """Gives the passes that prepare a module for any backends, in order.
+
+    They keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers. What makes
+    ops that a backend may not know (:class:`RecogniseComposites`) is not among them: a backend that has such ops asks
+    for it when it prepares the module.
+    """
+    return (
+        FoldConstants(),
+        Canonicalise(),
+        EliminateCommonSubexpressions(),
+        FoldPad(),
+        FoldBatchNorm(),
+        RemoveDeadCode(),
+    )

@@ -1,0 +1,115 @@
+"""Folding of batch normalisation into the weights before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.dtypes import dtype_info, dtype_name
+from byoc_core.ir import Binding, IRModule, TensorType, Value
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
+
+__all__ = ["FoldBatchNorm"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FoldBatchNorm(Pass):
+    """Folds ``nn.batch_norm`` of a convolution or matrix product, with or without bias, into weights and bias.
+
+    With ``scale = gamma / sqrt(variance + epsilon)`` the weights become ``weight * scale`` and the bias
+    ``(bias - mean) * scale + beta``, computed in float64 and rounded once. The results are the same in real numbers;
+    in floating point each term of a sum has one more rounding.
+
+    It needs: all of these constant; nothing else reads what lies between; the normalised axis is the axis of output
+    channels; the new numbers are finite, and no weight leaves the range of normal numbers.
+    """
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with folded weights. Cost: linear in ops and in the weights that change."""
+        return rewrite_module(module, _RULES)
+
+
+def _fold(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    rank = binding.results[0].type.rank if isinstance(binding.results[0].type, TensorType) else None
+    statistics = [graph.array(operand) for operand in binding.operands[1:]]
+    product, bias = _find_product(binding, graph)
+    if product is None or rank is None or any(array is None for array in statistics):
+        return None
+    channel_axis, out_axis = _axes(product, rank)
+    weight, attrs = graph.array(product.operands[1]), _attrs(binding)
+    if weight is None or weight.ndim < 2 or attrs["axis"] % rank != channel_axis:
+        return None
+    gamma, beta, mean, variance = (_wide(array) for array in statistics)
+    with np.errstate(all="ignore"):
+        scale = gamma / np.sqrt(variance + np.float64(attrs["epsilon"]))
+        shape = [-1 if axis == out_axis else 1 for axis in range(weight.ndim)]
+        new_weight = (_wide(weight) * scale.reshape(shape)).astype(weight.dtype)
+        new_bias = ((_wide(bias) - mean) * scale + beta).astype(weight.dtype)
+    if not (_is_sound(new_weight, weight, scale.reshape(shape)) and np.isfinite(_wide(new_bias)).all()):
+        return None
+    weights = (product.operands[0], graph.const(new_weight))
+    folded = graph.emit(product.op.name, weights, product.attrs, name=product.results[0].name)
+    return (graph.emit("nn.bias_add", (folded, graph.const(new_bias)), {"axis": attrs["axis"]}),)
+
+
+def _find_product(binding: Binding, graph: RewriteGraph) -> tuple[Binding | None, Array | None]:
+    """Gives the convolution or matrix product that a batch norm reads, and the constant bias between, if any."""
+    source = binding.operands[0]
+    bias: Array | None = None
+    added = graph.maker(source, "nn.bias_add")
+    if added is not None:
+        rank = added.results[0].type.rank if isinstance(added.results[0].type, TensorType) else None
+        bias = graph.array(added.operands[1])
+        difference = _attrs(added)["axis"] - _attrs(binding)["axis"]
+        if bias is None or not rank or difference % rank or graph.num_uses(source) != 1:
+            return None, None
+        source = added.operands[0]
+    product = graph.maker(source, *_PRODUCTS)
+    return (product if graph.num_uses(source) == 1 else None), bias
+
+
+_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+_PRODUCTS = (*_CONVOLUTIONS, "nn.dense", "matmul")
+
+
+def _axes(product: Binding, rank: int) -> tuple[int, int]:
+    """Gives the axis of output channels in the result, and in the weights."""
+    if product.op.name in _CONVOLUTIONS:
+        return str(product.attrs["data_layout"]).index("C"), str(product.attrs["kernel_layout"]).index("O")
+    weight = product.operands[1].type
+    last = weight.rank - 1 if isinstance(weight, TensorType) and weight.rank else 0
+    return rank - 1, 0 if product.op.name == "nn.dense" else last
+
+
+def _attrs(binding: Binding) -> dict[str, Any]:
+    return dict(binding.attrs)
+
+
+def _wide(array: Array | None) -> Array:
+    return np.zeros((), np.float64) if array is None else array.astype(np.float64)
+
+
+def _is_sound(new: Array, old: Array, scale: Array) -> bool:
+    """Tells whether the new weights are finite, and normal numbers wherever they are not truly zero."""
+    wide = np.abs(_wide(new))
+    is_zero = np.broadcast_to(scale == 0, old.shape) | (_wide(old) == 0)
+    return bool(np.isfinite(wide).all() and ((wide >= _smallest_normal(dtype_name(old.dtype))) | is_zero).all())
+
+
+def _smallest_normal(dtype: str) -> float:
+    if dtype.startswith("float") and not dtype_info(dtype).from_ml_dtypes:
+        return float(np.finfo(dtype).tiny)
+    import ml_dtypes
+
+    extension: Any = ml_dtypes
+    return float(extension.finfo(dtype).tiny)
+
+
+_RULES: Rules = {"nn.batch_norm": (_fold,)}

@@ -1,0 +1,121 @@
+"""The exact texts for variants of the ops of neural networks that are not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx import from_onnx
+
+_IMAGE, _FILTER = np.zeros((1, 2, 5, 4), np.float32), np.zeros((2, 3, 3, 3), np.float32)
+_STEPS, _GATES, _STATE = (np.zeros(shape, np.float32) for shape in ((4, 2, 3), (1, 8, 3), (1, 8, 2)))
+_HEADS = np.zeros((1, 4, 3, 8), np.float32)
+_ROI, _SCALES = np.zeros(0, np.float32), np.array([1, 1, 2, 2], np.float32)
+_RESIZE: list[Any] = [_IMAGE, _ROI, _SCALES]
+
+_CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
+    (
+        "ConvTranspose",
+        [_IMAGE, _FILTER],
+        {"output_shape": (50, 50)},
+        "asks for a result that is larger than its windows reach; got 50, expected 7",
+    ),
+    ("ConvTranspose", [_IMAGE, _FILTER], {"auto_pad": "SOME"}, "attribute `auto_pad` is unknown; got SOME"),
+    (
+        "ConvTranspose",
+        [_IMAGE, _FILTER],
+        {"output_padding": (1,)},
+        "attribute `output_padding` has the wrong number of values; got (1,), expected 2",
+    ),
+    ("GlobalLpPool", [_IMAGE], {"p": 0}, "attribute `p` is too small; got 0, expected 1 or more"),
+    (
+        "GroupNormalization",
+        [_IMAGE, _SCALES[:2], _SCALES[:2]],
+        {"num_groups": 0},
+        "attribute `num_groups` is too small; got 0, expected 1 or more",
+    ),
+    (
+        "Resize",
+        _RESIZE,
+        {"mode": "area"},
+        "attribute `mode` is not imported; got area, expected nearest or linear or cubic",
+    ),
+    ("Resize", _RESIZE, {"mode": "linear", "antialias": 1}, "attribute `antialias` is not imported; expected 0"),
+    (
+        "Resize",
+        _RESIZE,
+        {"coordinate_transformation_mode": "tf_crop_and_resize"},
+        (
+            "attribute `coordinate_transformation_mode` is not imported; got tf_crop_and_resize, expected "
+            "align_corners or asymmetric or half_pixel or half_pixel_symmetric or pytorch_half_pixel or "
+            "tf_half_pixel_for_nn"
+        ),
+    ),
+    ("Resize", [_IMAGE, _ROI, _SCALES[:3]], {}, "has the wrong number of scales; got 3, expected 4"),
+    ("Resize", [_IMAGE], {}, "has neither scales nor sizes"),
+    (
+        "LSTM",
+        [_STEPS, _GATES, _STATE],
+        {"layout": 1},
+        "attribute `layout` is not imported; expected 0: steps before the batch",
+    ),
+    (
+        "LSTM",
+        [_STEPS, _GATES, _STATE],
+        {"input_forget": 1},
+        "couples input and forget gates, which is not imported; expected `input_forget` of 0",
+    ),
+    (
+        "LSTM",
+        [_STEPS, _GATES, _STATE],
+        {"hidden_size": 3},
+        "attribute `hidden_size` differs from the weights; expected 2",
+    ),
+    ("LSTM", [_STEPS, _GATES, _STATE], {"clip": 1.0}, "has attributes that are not imported; got clip"),
+    (
+        "LSTM",
+        [_STEPS, _GATES, _STATE],
+        {"activations": ["Sigmoid", "Relu", "Tanh"]},
+        "has activations that are not imported; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
+    ),
+    (
+        "LSTM",
+        [_STEPS, _GATES, _STATE, None, np.array([4, 3], np.int32)],
+        {},
+        "has sequences of different lengths, which are not imported",
+    ),
+    (
+        "Attention",
+        [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS],
+        {},
+        "has past keys, which are not imported. Concatenate them before the node.",
+    ),
+    ("Attention", [_HEADS, _HEADS, _HEADS], {"softcap": 2.0}, "attribute `softcap` is not imported; expected 0"),
+    ("Attention", [_HEADS[0], _HEADS[0], _HEADS[0]], {}, "does not say the heads of input 0; got rank 3 and 0 heads"),
+    (
+        "QuantizeLinear",
+        [_IMAGE, _SCALES],
+        {"block_size": 2},
+        "quantises in blocks, which is not imported; expected `block_size` of 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("op_type", "inputs", "attrs", "text"), _CASES)
+def test_variant_is_refused(
+    op_type: str,
+    inputs: list[Any],
+    attrs: dict[str, Any],
+    text: str,
+    node_model: Callable[..., onnx.ModelProto],
+    make_case: Callable[..., Any],
+) -> None:
+    constants = [index for index, array in enumerate(inputs) if index and array is not None]
+    model = node_model(op_type, 23, make_case(inputs, attrs, constants))
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(model)
+    assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"

@@ -1,0 +1,62 @@
+"""The passes that every compilation runs first, on their own and inside ``build``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import byoc_core
+import numpy as np
+from byoc_core.transform import (
+    Canonicalise,
+    EliminateCommonSubexpressions,
+    FoldBatchNorm,
+    FoldPad,
+    PassTiming,
+    RemoveDeadCode,
+    Sequential,
+    default_passes,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_nothing_is_left_to_do(data: st.DataObject, modules: Any) -> None:
+    after = Sequential(default_passes())(data.draw(modules()))
+    for transform in (Canonicalise(), EliminateCommonSubexpressions(), FoldPad(), FoldBatchNorm(), RemoveDeadCode()):
+        assert transform(after) is after
+
+
+def test_each_pass_is_timed(main: Any) -> None:
+    timings: list[PassTiming] = []
+    Sequential(default_passes(), on_timing=timings.append)(main('x: R.Tensor((3,), "float32")', "return x"))
+    assert [timing.name for timing in timings] == [
+        "FoldConstants",
+        "Canonicalise",
+        "EliminateCommonSubexpressions",
+        "FoldPad",
+        "FoldBatchNorm",
+        "RemoveDeadCode",
+    ]
+
+
+def test_what_one_pass_finds_the_next_uses(main: Any) -> None:
+    body = "a = R.add(x, x)\nb = R.negative(a)\nc = R.negative(b)\nd = R.add(x, x)\ne = R.subtract(c, d)\nreturn e"
+    after = Sequential(default_passes())(main('x: R.Tensor((3,), "float32")', body))
+    assert [binding.op.name for binding in after["main"].bindings] == ["add", "subtract"]
+
+
+def test_build_runs_them_and_results_may_coincide(main: Any) -> None:
+    body = (
+        "a = R.negative(x)\nb = R.negative(a)\nc = R.exp(x)\nd = R.exp(b)\n"
+        '@R.region\ndef yes(p: R.Tensor((3,))):\n    q = R.multiply(p, R.const(1.0, "float32"))\n    return q\n'
+        "@R.region\ndef no(p: R.Tensor((3,))):\n    q = R.negative(p)\n    r = R.negative(q)\n    return r\n"
+        "e = R.if_(c0, x, regions=[yes, no])\nreturn b, c, d, b, e"
+    )
+    executable = byoc_core.build(main('x: R.Tensor((3,), "float32"), c0: R.Tensor((), "bool")', body))
+    assert [row["op"] for row in executable.report_data["ops"]] == ["exp"]
+    x = np.array([-0.0, 1.0, 2.0], np.float32)
+    results = byoc_core.VirtualMachine(executable)["main"](x, np.array(True))
+    for result, wanted in zip(results, (x, np.exp(x), np.exp(x), x, x), strict=True):
+        np.testing.assert_array_equal(result, wanted)
