@@ -1,4 +1,4 @@
-"""A backend for tests of the compile side: takes the ops it is told to, and computes them with the reference kernels."""
+"""A backend for tests of the compile side: takes the ops it is told to, and runs them with the reference kernels."""
 
 from __future__ import annotations
 
@@ -179,4 +179,3 @@ def _with_inlined_externals(module: IRModule) -> IRModule:
         return replace(function, bindings=tuple(bindings))
 
     return module.with_functions({**functions, **{n: inlined(f) for n, f in module.functions.items()}})
-

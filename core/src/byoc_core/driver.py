@@ -21,7 +21,7 @@ from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, bu
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.partitioning.partition import check_option_owners
 from byoc_core.pattern import Rejection, Support
-from byoc_core.transform import FoldConstants, RemoveDeadCode, Sequential
+from byoc_core.transform import FoldConstants, RemoveDeadCode, Sequential, UniqueNames
 from byoc_core.transform.rewrite import inline_composites
 
 __all__ = ["BuildOptions", "build"]
@@ -118,19 +118,25 @@ class _Build:
         self._host_permitted = host_permitted
         self._log = PartitionLog()
         self._moved: dict[str, Function] = {}
+        self._unavailable: frozenset[str] = frozenset()
         check_option_owners(options, [handle.name for handle in handles])
 
     def run(self) -> Executable:
         annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
-        offloading = [handle for handle in self._handles if handle.name != HOST_NAME]
+        asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
+        missing = self._missing(asked)
+        offloading = [handle for handle in self._handles if handle.name in asked and handle.name not in missing]
+        self._unavailable = frozenset(missing)
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
             FoldConstants(),
             RemoveDeadCode(),
             *map(self._preparation, offloading),
+            UniqueNames(),
         ]
         module = Sequential(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
+        self._refuse_all(module, missing)
         module = self._partition(module, offloading, self._chosen.policy)
         module = self._partition(module, [self._handles[-1]], None)
         self._say("compile")
@@ -140,7 +146,6 @@ class _Build:
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
         compiled = Sequential([codegen], dump=self._dump("compile"))(module)
-        asked = [handle.name for handle in offloading]
         final = module.with_functions({**module.functions, **self._moved})
         report = build_report(final, self._log, host=HOST_NAME, asked=asked)
         self._judge_fallback(report, asked)
@@ -151,6 +156,23 @@ class _Build:
         for external in modules:
             constants.update(external.constants)
         return Executable(program, modules, constants, report)
+
+    def _missing(self, asked: Sequence[str]) -> dict[str, Rejection]:
+        """Gives the backends that cannot compile on this machine, and why: they take nothing."""
+        missing = {}
+        for handle in self._handles:
+            if handle.name in asked:
+                status = handle.compile_status(handle.context(self._module, self._options.get(handle.name, {})))
+                if not status.ok:
+                    text = ". ".join(filter(None, (f"cannot compile here: {status.reason}", status.remedy)))
+                    missing[handle.name] = Rejection("unavailable", text.removesuffix("."))
+        return missing
+
+    def _refuse_all(self, module: IRModule, missing: Mapping[str, Rejection]) -> None:
+        for function in module.functions.values():
+            for binding in function.walk():
+                for backend, rejection in missing.items():
+                    self._log.refuse(function.name, binding, Refusal(backend, rejection))
 
     def _say(self, stage: str) -> None:
         if self._chosen.progress is not None:
@@ -186,6 +208,8 @@ class _Build:
             self._log.refuse(source, binding, Refusal(backend, refusal))
         position = [handle.name for handle in self._handles].index(backend)
         for handle in self._handles[position + 1 :]:
+            if handle.name in self._unavailable:
+                continue
             context = handle.context(self._module, self._options.get(handle.name, {}))
             answers = (core_refusal(b, handle) or handle.supports(b, context) for b in inlined.bindings)
             if all(isinstance(answer, Support) for answer in answers):
