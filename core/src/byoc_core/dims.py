@@ -34,6 +34,8 @@ __all__ = [
     "is_positive",
     "parse_dim",
     "product",
+    "read_dim",
+    "read_problem",
     "solve_symbol",
     "substitute",
     "symbol",
@@ -66,6 +68,9 @@ class _Atom:
 
 
 _MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
+_MAX_READ_CHARS = 4096
+_MAX_READ_DEPTH = 64
+_MAX_READ_TERMS = 64
 _INFIX = {"floordiv": "//", "mod": "%"}
 # A monomial is a sorted tuple of (atom, exponent); the empty tuple is the constant term.
 _Monomial = tuple[tuple[_Atom, int], ...]
@@ -122,8 +127,7 @@ class DimExpr:
     def __mul__(self, other: Dim) -> Dim:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
-        if len(_terms(self)) * len(_terms(other)) > _MAX_TERMS:
-            raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {_MAX_TERMS} terms")
+        _check_product(self, other, _MAX_TERMS)
         return _from_terms(
             (_multiply_monomials(left, right), left_factor * right_factor)
             for left, left_factor in _terms(self)
@@ -174,10 +178,34 @@ def parse_dim(text: str | Dim) -> Dim:
         raise IRTypeError("dim", "a bool is not a size", got=text)
     if isinstance(text, int | DimExpr):
         return text
-    try:
-        return _from_ast(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, AttributeError, MemoryError) as error:
-        raise IRTypeError("dim", f"cannot read {text!r} as an integer expression") from error
+    return _parse(text, _MAX_TERMS)
+
+
+def read_dim(text: str) -> Dim:
+    """Reads a dimension from a file that anybody may have written: text that costs much to read is refused.
+
+    Every text that ``str`` gives for a dimension and :func:`read_problem` finds nothing wrong with is read back.
+
+    Raises:
+        IRTypeError: the text is too long or nested too deep, multiplies sums of many terms, or is not an integer
+            expression over symbols.
+    """
+    problem = read_problem(text)
+    if problem is not None:
+        raise IRTypeError("dim", problem)
+    return _parse(text, _MAX_READ_TERMS)
+
+
+def read_problem(text: str) -> str | None:
+    """Gives the reason why :func:`read_dim` refuses text before it looks at its meaning, or ``None``."""
+    if len(text) > _MAX_READ_CHARS:
+        return f"a size is longer than {_MAX_READ_CHARS} characters"
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth > _MAX_READ_DEPTH:
+            return f"a size is nested more than {_MAX_READ_DEPTH} levels deep"
+    return None
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
@@ -468,28 +496,41 @@ def _parenthesised_atom(atom: _Atom) -> str:
     return f"({atom})" if atom.op in _INFIX else str(atom)
 
 
-def _from_ast(node: ast.expr) -> Dim:
+def _check_product(left: Dim, right: Dim, max_terms: int) -> None:
+    if len(_terms(left)) * len(_terms(right)) > max_terms:
+        raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {max_terms} terms")
+
+
+def _parse(text: str, max_terms: int) -> Dim:
+    try:
+        return _from_ast(ast.parse(text.strip(), mode="eval").body, max_terms)
+    except (SyntaxError, ValueError, RecursionError, AttributeError, MemoryError) as error:
+        raise IRTypeError("dim", f"cannot read {text!r} as an integer expression") from error
+
+
+def _from_ast(node: ast.expr, max_terms: int) -> Dim:
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
         case ast.Name(id=name):
             return symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_from_ast(operand)
+            return -_from_ast(operand, max_terms)
         case ast.BinOp(left=left, op=operator, right=right):
-            return _apply_operator(operator, _from_ast(left), _from_ast(right))
+            return _apply_operator(operator, _from_ast(left, max_terms), _from_ast(right, max_terms), max_terms)
         case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in _CALLS:
-            return _CALLS[name](_from_ast(left), _from_ast(right))
+            return _CALLS[name](_from_ast(left, max_terms), _from_ast(right, max_terms))
     raise ValueError(ast.dump(node))
 
 
-def _apply_operator(operator: ast.operator, left: Dim, right: Dim) -> Dim:
+def _apply_operator(operator: ast.operator, left: Dim, right: Dim, max_terms: int) -> Dim:
     match operator:
         case ast.Add():
             return left + right
         case ast.Sub():
             return left - right
         case ast.Mult():
+            _check_product(left, right, max_terms)
             return left * right
         case ast.FloorDiv():
             return _floordiv(left, right)

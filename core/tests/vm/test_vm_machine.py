@@ -438,6 +438,19 @@ class TestInputs:
                 main(*inputs)
             assert str(caught.value) == text
 
+    def test_values_that_are_not_given_by_name(self) -> None:
+        vm = machine(ADD)
+        inputs = {"x": ones(1, 2), "y": ones(1, 2)}
+        for given, out, text in (
+            (ones(1, 2), None, "function `main`: inputs are not given by name; got ndarray, expected a mapping"),
+            ([ones(1, 2)], None, "function `main`: inputs are not given by name; got list, expected a mapping"),
+            (inputs, ones(1, 2), "function `main`: outputs are not given by name; got ndarray, expected a mapping"),
+        ):
+            with pytest.raises(CallError) as caught:
+                vm.run("main", given, out)  # type: ignore[arg-type]
+            assert str(caught.value) == text
+        np.testing.assert_array_equal(vm.run("main", inputs, {}), vm.run("main", inputs))
+
     def test_wrong_names(self) -> None:
         vm = machine(ADD)
         cases: list[tuple[str, dict[str, object], str]] = [

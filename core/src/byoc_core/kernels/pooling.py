@@ -26,14 +26,10 @@ def max_pool2d(
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``.
     """
-    image = x.transpose(0, 3, 1, 2) if layout == "NHWC" else x
+    image = (x.transpose(0, 3, 1, 2) if layout == "NHWC" else x).astype(working_dtype(x.dtype), copy=False)
     windows = _windows(image, pool_size, strides, padding, dilation, ceil_mode, lowest(x.dtype))
-    # One pass per tap keeps memory at the size of the result, and numpy's maximum keeps NaN.
-    result = windows[:, :, 0, 0].copy()
-    for row in range(pool_size[0]):
-        for column in range(pool_size[1]):
-            np.maximum(result, windows[:, :, row, column], out=result)
-    return np.ascontiguousarray(result.transpose(0, 2, 3, 1)) if layout == "NHWC" else result
+    result = _over_taps(np.maximum, windows, windows[:, :, 0, 0].copy())
+    return _from_nchw(result.astype(x.dtype, copy=False), layout)
 
 
 def avg_pool2d(
@@ -57,11 +53,8 @@ def avg_pool2d(
     wide = working_dtype(x.dtype)
     image = (x.transpose(0, 3, 1, 2) if layout == "NHWC" else x).astype(wide, copy=False)
     windows = _windows(image, pool_size, strides, padding, dilation, ceil_mode, 0)
+    total = _over_taps(np.add, windows, np.zeros_like(windows[:, :, 0, 0]))
     with np.errstate(all="ignore"):
-        total = np.zeros_like(windows[:, :, 0, 0])
-        for row in range(pool_size[0]):
-            for column in range(pool_size[1]):
-                total += windows[:, :, row, column]
         rows, columns = (
             _counts(
                 image.shape[2 + axis],
@@ -76,7 +69,20 @@ def avg_pool2d(
             for axis in (0, 1)
         )
         result = (total / np.maximum(np.outer(rows, columns), 1).astype(wide)).astype(x.dtype, copy=False)
-    return np.ascontiguousarray(result.transpose(0, 2, 3, 1)) if layout == "NHWC" else result
+    return _from_nchw(result, layout)
+
+
+def _over_taps(combine: np.ufunc, windows: NDArray, result: NDArray) -> NDArray:
+    """Combines each tap of all windows into ``result``: one pass per tap keeps memory at the result's size."""
+    with np.errstate(all="ignore"):
+        for row in range(windows.shape[2]):
+            for column in range(windows.shape[3]):
+                combine(result, windows[:, :, row, column], out=result)
+    return result
+
+
+def _from_nchw(image: NDArray, layout: str) -> NDArray:
+    return np.ascontiguousarray(image.transpose(0, 2, 3, 1)) if layout == "NHWC" else image
 
 
 def _windows(
