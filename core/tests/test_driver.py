@@ -211,14 +211,15 @@ def test_annotations_by_hand_that_the_backend_refuses_are_errors(fake: Any) -> N
 
 def test_s000_3_a_backend_that_cannot_compile_here_takes_nothing(fake: Any) -> None:
     backend = fake("aone", None, status=Status(False, "npucc is missing", "Install npucc."))
-    executable = byoc_core.build(MODULE, [backend])
+    with pytest.warns(UserWarning, match="backend `aone` cannot compile here: npucc is missing. Install npucc"):
+        executable = byoc_core.build(MODULE, [backend])
     assert set(outcomes(executable).values()) == {"host"}
     assert {(row["code"], row["text"]) for row in executable.report_data["ops"]} == {
         ("unavailable", "aone: cannot compile here: npucc is missing. Install npucc")
     }
     assert backend.contexts == []
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
-    with pytest.raises(CodegenError) as caught:
+    with pytest.raises(CodegenError) as caught, pytest.warns(UserWarning, match="backend `aone`"):
         byoc_core.build(R.parse(HAND), [backend])
     assert str(caught.value) == "backend `aone`: cannot compile here: npucc is missing. Install npucc."
 

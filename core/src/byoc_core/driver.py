@@ -73,7 +73,8 @@ def build(
             host.
         options: each backend's options, by backend name.
         fallback: what to do when ops stay on the host: ``"allow"`` (the report and the log say why), ``"warn"``, or
-            ``"error"``. Listing ``"host"`` among the backends permits it.
+            ``"error"``. Listing ``"host"`` among the backends permits it. A backend that cannot compile on this
+            machine takes nothing, and a warning says so.
         policy: who takes what; greedy by order by default.
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
@@ -127,6 +128,10 @@ class _Build:
         missing = self._missing(asked)
         offloading = [handle for handle in self._handles if handle.name in asked and handle.name not in missing]
         self._unavailable = frozenset(missing)
+        for name, rejection in missing.items() if self._chosen.fallback != "error" else ():
+            warnings.warn(
+                f"backend `{name}` {rejection.text}.\nOther backends and the host take its ops.", stacklevel=3
+            )
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
             FoldConstants(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -23,7 +22,6 @@ __all__ = [
     "choose_backends",
     "is_artifact",
     "parse_options",
-    "warn_of_unavailable",
 ]
 
 Fallback = Literal["allow", "warn", "error"]
@@ -88,21 +86,6 @@ def choose_backends(given: Sequence[str] | None) -> list[str]:
     return usable
 
 
-def warn_of_unavailable(names: Sequence[str]) -> None:
-    """Warns of backends that cannot compile here, whose ops will stay on the host.
-
-    Raises:
-        BackendNotFoundError: one is not installed.
-    """
-    from byoc_core.backend.registry import backends
-
-    for name in dict.fromkeys(names):
-        status = backends().get(name).compile_status()
-        if not status.ok:
-            text = f"backend `{name}` cannot compile here: {status.reason}. {status.remedy}".removesuffix(". ")
-            warnings.warn(f"{text}\nOther backends and the host take its ops.", stacklevel=2)
-
-
 def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
     """Gives options by backend from ``backend.name=value`` texts.
 
@@ -154,8 +137,6 @@ def build_model(
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
-    if fallback == "allow":  # otherwise the driver says it of every op
-        warn_of_unavailable(chosen)
     with show_stages(path.name) as show:
         show("import")
         module = from_onnx(path)

@@ -17,13 +17,12 @@ def run_demo(backend: BackendOption = None) -> None:
     from byoc_core.cli.console import open_console, show_stages
     from byoc_core.cli.demo_model import make_demo_image, make_demo_model
     from byoc_core.cli.outputs import new_summary
-    from byoc_core.cli.selection import choose_backends, warn_of_unavailable
+    from byoc_core.cli.selection import choose_backends
     from byoc_core.driver import build
     from byoc_core.errors import ExecutionError
     from byoc_core.vm import VirtualMachine
 
     chosen = choose_backends(backend)
-    warn_of_unavailable(chosen)
     module = make_demo_model()
     with show_stages("demo") as show:
         executable = build(module, chosen, progress=show)
