@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -65,21 +66,25 @@ def test_a_kernel_gives_the_type_that_its_op_promises(name: str, dtype: str) -> 
         assert [array.tobytes() for array in arrays] == before
 
 
+_SINGLE: Mapping[str, Callable[..., Any]] = KERNELS
+"""The kernels, for those with one result."""
+
+
 def test_integers_of_four_bits_wrap_around() -> None:
     x = np.array([-8, 7, -3], ml_dtypes.int4)
     y = np.array([0, -1, 2], ml_dtypes.int4)
-    assert KERNELS["negative"](x).tolist() == [-8, -7, 3]
-    assert KERNELS["abs"](x).tolist() == [-8, 7, 3]
-    assert KERNELS["maximum"](x, y).tolist() == [0, 7, 2]
-    assert KERNELS["divide"](x, y).tolist() == [0, -7, -1]
-    assert KERNELS["power"](x, np.array([1, 2, 3], ml_dtypes.int4)).tolist() == [-8, 1, 5]
-    assert KERNELS["nn.relu"](x).tolist() == [0, 7, 0]
+    assert _SINGLE["negative"](x).tolist() == [-8, -7, 3]
+    assert _SINGLE["abs"](x).tolist() == [-8, 7, 3]
+    assert _SINGLE["maximum"](x, y).tolist() == [0, 7, 2]
+    assert _SINGLE["divide"](x, y).tolist() == [0, -7, -1]
+    assert _SINGLE["power"](x, np.array([1, 2, 3], ml_dtypes.int4)).tolist() == [-8, 1, 5]
+    assert _SINGLE["nn.relu"](x).tolist() == [0, 7, 0]
 
 
 def test_max_pool_of_eight_bit_floats() -> None:
     x = np.arange(16.0).reshape(1, 1, 4, 4).astype(ml_dtypes.float8_e5m2)
     attrs = {"strides": (2, 2), "padding": (0, 0, 0, 0), "dilation": (1, 1), "ceil_mode": False, "layout": "NCHW"}
-    result = KERNELS["nn.max_pool2d"](x, pool_size=(2, 2), **attrs)
+    result = _SINGLE["nn.max_pool2d"](x, pool_size=(2, 2), **attrs)
     assert result.dtype == x.dtype
     assert result.tolist() == np.array([[[[5.0, 7.0], [13.0, 15.0]]]]).astype(x.dtype).tolist()
 
@@ -87,7 +92,7 @@ def test_max_pool_of_eight_bit_floats() -> None:
 def test_an_index_into_an_empty_axis_is_an_error_in_every_mode() -> None:
     for mode in ("fast", "clip"):
         with pytest.raises(ExecutionError) as caught:
-            KERNELS["take"](np.ones((0, 2), np.float32), np.array([0]), axis=0, mode=mode)
+            _SINGLE["take"](np.ones((0, 2), np.float32), np.array([0]), axis=0, mode=mode)
         assert str(caught.value) == (
             "op `take`: an index lies outside the axis; got 0, expected no index at all: the axis is empty"
         )

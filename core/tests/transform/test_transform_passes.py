@@ -301,6 +301,14 @@ def test_sequential_names_the_guilty_pass() -> None:
         Sequential([])(forgets_the_op(module))
 
 
+def test_sequential_checks_a_module_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = R.parse("def main(x: R.Tensor((4,))):\n    y = R.tanh(x)\n    z = R.exp(x)\n    return y")
+    checked: list[IRModule] = []
+    monkeypatch.setattr("byoc_core.transform.pass_.verify", checked.append)
+    result = Sequential([UniqueNames(), FoldConstants(), RemoveDeadCode(), RemoveDeadCode()])(module)
+    assert [id(given) for given in checked] == [id(module), id(result)]
+
+
 def test_sequential_dumps_and_times_every_pass(tmp_path: Path) -> None:
     module = R.parse("def main(x: R.Tensor((4,))):\n    y = R.tanh(x)\n    z = R.exp(x)\n    return y")
     timings: list[PassTiming] = []

@@ -166,10 +166,6 @@ class Manifest(_Entry):
     program: Digest
     report: dict[str, JsonValue]
 
-    def runtime(self, type_key: str) -> RuntimeEntry | None:
-        """Gives the entry of a runtime."""
-        return next((entry for entry in self.runtimes if entry.type_key == type_key), None)
-
     def member_names(self) -> set[str]:
         """Gives the names of the members that an artifact of this manifest has."""
         return {

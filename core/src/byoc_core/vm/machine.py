@@ -183,7 +183,8 @@ class VirtualMachine:
             The result, or a tuple of all results where there is not exactly one; buffers of ``out`` are among them.
 
         Raises:
-            CallError: an unknown or missing name, or an argument that does not fit; nothing has run then.
+            CallError: an unknown or missing name, or an argument that does not fit; nothing has run then, unless it
+                is a buffer for a result whose size only running tells.
             ExecutionError: something the function calls failed.
         """
         return self[name].run(inputs, out)
