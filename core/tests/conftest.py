@@ -1,4 +1,4 @@
-"""A backend for tests of the compile side: takes the ops it is told to, and computes them with the reference kernels."""
+"""A backend for tests of the compile side: takes the ops it is told to, and runs them with the reference kernels."""
 
 from __future__ import annotations
 

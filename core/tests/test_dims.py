@@ -19,6 +19,7 @@ from byoc_core.dims import (
     is_positive,
     parse_dim,
     product,
+    read_dim,
     solve_symbol,
     substitute,
     symbol,
@@ -338,3 +339,25 @@ def test_a_product_of_many_sums_is_refused() -> None:
     with pytest.raises(IRTypeError) as caught:
         parse_dim(text)
     assert str(caught.value) == "dim: a product of sums is too large; expected at most 4096 terms"
+
+
+def test_reading_refuses_text_that_costs_much() -> None:
+    sums = "*".join(f"(a{i}+b{i})" for i in range(7))
+    refused = {
+        "a" * 4097: "dim: a size is longer than 4096 characters",
+        "(" * 65 + "a" + ")" * 65: "dim: a size is nested more than 64 levels deep",
+        sums: "dim: a product of sums is too large; expected at most 64 terms",
+        "": "dim: cannot read '' as an integer expression",
+    }
+    for text, message in refused.items():
+        with pytest.raises(IRTypeError) as caught:
+            read_dim(text)
+        assert str(caught.value) == message
+
+
+def test_reading_gives_back_what_prints() -> None:
+    names = [symbol(name) for name in "abcdef"]
+    terms = [left * right * 3 for left in names for right in names]
+    wide = product([sum(names[:3], start=1), sum(names[3:], start=2)]) * 2 // (names[0] + 1)
+    for dim in (7, -7, sum(terms, start=0), wide, dim_max(wide, names[1]) % 5 - names[2]):
+        assert read_dim(str(dim)) == dim

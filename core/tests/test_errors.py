@@ -65,6 +65,7 @@ def test_an_error_survives_a_copy() -> None:
     [
         ("dnl", ["dnnl", "ccompiler"], "Did you mean 'dnnl'?"),
         ("conv", ["conv1", "conv2", "conv3", "conv4"], "Did you mean 'conv4' or 'conv3' or 'conv2'?"),
+        ("X", ["x", "y"], "Did you mean 'x'?"),
         ("xyz", ["dnnl"], ""),
         ("x", [], ""),
     ],

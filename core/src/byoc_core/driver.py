@@ -21,7 +21,7 @@ from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, bu
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.partitioning.partition import check_option_owners
 from byoc_core.pattern import Rejection, Support
-from byoc_core.transform import Sequential, default_passes
+from byoc_core.transform import Sequential, UniqueNames, default_passes
 from byoc_core.transform.rewrite import inline_composites
 
 __all__ = ["BuildOptions", "build"]
@@ -73,7 +73,8 @@ def build(
             host.
         options: each backend's options, by backend name.
         fallback: what to do when ops stay on the host: ``"allow"`` (the report and the log say why), ``"warn"``, or
-            ``"error"``. Listing ``"host"`` among the backends permits it.
+            ``"error"``. Listing ``"host"`` among the backends permits it. A backend that cannot compile on this
+            machine takes nothing, and a warning says so.
         policy: who takes what; greedy by order by default.
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
@@ -118,18 +119,28 @@ class _Build:
         self._host_permitted = host_permitted
         self._log = PartitionLog()
         self._moved: dict[str, Function] = {}
+        self._unavailable: frozenset[str] = frozenset()
         check_option_owners(options, [handle.name for handle in handles])
 
     def run(self) -> Executable:
         annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
-        offloading = [handle for handle in self._handles if handle.name != HOST_NAME]
+        asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
+        missing = self._missing(asked)
+        offloading = [handle for handle in self._handles if handle.name in asked and handle.name not in missing]
+        self._unavailable = frozenset(missing)
+        for name, rejection in missing.items() if self._chosen.fallback != "error" else ():
+            warnings.warn(
+                f"backend `{name}` {rejection.text}.\nOther backends and the host take its ops.", stacklevel=3
+            )
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
             *default_passes(),
             *map(self._preparation, offloading),
+            UniqueNames(),
         ]
         module = Sequential(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
+        self._refuse_all(module, missing)
         module = self._partition(module, offloading, self._chosen.policy)
         module = self._partition(module, [self._handles[-1]], None)
         self._say("compile")
@@ -139,7 +150,6 @@ class _Build:
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
         compiled = Sequential([codegen], dump=self._dump("compile"))(module)
-        asked = [handle.name for handle in offloading]
         final = module.with_functions({**module.functions, **self._moved})
         report = build_report(final, self._log, host=HOST_NAME, asked=asked)
         self._judge_fallback(report, asked)
@@ -150,6 +160,23 @@ class _Build:
         for external in modules:
             constants.update(external.constants)
         return Executable(program, modules, constants, report)
+
+    def _missing(self, asked: Sequence[str]) -> dict[str, Rejection]:
+        """Gives the backends that cannot compile on this machine, and why: they take nothing."""
+        missing = {}
+        for handle in self._handles:
+            if handle.name in asked:
+                status = handle.compile_status(handle.context(self._module, self._options.get(handle.name, {})))
+                if not status.ok:
+                    text = ". ".join(filter(None, (f"cannot compile here: {status.reason}", status.remedy)))
+                    missing[handle.name] = Rejection("unavailable", text.removesuffix("."))
+        return missing
+
+    def _refuse_all(self, module: IRModule, missing: Mapping[str, Rejection]) -> None:
+        for function in module.functions.values():
+            for binding in function.walk():
+                for backend, rejection in missing.items():
+                    self._log.refuse(function.name, binding, Refusal(backend, rejection))
 
     def _say(self, stage: str) -> None:
         if self._chosen.progress is not None:
@@ -185,6 +212,8 @@ class _Build:
             self._log.refuse(source, binding, Refusal(backend, refusal))
         position = [handle.name for handle in self._handles].index(backend)
         for handle in self._handles[position + 1 :]:
+            if handle.name in self._unavailable:
+                continue
             context = handle.context(self._module, self._options.get(handle.name, {}))
             answers = (core_refusal(b, handle) or handle.supports(b, context) for b in inlined.bindings)
             if all(isinstance(answer, Support) for answer in answers):

@@ -196,5 +196,7 @@ class InternalError(ByocError):
 
 def near_names(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """Gives `` Did you mean 'a' or 'b'?`` text for a misspelt name, or ``""`` where nothing is near."""
-    near = difflib.get_close_matches(name, sorted(known), n=limit, cutoff=0.6)
+    names = sorted(known)
+    near = [other for other in names if other.casefold() == name.casefold()]
+    near = near[:limit] or difflib.get_close_matches(name, names, n=limit, cutoff=0.6)
     return f"Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

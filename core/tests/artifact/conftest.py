@@ -17,13 +17,13 @@ from byoc_core.vm import Call, CallKind, ConstantRef, Program, Ret, VirtualMachi
 
 N = parse_dim("n")
 REPORT = {
-    "backends": [{"name": "host", "regions": 1, "ops": 2, "flops": 8}],
+    "backends": [{"name": "host", "regions": 1, "ops": 2, "flops": 8, "share": 1.0}],
     "total_flops": 8,
     "offloaded_share": 0.0,
     "ops": [
         {
             "function": "main", "op": "add", "name": "lv0", "outcome": "host", "region": "region0",
-            "code": "forced", "text": "forced to the host", "flops": 8,
+            "code": "forced", "text": "forced to the host", "flops": 8, "share": 1.0,
         }
     ],
 }  # fmt: skip

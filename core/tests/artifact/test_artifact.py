@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import itertools
 import json
+import os
 import re
 import stat
 import zipfile
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable, inspect, is_trusted, load, load_module, trust, verify
@@ -43,6 +46,18 @@ def test_saving_is_deterministic(executable: Executable, saved: Path, tmp_path: 
     assert (tmp_path / "again.byoc").read_bytes() == saved.read_bytes()
     assert (tmp_path / "loaded.byoc").read_bytes() == saved.read_bytes()
     assert executable.to_bytes() == saved.read_bytes()
+
+
+def test_sizes_of_many_terms_are_saved(tmp_path: Path) -> None:
+    size = "+".join(f"{a}*{b}*{c}" for a, b, c in itertools.combinations("abcde", 3))
+    module = byoc_core.parse(f"""
+def main(x: R.Tensor(("a", "b", "c", "d", "e")), y: R.Tensor(("{size}",))):
+    z = R.nn.relu(y)
+    return x, z
+""")
+    executable = byoc_core.build(module)
+    executable.save(tmp_path / "model.byoc")
+    assert load(tmp_path / "model.byoc").functions == executable.functions
 
 
 def test_zip_tools_read_it_and_data_is_aligned(saved: Path) -> None:
@@ -144,9 +159,7 @@ def test_no_artifact(tmp_path: Path) -> None:
     other = io.BytesIO()
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("a.txt", "hello")
-    assert refused(path, other.getvalue()) == (
-        ": is cut short or damaged. Copy the file again, or compile the model again."
-    )
+    assert refused(path, other.getvalue()) == (f": is a zip archive, but not a byoc artifact.{made}")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "absent.byoc")
 
@@ -389,13 +402,29 @@ def test_graph_file_as_a_module(tmp_path: Path) -> None:
 
 
 def test_library_without_an_artifact(tmp_path: Path) -> None:
-    path = tmp_path / "x.so"
-    path.write_bytes(b"not a library")
-    with pytest.raises(ArtifactError) as caught:
-        load_module(path)
-    assert str(caught.value) == (
-        f"library `{path}`: holds no byoc artifact. Libraries are made by `Executable.export_library`."
-    )
+    for name, format_name in (("x.so", None), ("x.so.6", None), ("x", "so")):
+        path = tmp_path / name
+        path.write_bytes(b"not a library")
+        with pytest.raises(ArtifactError) as caught:
+            load_module(path, format_name)
+        assert str(caught.value) == (
+            f"library `{path}`: holds no byoc artifact. Libraries are made by `Executable.export_library`."
+        )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_results_replace_neither_folders_nor_pipes(executable: Executable, tmp_path: Path) -> None:
+    folder, pipe = tmp_path / "folder", tmp_path / "pipe"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    for write in (executable.save, executable.export_library):
+        for path in (folder, pipe):
+            with pytest.raises(OSError, match=r"Is a directory|Is not a regular file") as caught:
+                write(path)
+            assert caught.value.filename == str(path)
+    assert folder.is_dir()
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
 
 
 def test_exported_library_holds_everything(executable: Executable, tmp_path: Path) -> None:

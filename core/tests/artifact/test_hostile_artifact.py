@@ -56,7 +56,7 @@ def test_any_manifest(content: bytes, tmp_path: Path, data: st.DataObject) -> No
     for _ in range(data.draw(st.integers(1, 2))):
         holder, key = data.draw(st.sampled_from(places(manifest)))
         if isinstance(holder, dict) and data.draw(st.booleans()):
-            holder[data.draw(st.text(max_size=3)) or key] = data.draw(VALUES)
+            holder[data.draw(st.text(max_size=3)) or key] = copy.deepcopy(data.draw(VALUES))
         else:
             holder[key] = copy.deepcopy(data.draw(VALUES))
     use(tmp_path / "x.byoc", {**members, "manifest.json": json.dumps(manifest).encode()})

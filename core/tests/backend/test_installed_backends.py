@@ -22,7 +22,8 @@ CODE = {
     "exiting": "import sys\nsys.exit(3)\n",
 }
 FAULTS = {
-    "renamed": "hook `byoc_backend_info`: gave a name that is not the entry point's; got 'other', expected 'renamed'",
+    "renamed": "hook `byoc_backend_info`: gave a name that is not the entry point's name; "
+    "got 'other', expected 'renamed'",
     "untyped": "hook `byoc_backend_info`: returned a value of the wrong type; got str, expected BackendInfo",
     "raising": "hook `byoc_backend_info`: raised OSError: no device",
     "halved": "it does not implement the hook `byoc_codegen`",

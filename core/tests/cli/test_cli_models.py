@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +144,33 @@ USER_ERRORS = {
     "run m.byoc --input xx=x.npy": "--input xx=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
     "run m.byoc --input x.npy": "--input x.npy: is malformed; expected x=FILE or m=FILE",
     "run m.byoc --input x=absent.npy": "absent.npy: No such file or directory",
-    "run m.byoc --input x=m.onnx": "file `m.onnx`: is no array file; expected a .npy, .npz or .pb file",
+    "run m.byoc --input x=m.onnx": (
+        "file `m.onnx`: is no array file, is cut short, or holds Python objects; "
+        "expected a .npy, .npz or .pb file of numbers"
+    ),
+    "run m.byoc --input x=": "--input x=: names no file; expected x=FILE or m=FILE",
+    "run m.byoc --input X=x.npy": "--input X=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
+    "run m.byoc --input x=3.npy --input x=3.npy": "--input x=3.npy: gives input `x` a second time",
+    "run m.byoc --input x=64.npy": "function `main`, input 0 `x`: wrong dtype; got float64, expected float32",
+    "run m.byoc --input x=wide.npy": (
+        "function `main`, input 0 `x`: axis 1 has the wrong size; got [3, 17], expected [n, 16] with n = 3"
+    ),
+    "run m.byoc --input x=flat.npy": (
+        "function `main`, input 0 `x`: wrong rank; got 1, shape [16], expected 2, shape [n, 16]"
+    ),
+    "run m.byoc --dim n=4 --input x=3.npy": "--dim n: is not the size that the given inputs have; got 4, expected 3",
+    "run m.byoc --dim n=99999999999999999999": (
+        "input `x`: is larger than an array can be; got shape [99999999999999999999, 16]"
+    ),
+    "run m.byoc -o .": "--output: `.` is a folder",
+    "compile m.onnx -o .": "--output: `.` is a folder",
+    "run m.byoc -o pipe": "--output: `pipe` is not a regular file, and is not replaced by one",
+    "compile m.onnx -o pipe": "--output: `pipe` is not a regular file, and is not replaced by one",
+    "compile two.npz -o x.byoc": "file `two.npz`: is a zip archive; expected an ONNX model",
+    "run two.npz": "artifact `two.npz`: is a zip archive, but not a byoc artifact. Artifacts are made by "
+    "`byoc compile` or `Executable.save`.",
     "run m.byoc --input x=text.pb": "file `text.pb`: is no ONNX tensor",
-    "run m.byoc --input x=text.npz": "file `text.npz`: is no .npz file of arrays",
+    "run m.byoc --input x=text.npz": "file `text.npz`: is no .npz file of numbers",
     "run m.byoc --input two.npz": "--input two.npz: names no input; got p, q, expected x, m",
     "run m.byoc --input x=two.npz": "file `two.npz`: has no array `x`; expected p, q",
     "verify m.onnx": "artifact `m.onnx`: is not a byoc artifact. Artifacts are made by `byoc compile` or "
@@ -158,6 +183,11 @@ def test_the_users_errors_are_one_paragraph_and_exit_code_1(byoc: Any, artifact:
     Path("text.pb").write_text("this is text")
     Path("text.npz").write_text("this is text")
     np.savez("two.npz", p=np.zeros(1), q=np.zeros(1))
+    arrays = {"3": np.zeros((3, 16), "f4"), "64": np.zeros((3, 16)), "wide": np.zeros((3, 17), "f4")}
+    for name, array in {**arrays, "flat": np.zeros(16, "f4")}.items():
+        np.save(f"{name}.npy", array)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo("pipe")
     done = byoc(*command.split())
     assert (done.code, done.out, done.err) == (1, "", f"error: {USER_ERRORS[command]}\n")
     assert not Path("x.byoc").exists()

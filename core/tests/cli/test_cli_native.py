@@ -68,6 +68,41 @@ def test_what_this_user_compiled_runs_and_is_refused_elsewhere(
             np.testing.assert_array_equal(mine[name], theirs[name])
 
 
+def test_without_a_compiler_a_saved_artifact_still_runs(
+    byoc: Any, native_backend: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--backend", native_backend).code == 0
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "an-empty-cache"))
+    for variable in ("BYOC_CC", "CC"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("byoc_core.native.toolchain.find_spec", lambda name: None)
+    refused = byoc("compile", model, "-o", "x.byoc", "--backend", native_backend)
+    assert (refused.code, refused.out) == (1, "")
+    assert "C compiler: none was found (cc, gcc, clang, ziglang)" in refused.err
+    assert "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler." in refused.err
+    assert not Path("x.byoc").exists()
+    assert byoc("run", "m.byoc", "--allow-native").code == 0
+    assert byoc("run", model, "--backend", "host").code == 0
+
+
+@pytest.mark.filterwarnings("always")
+def test_compile_says_when_trust_cannot_be_recorded(
+    byoc: Any, native_backend: str, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BYOC_CACHE_DIR", "/dev/null/cache")
+    done = byoc("compile", model, "-o", "m.byoc", "--backend", native_backend)
+    assert (done.code, done.err) == (
+        0,
+        (
+            "warning: the cache folder /dev/null/cache cannot be used, so m.byoc is not recorded as trusted: running "
+            "it needs --allow-native. Set BYOC_CACHE_DIR to a folder of yours.\n"
+        ),
+    )
+    assert byoc("run", "m.byoc").code == 1
+    assert byoc("run", "m.byoc", "--allow-native").code == 0
+
+
 @pytest.mark.filterwarnings("always")
 def test_fallback_warns_or_stops(byoc: Any, native_backend: str, model: Path) -> None:
     warned = byoc("compile", model, "-o", "x.byoc", "--backend", native_backend, "--fallback", "warn")

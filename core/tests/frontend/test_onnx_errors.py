@@ -387,7 +387,7 @@ def test_without_the_onnx_package() -> None:
         "try: from_onnx('x.onnx')\n"
         "except FrontendError as error: print(error)"
     )
-    assert _run_python(code) == ("ONNX front end: needs the package `onnx`. Run `pip install byoc-core[onnx]`.")
+    assert _run_python(code) == "ONNX front end: needs the package `onnx`. pip install 'byoc-core[onnx]'."
 
 
 def test_importing_the_front_end_does_not_import_onnx() -> None:

@@ -79,7 +79,7 @@ def test_bytes_that_are_no_library_are_refused() -> None:
 def test_a_missing_function_is_named(source: str) -> None:
     compiled = find_toolchain().compile(source)
     library = load_library(compiled.data, compiled.target, "test")
-    assert library.has_symbol("__tvm_ffi_scaled_add")
+    assert library.address_of("__tvm_ffi_scaled_add")
     with pytest.raises(ArtifactError) as caught:
         library.function("other", [])
     assert str(caught.value) == "library `test`: does not export the symbol `__tvm_ffi_other`"

@@ -106,6 +106,26 @@ def test_a_chosen_compiler_is_used_with_its_arguments(monkeypatch: pytest.Monkey
     assert Toolchain.status().ok
 
 
+def test_a_compiler_that_fails_when_asked_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = _program(tmp_path / "failing", "echo 'no licence' >&2; exit 3")
+    monkeypatch.setenv("BYOC_CC", str(script))
+    with pytest.raises(ToolchainError) as caught:
+        find_toolchain().version  # noqa: B018
+    assert str(caught.value) == (
+        f"C compiler: `{script} --version` failed; got exit status 3, expected 0. "
+        "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler.\n"
+        f"command: {script} --version\nstderr (its end):\n  no licence"
+    )
+    assert Toolchain.status().reason == f"C compiler: `{script} --version` failed (exit status 3)"
+
+
+def test_a_compiler_that_writes_nothing(tmp_path: Path) -> None:
+    script = _program(tmp_path / "idle", "exit 0")
+    toolchain = Toolchain([str(script)], build_cache=BuildCache(tmp_path / "cache"))
+    with pytest.raises(ToolchainError, match=r"^C compiler: wrote no library\. apt-get install gcc"):
+        toolchain.compile("int x;")
+
+
 @pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-o"])
 def test_flags_that_would_change_results_are_refused(flag: str) -> None:
     with pytest.raises(OptionsError, match=f"^option `extra_flags`: flag {flag} is not permitted$"):

@@ -111,9 +111,18 @@ def test_scalar_output_is_refused() -> None:
 
 
 def test_output_whose_elements_share_memory_is_refused() -> None:
-    array = np.lib.stride_tricks.as_strided(zeros(4), (3, 4), (0, 4))
-    with pytest.raises(CallError, match="several elements share one place in memory"):
-        as_output(array, spec("y", 3, 4), "output")
+    for strides in ((0, 4), (4, 4), (4, 8)):
+        array = np.lib.stride_tricks.as_strided(zeros(16), (3, 4), strides)
+        with pytest.raises(CallError, match="several elements share one place in memory"):
+            as_output(array, spec("y", 3, 4), "output")
+
+
+def test_output_may_be_any_view_of_its_own_memory() -> None:
+    whole = zeros(4, 4, 4)
+    views = (whole[::2, ::-1], whole.T, whole.transpose(1, 2, 0)[:, 1:3], whole[:, :1, :, None])
+    diagonals = [np.lib.stride_tricks.as_strided(whole, (4, 4), strides) for strides in ((80, 4), (64, 20))]
+    for view in (*views, *diagonals):
+        assert as_output(view, spec("y", *view.shape), "output") is view
 
 
 def test_empty_output() -> None:

@@ -145,6 +145,8 @@ def test_sizes_must_be_canonical() -> None:
         "n+": "a size does not parse; got 'n+'",
         "-" * 100 + "n": f"a size is not in its canonical form; got '{'-' * 100}n'",
         "01": "a size does not parse; got '01'",
+        "*".join(f"(a{i}+b)" for i in range(7)): "a size does not parse; "
+        "got '(a0+b)*(a1+b)*(a2+b)*(a3+b)*(a4+b)*(a5+b)*(a6+b)'",
     }.items():
         with pytest.raises(ProgramError) as caught:
             decode(program(size))

@@ -259,6 +259,23 @@ def test_returned_values_never_alias_arguments_or_intermediates() -> None:
     assert not np.shares_memory(second, x)
 
 
+def test_values_returned_together_never_alias_each_other() -> None:
+    main = function(
+        [spec("x", 4)],
+        [spec("a", "k"), spec("b", "k")],
+        [Call(PACKED, 0, (0,), (3, 4)), Ret((3, 4))],
+        dynamics=[DynamicTensor("float32", (k,), ("k",)), DynamicTensor("float32", (k,))],
+    )
+
+    def twice(x: Any) -> tuple[Any, Any]:
+        fresh = x + 1
+        return fresh, fresh
+
+    first, second = machine(main, externs={"twice": twice})["main"](ones(4))
+    np.testing.assert_array_equal(first, second)
+    assert not np.shares_memory(first, second)
+
+
 def test_functions_call_functions_with_their_own_symbols() -> None:
     callee = function(
         [spec("a", "m")],
@@ -298,6 +315,22 @@ def test_modules_functions_serve_both_kinds_of_call() -> None:
     )
     vm = VirtualMachine(Executable(Program((main,), ("add",)), (module,)))
     np.testing.assert_array_equal(vm["main"](ones(3)), 4 * ones(3))
+
+
+def test_linking_asks_a_module_for_its_names_once() -> None:
+    asked = []
+
+    class Counting(FakeModule):
+        @property
+        def function_names(self) -> tuple[str, ...]:
+            asked.append(self)
+            return super().function_names
+
+    module = Counting("fake", **{f"add_{index}": add for index in range(20)})
+    calls = [Call(EXTERN, index, (0, 0), (1,)) for index in range(20)]
+    main = function([spec("x", 3)], [spec("y", 3)], [*calls, Ret((1,))])
+    VirtualMachine(Executable(Program((main,), module.function_names), (module,)))
+    assert len(asked) == 2
 
 
 def test_an_extern_given_by_hand_wins_over_a_module() -> None:
@@ -437,6 +470,19 @@ class TestInputs:
             with pytest.raises(CallError) as caught:
                 main(*inputs)
             assert str(caught.value) == text
+
+    def test_values_that_are_not_given_by_name(self) -> None:
+        vm = machine(ADD)
+        inputs = {"x": ones(1, 2), "y": ones(1, 2)}
+        for given, out, text in (
+            (ones(1, 2), None, "function `main`: inputs are not given by name; got ndarray, expected a mapping"),
+            ([ones(1, 2)], None, "function `main`: inputs are not given by name; got list, expected a mapping"),
+            (inputs, ones(1, 2), "function `main`: outputs are not given by name; got ndarray, expected a mapping"),
+        ):
+            with pytest.raises(CallError) as caught:
+                vm.run("main", given, out)  # type: ignore[arg-type]
+            assert str(caught.value) == text
+        np.testing.assert_array_equal(vm.run("main", inputs, {}), vm.run("main", inputs))
 
     def test_wrong_names(self) -> None:
         vm = machine(ADD)

@@ -106,7 +106,7 @@ def load_module(path: str | os.PathLike[str], format: str | None = None) -> Runt
         raise ArtifactError(
             f"file `{file}`", "its name does not say its format", hint='Name the format: load_module(path, "format").'
         )
-    if format is None and file.suffix in _LIBRARY_SUFFIXES:
+    if f".{name}" in _LIBRARY_SUFFIXES or (format is None and ".so." in file.name):
         return _load_library(file)
     if name == "byoc":
         return ExecutableModule(load(file))

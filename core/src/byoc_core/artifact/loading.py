@@ -116,7 +116,7 @@ class OpenedArtifact:
         try:
             members = read_archive(data, where)
         except ArtifactError:
-            _check_for_newer_version(data, where)
+            _explain_foreign_zip(data, where)
             raise
         member = members.get("manifest.json")
         if member is None:
@@ -203,16 +203,23 @@ class OpenedArtifact:
             raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
 
 
-def _check_for_newer_version(data: memoryview, where: str) -> None:
-    """Raises the right error where the container is not ours because a newer core made it."""
+def _explain_foreign_zip(data: memoryview, where: str) -> None:
+    """Raises the right error where the container is a sound zip that a newer core made, or that no core made."""
+    raw: object = None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            info = archive.getinfo("manifest.json")
-            if info.compress_type != zipfile.ZIP_STORED:
-                return
-            raw = json.loads(archive.read(info))
+            # One damaged name leaves others that only an artifact has.
+            is_ours = any(name.startswith(("manifest.json", "modules/", "program")) for name in archive.namelist())
+            if is_ours:
+                info = archive.getinfo("manifest.json")
+                if info.compress_type != zipfile.ZIP_STORED:
+                    return
+                raw = json.loads(archive.read(info))
     except Exception:  # noqa: BLE001 - anything goes wrong in a damaged file; the caller has the error to raise
         return
+    if not is_ours:
+        hint = "Artifacts are made by `byoc compile` or `Executable.save`."
+        raise ArtifactError(where, "is a zip archive, but not a byoc artifact", hint=hint)
     check_version(raw, where)
 
 

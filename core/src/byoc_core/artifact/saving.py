@@ -6,9 +6,7 @@ import hashlib
 import io
 import json
 import os
-import secrets
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from byoc_core.artifact.manifest import (
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
+from byoc_core.file_replacement import replace_file
 from byoc_core.runtime.module import NDArray, Signature
 from byoc_core.version import __version__
 
@@ -39,17 +38,8 @@ def save(
 ) -> None:
     """Writes an executable to a file; see :meth:`Executable.save`."""
     members = make_members(executable)
-    target = Path(path)
-    temporary = target.parent / f".{target.name}-{secrets.token_hex(8)}"
-    try:
-        with temporary.open("xb") as file:
-            write_archive(file, members, progress=progress)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replace_file(path) as file:
+        write_archive(file, members, progress=progress)
 
 
 def to_bytes(executable: Executable) -> bytes:

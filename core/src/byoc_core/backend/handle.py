@@ -13,6 +13,7 @@ from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.registry import runtimes
+from byoc_core.runtime.status import ask_status
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,15 +39,7 @@ class BackendHandle:
 
     def __init__(self, plugin: PluginHandle) -> None:
         self._plugin = plugin
-        info = plugin.check("byoc_backend_info", plugin.call("byoc_backend_info"), BackendInfo)
-        if info.name != plugin.record.name:
-            raise HookError(
-                plugin.where("byoc_backend_info"),
-                "gave a name that is not the entry point's",
-                got=repr(info.name),
-                expected=repr(plugin.record.name),
-            )
-        self._info = info
+        self._info = plugin.introduce("byoc_backend_info", BackendInfo, "name")
 
     @property
     def name(self) -> str:
@@ -95,13 +88,8 @@ class BackendHandle:
     def compile_status(self, context: CompileContext | None = None) -> Status:
         """Tells whether it can compile on this machine."""
         hook = "byoc_compile_status"
-        if not self._plugin.has(hook):
-            return Status(ok=True)
-        answer = self._plugin.call(hook, context=context or self.context())
-        status = self._plugin.check(hook, answer, Status)
-        if not status.ok and not status.reason:
-            raise HookError(self._plugin.where(hook), "gave a refusal without a reason")
-        return status
+        arguments = {"context": context or self.context()} if self._plugin.has(hook) else {}
+        return ask_status(self._plugin, hook, **arguments)
 
     def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
         """Gives the module as the backend likes it; the module itself where it has no wishes."""
@@ -162,7 +150,7 @@ class BackendHandle:
         result = self._plugin.check(hook, answer, CodegenResult)
         if result.module is not None:
             self._plugin.check(hook, result.module, RuntimeModule, what="gave as `module`")  # type: ignore[type-abstract]
-        compiled = () if result.module is None else result.module.function_names
+        compiled = dict.fromkeys(() if result.module is None else result.module.function_names)
         for name, rejection in result.rejections.items():
             self._plugin.check(hook, rejection, Rejection, what=f"gave for function `{name}`")
         for function in functions:

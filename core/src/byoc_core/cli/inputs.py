@@ -38,29 +38,37 @@ def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, 
 
     Raises:
         OSError: a file cannot be read.
-        CallError: there is no input of that name, or a file holds no such array.
+        CallError: there is no input of that name, it is given twice, or a file holds no such array.
     """
     known = [spec.name for spec in signature.inputs]
     inputs: dict[str, NDArray] = {}
     for text in given or ():
-        name, equals, file = text.partition("=")
-        if not equals and text.endswith(".npz"):
-            arrays = _read_archive(Path(text))
-            named = [key for key in known if key in arrays]
-            if not named:
-                names = ", ".join(arrays) or "no array"
-                raise CallError(f"--input {text}", "names no input", got=names, expected=", ".join(known))
-            inputs.update((key, arrays[key]) for key in named)
-            continue
-        if name not in known or not file:
-            raise CallError(
-                f"--input {text}",
-                "names no input" if equals else "is malformed",
-                expected=" or ".join(f"{key}=FILE" for key in known) or "nothing: the function takes no inputs",
-                hint=near_names(name, known) or None,
-            )
-        inputs[name] = _read_array(Path(file), name)
+        for name, array in _read_given(text, known).items():
+            if name in inputs:
+                raise CallError(f"--input {text}", f"gives input `{name}` a second time")
+            inputs[name] = array
     return inputs
+
+
+def _read_given(text: str, known: Sequence[str]) -> dict[str, NDArray]:
+    """Gives the arrays of one ``--input``, by input name."""
+    name, equals, file = text.partition("=")
+    if not equals and text.endswith(".npz"):
+        arrays = _read_archive(Path(text))
+        named = [key for key in known if key in arrays]
+        if not named:
+            names = ", ".join(arrays) or "no array"
+            raise CallError(f"--input {text}", "names no input", got=names, expected=", ".join(known))
+        return {key: arrays[key] for key in named}
+    if name not in known or not file:
+        problem = "is malformed" if not equals else "names no file" if name in known else "names no input"
+        raise CallError(
+            f"--input {text}",
+            problem,
+            expected=" or ".join(f"{key}=FILE" for key in known) or "nothing: the function takes no inputs",
+            hint=(near_names(name, known) or None) if name not in known else None,
+        )
+    return {name: _read_array(Path(file), name)}
 
 
 def complete_inputs(
@@ -74,7 +82,8 @@ def complete_inputs(
         The inputs, and the sizes of the symbols of those that were drawn.
 
     Raises:
-        OptionsError: a size is given for a symbol that the function has not.
+        OptionsError: a size is given for a symbol that the function has not, or is not the one of a given input.
+        CallError: an input of these sizes is larger than an array can be.
     """
     symbols = {name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)}
     for name in sizes:
@@ -85,7 +94,13 @@ def complete_inputs(
                 expected=", ".join(sorted(symbols)) or "none: all sizes are fixed",
                 hint=near_names(name, symbols) or None,
             )
-    known = {**_implied_sizes(signature, inputs), **sizes}
+    implied = _implied_sizes(signature, inputs)
+    for name, size in sizes.items():
+        if implied.get(name, size) != size:
+            raise OptionsError(
+                f"--dim {name}", "is not the size that the given inputs have", got=size, expected=implied[name]
+            )
+    known = {**implied, **sizes}
     generator = np.random.default_rng(seed)
     used: dict[str, int] = {}
     complete = {}
@@ -110,9 +125,12 @@ def _implied_sizes(signature: Signature, inputs: dict[str, NDArray]) -> dict[str
 
 def _draw(generator: np.random.Generator, spec: TensorSpec, sizes: dict[str, int]) -> NDArray:
     shape = tuple(evaluate(dim, sizes) for dim in spec.shape)
-    if dtype_info(spec.dtype).kind == "float":
-        return generator.standard_normal(shape).astype(to_numpy(spec.dtype))
-    return generator.integers(0, 2, shape).astype(to_numpy(spec.dtype))
+    try:
+        if dtype_info(spec.dtype).kind == "float":
+            return generator.standard_normal(shape).astype(to_numpy(spec.dtype))
+        return generator.integers(0, 2, shape).astype(to_numpy(spec.dtype))
+    except (ValueError, OverflowError) as error:
+        raise CallError(f"input `{spec.name}`", "is larger than an array can be", got=f"shape {list(shape)}") from error
 
 
 def _read_array(file: Path, name: str) -> NDArray:
@@ -128,7 +146,11 @@ def _read_array(file: Path, name: str) -> NDArray:
     try:
         array: NDArray = np.load(file, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise CallError(f"file `{file}`", "is no array file", expected="a .npy, .npz or .pb file") from error
+        raise CallError(
+            f"file `{file}`",
+            "is no array file, is cut short, or holds Python objects",
+            expected="a .npy, .npz or .pb file of numbers",
+        ) from error
     return array
 
 
@@ -139,7 +161,7 @@ def _read_archive(file: Path) -> dict[str, NDArray]:
         with np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
-        raise CallError(f"file `{file}`", "is no .npz file of arrays") from error
+        raise CallError(f"file `{file}`", "is no .npz file of numbers") from error
 
 
 def _read_protobuf(file: Path) -> NDArray:

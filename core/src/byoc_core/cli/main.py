@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import warnings
+from pathlib import Path
 
 from byoc_core.cli.console import print_error, print_warning
 from byoc_core.errors import ByocError, InternalError
@@ -23,6 +24,7 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Runs the command that ``sys.argv`` names, and exits."""
+    _replace_closed_streams()
     from byoc_core.cli.app import app
 
     warnings.showwarning = print_warning
@@ -44,6 +46,14 @@ def main() -> None:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except Exception as error:  # noqa: BLE001 - the last border: whatever comes here is our bug, and is reported as one
         _exit_internal(error)
+
+
+def _replace_closed_streams() -> None:
+    """Gives the process somewhere to write where it was started without stdout or stderr (``byoc run x >&-``)."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open while we run
 
 
 def _text_of(error: ByocError) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from byoc_core.dtypes import dtype_info, dtype_name
+from byoc_core.file_replacement import replace_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +35,9 @@ def new_summary(outputs: Mapping[str, NDArray]) -> Table:
 
 
 def save_outputs(path: Path, outputs: Mapping[str, NDArray]) -> None:
-    """Writes a ``.npz`` file. Types that numpy itself lacks (bfloat16 and the like) are written as float32.
+    """Writes a ``.npz`` file, whole or not at all.
+
+    Types that numpy itself lacks (bfloat16 and the like) are written as float32.
 
     Raises:
         OSError: the file cannot be written.
@@ -43,7 +46,7 @@ def save_outputs(path: Path, outputs: Mapping[str, NDArray]) -> None:
         name: array.astype(np.float32) if dtype_info(dtype_name(array.dtype)).from_ml_dtypes else array
         for name, array in outputs.items()
     }
-    with path.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
+    with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
         # What `np.savez` does, which cannot store an array that is called `file`.
         for name, array in plain.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -45,7 +45,7 @@ OptionOption = Annotated[
 
 
 def is_artifact(path: Path) -> bool:
-    """Tells whether a file begins as an artifact does.
+    """Tells whether a file begins as an artifact does (and other zip archives do).
 
     Raises:
         OSError: it cannot be read.
@@ -55,13 +55,17 @@ def is_artifact(path: Path) -> bool:
 
 
 def check_output(path: Path, source: Path) -> None:
-    """Makes sure, before long work begins, that a result has a place and does not replace its source.
+    """Makes sure, before long work begins, that a result has a place and replaces nothing but an older result.
 
     Raises:
-        OptionsError: it does, or its folder does not exist.
+        OptionsError: its folder does not exist, or in its place is the source, a folder, a device or a pipe.
     """
     if not path.parent.is_dir():
         raise OptionsError("--output", f"the folder `{path.parent}` does not exist")
+    if path.is_dir():
+        raise OptionsError("--output", f"`{path}` is a folder")
+    if path.exists() and not path.is_file():
+        raise OptionsError("--output", f"`{path}` is not a regular file, and is not replaced by one")
     if path.exists() and source.exists() and path.samefile(source):
         raise OptionsError("--output", f"`{path}` is the model itself")
 
@@ -106,6 +110,16 @@ def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
     return options
 
 
+def _describe_zip(path: Path) -> str:
+    from byoc_core.artifact import inspect
+
+    try:
+        inspect(path)
+    except ArtifactError:
+        return "is a zip archive"
+    return "is compiled already"
+
+
 def build_model(
     path: Path, given_backends: Sequence[str] | None, given_options: Sequence[str] | None, fallback: Fallback
 ) -> Executable:
@@ -120,7 +134,7 @@ def build_model(
     from byoc_core.frontend.onnx import from_onnx
 
     if is_artifact(path):
-        raise ArtifactError(f"file `{path}`", "is compiled already", expected="an ONNX model")
+        raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
     with show_stages(path.name) as show:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import overload
 
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.module import Function, Value, Var
@@ -42,11 +43,6 @@ def infer_results(
         )
     if op.declares_results and declared is None:
         raise IRTypeError(f"op `{op.name}`", "needs its result types (`out_types=`)")
-    names = op.operand_names(len(operands))
-    shown = tuple(
-        f"{name}={operand.name}" if isinstance(operand, Var) and operand.name != name else name
-        for name, operand in zip(names, operands, strict=True)
-    )
     callee = (functions or {}).get(str(attrs["callee"])) if op is CALL else None
     types = op.infer(
         TypeContext(
@@ -56,9 +52,32 @@ def infer_results(
             declared=declared if op.declares_results else None,
             regions=regions,
             callee=callee,
-            operand_names=shown,
+            operand_names=_OperandNames(op, operands),
         )
     )
     if not types:
         raise IRTypeError(f"op `{op.name}`", "has no result")
     return types
+
+
+class _OperandNames(Sequence[str]):
+    """The operands as messages name them, made when one is asked for: most ops have no error."""
+
+    __slots__ = ("_op", "_operands")
+
+    def __init__(self, op: OpDef, operands: Sequence[Value]) -> None:
+        self._op = op
+        self._operands = operands
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        name, operand = self._op.operand_names(len(self))[index], self._operands[index]
+        return f"{name}={operand.name}" if isinstance(operand, Var) and operand.name != name else name
+
+    def __len__(self) -> int:
+        return len(self._operands)

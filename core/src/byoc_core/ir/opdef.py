@@ -5,15 +5,16 @@ Adding an op is adding one :class:`OpDef` to a registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from byoc_core.dims import Dim, DimExpr, parse_dim, product, symbol
+from byoc_core.dims import Dim, product, symbol
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRError, IRTypeError, near_names
+from byoc_core.ir.attributes import REQUIRED, AttrKind, AttrSpec, AttrValue
 from byoc_core.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ __all__ = [
     "TypeContext",
 ]
 
-AttrValue = None | bool | int | float | str | DimExpr | tuple["AttrValue", ...]
-"""What an attribute may hold. Lists are stored as tuples."""
-
 Kernel = Callable[..., "npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]"]
 """A reference kernel: ``kernel(*inputs, **attributes)`` gives one array, or a tuple of arrays."""
 
@@ -54,127 +52,6 @@ class Trait(Enum):
     """The result holds the operand's elements in the same row-major order."""
     REDUCTION = "reduction"
     """Combines the elements along axes."""
-
-
-class AttrKind(Enum):
-    """The type of an attribute."""
-
-    BOOL = "bool"
-    INT = "int"
-    FLOAT = "float"
-    STR = "str"
-    DTYPE = "dtype"
-    INTS = "ints"
-    FLOATS = "floats"
-    STRS = "strs"
-    DIM = "dim"
-    DIMS = "dims"
-
-
-class _Required(Enum):
-    REQUIRED = "required"
-
-
-REQUIRED: Final = _Required.REQUIRED
-"""The default of an attribute that has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttrSpec:
-    """One attribute of an op.
-
-    Attributes:
-        name: keyword in script text and in kernels.
-        kind: its type; ``INTS`` and the like are tuples.
-        default: value when left out, or ``REQUIRED``; a default of ``None`` also permits ``None``.
-        choices: the permitted values; empty for all.
-        doc: one sentence.
-    """
-
-    name: str
-    kind: AttrKind
-    default: AttrValue | _Required = REQUIRED
-    choices: tuple[AttrValue, ...] = ()
-    doc: str = ""
-
-    def normalise(self, value: object) -> AttrValue:
-        """Gives the value in its stored form (lists as tuples, text dims parsed).
-
-        Raises:
-            IRTypeError: the value is of another type, or is not among the choices.
-        """
-        if value is None and self.default is None:
-            return None
-        try:
-            normal: AttrValue = _NORMALISE[self.kind](value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise IRTypeError(
-                f"attribute `{self.name}`", "value of the wrong type", got=repr(value), expected=self.kind.value
-            ) from error
-        if self.choices and normal not in self.choices:
-            raise IRTypeError(
-                f"attribute `{self.name}`",
-                "value not permitted",
-                got=repr(value),
-                expected=" or ".join(map(repr, self.choices)),
-            )
-        return normal
-
-
-def _exact(type_: type) -> Callable[[object], Any]:
-    def check(value: object) -> object:
-        if type(value) is not type_:
-            raise TypeError
-        return value
-
-    return check
-
-
-def _to_int(value: object) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError
-    return int(value.__index__())
-
-
-def _to_float(value: object) -> float:
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise TypeError
-    return float(value)
-
-
-def _to_dtype(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return dtype_info(value).name
-
-
-def _to_dim(value: object) -> Dim:
-    if isinstance(value, str | DimExpr):
-        return parse_dim(value)
-    return _to_int(value)
-
-
-def _sequence(element: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
-    def convert(value: object) -> tuple[Any, ...]:
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            raise TypeError
-        return tuple(element(item) for item in value)
-
-    return convert
-
-
-_NORMALISE: Mapping[AttrKind, Callable[[object], Any]] = {
-    AttrKind.BOOL: _exact(bool),
-    AttrKind.INT: _to_int,
-    AttrKind.FLOAT: _to_float,
-    AttrKind.STR: _exact(str),
-    AttrKind.DTYPE: _to_dtype,
-    AttrKind.INTS: _sequence(_to_int),
-    AttrKind.FLOATS: _sequence(_to_float),
-    AttrKind.STRS: _sequence(_exact(str)),
-    AttrKind.DIM: _to_dim,
-    AttrKind.DIMS: _sequence(_to_dim),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +84,7 @@ class TypeContext:
     declared: tuple[Type, ...] | None = None
     regions: tuple[Function, ...] = ()
     callee: Function | None = None
-    operand_names: tuple[str, ...] = ()
+    operand_names: Sequence[str] = ()
 
     def tensor(self, index: int) -> TensorType:
         """Gives operand ``index`` as a tensor type.

@@ -48,7 +48,7 @@ class TensorType:
     @property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols in the shape."""
-        return frozenset().union(*(symbols_of(dim) for dim in self.shape or ()))
+        return frozenset().union(*(symbols_of(dim) for dim in self.shape or () if not isinstance(dim, int)))
 
     def substitute(self, values: Mapping[str, Dim]) -> TensorType:
         """Replaces symbols in the shape."""

@@ -109,14 +109,7 @@ class _Verifier:
     def _check_types(self, binding: Binding, function: Function) -> None:
         declared = tuple(result.type for result in binding.results)
         try:
-            normal = binding.op.normalise_attrs(binding.attrs)
-            if dict(normal) != dict(binding.attrs) or attributes_text(normal) != attributes_text(binding.attrs):
-                raise IRError(
-                    f"op `{binding.op.name}`",
-                    "attributes are not in stored form",
-                    got=dict(binding.attrs),
-                    expected=dict(normal),
-                )
+            _check_attributes(binding)
             types = infer_results(
                 binding.op,
                 binding.operands,
@@ -150,6 +143,19 @@ class _Verifier:
                 function, binding, f"size {', '.join(sorted(unknown))} is given by no parameter", got=type_
             )
         symbols |= unknown
+
+
+def _check_attributes(binding: Binding) -> None:
+    normal = binding.op.normalise_attrs(binding.attrs)
+    if not normal and not binding.attrs:
+        return
+    if dict(normal) != dict(binding.attrs) or attributes_text(normal) != attributes_text(binding.attrs):
+        raise IRError(
+            f"op `{binding.op.name}`",
+            "attributes are not in stored form",
+            got=dict(binding.attrs),
+            expected=dict(normal),
+        )
 
 
 def _check_names(module: IRModule) -> None:

@@ -30,8 +30,19 @@ _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 _GELU_CUBIC = 0.044715
 
 
-def _from_ufunc(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
-    """Gives the kernel that applies a numpy function without warnings; 0-d results stay arrays."""
+def _arithmetic(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
+    """Gives the kernel that applies a numpy function without warnings, in the dtype of the operands."""
+
+    def kernel(*operands: NDArray) -> NDArray:
+        with np.errstate(all="ignore"):
+            # numpy has no loops of some functions for int4: it computes in int8, which wraps around as int4 does.
+            return np.asarray(ufunc(*operands)).astype(operands[0].dtype, copy=False)
+
+    return kernel
+
+
+def _predicate(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
+    """Gives the kernel that applies a numpy function with bool results."""
 
     def kernel(*operands: NDArray) -> NDArray:
         with np.errstate(all="ignore"):
@@ -53,8 +64,9 @@ def divide(x: NDArray, y: NDArray) -> NDArray:
     with np.errstate(all="ignore"):
         if not _is_integer(x.dtype):
             return np.asarray(np.divide(x, y))
-        floor = np.floor_divide(x, y)
-        inexact = (y != 0) & (x - floor * y != 0)
+        divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+        floor = np.floor_divide(x, divisor)
+        inexact = x - floor * divisor != 0
         adjusted = floor + (inexact & ((x < 0) != (y < 0))).astype(x.dtype)
         return np.asarray(np.where(y != 0, adjusted, np.zeros_like(adjusted)))
 
@@ -75,7 +87,7 @@ def power(x: NDArray, y: NDArray) -> NDArray:
             odd_sign = np.where(y % 2 != 0, x, one)
             inverse = np.where(x == one, one, np.where(x == zero - one, odd_sign, zero)) if _signed(x) else result
             result = np.where(negative, inverse, result)
-        return np.asarray(result)
+        return np.asarray(result).astype(x.dtype, copy=False)
 
 
 def _signed(x: NDArray) -> bool:
@@ -99,7 +111,8 @@ def erf(x: NDArray) -> NDArray:
 
 def relu(x: NDArray) -> NDArray:
     """Gives ``max(x, 0)``; NaN stays NaN."""
-    return np.asarray(np.maximum(x, np.zeros((), x.dtype)))
+    with np.errstate(all="ignore"):
+        return np.asarray(np.maximum(x, np.zeros((), x.dtype))).astype(x.dtype, copy=False)
 
 
 def leaky_relu(x: NDArray, *, alpha: float) -> NDArray:
@@ -128,10 +141,11 @@ def gelu(x: NDArray, *, approximate: str) -> NDArray:
 def clip(x: NDArray, *, min: float | None, max: float | None) -> NDArray:  # noqa: A002 - the op's attribute names
     """Gives ``x`` limited from below, then from above; an open end is ``None``; NaN stays NaN."""
     result = x
-    if min is not None:
-        result = np.asarray(np.maximum(result, np.asarray(min, x.dtype)))
-    if max is not None:
-        result = np.asarray(np.minimum(result, np.asarray(max, x.dtype)))
+    with np.errstate(all="ignore"):
+        if min is not None:
+            result = np.asarray(np.maximum(result, np.asarray(min, x.dtype)))
+        if max is not None:
+            result = np.asarray(np.minimum(result, np.asarray(max, x.dtype)))
     return result
 
 
@@ -152,27 +166,27 @@ def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
-    "add": _from_ufunc(np.add),
-    "subtract": _from_ufunc(np.subtract),
-    "multiply": _from_ufunc(np.multiply),
+    "add": _arithmetic(np.add),
+    "subtract": _arithmetic(np.subtract),
+    "multiply": _arithmetic(np.multiply),
     "divide": divide,
-    "maximum": _from_ufunc(np.maximum),
-    "minimum": _from_ufunc(np.minimum),
+    "maximum": _arithmetic(np.maximum),
+    "minimum": _arithmetic(np.minimum),
     "power": power,
-    "equal": _from_ufunc(np.equal),
-    "less": _from_ufunc(np.less),
-    "less_equal": _from_ufunc(np.less_equal),
-    "greater": _from_ufunc(np.greater),
-    "greater_equal": _from_ufunc(np.greater_equal),
-    "logical_and": _from_ufunc(np.logical_and),
-    "logical_or": _from_ufunc(np.logical_or),
-    "logical_not": _from_ufunc(np.logical_not),
-    "negative": _from_ufunc(np.negative),
-    "abs": _from_ufunc(np.abs),
-    "exp": _from_ufunc(np.exp),
-    "log": _from_ufunc(np.log),
-    "sqrt": _from_ufunc(np.sqrt),
-    "tanh": _from_ufunc(np.tanh),
+    "equal": _predicate(np.equal),
+    "less": _predicate(np.less),
+    "less_equal": _predicate(np.less_equal),
+    "greater": _predicate(np.greater),
+    "greater_equal": _predicate(np.greater_equal),
+    "logical_and": _predicate(np.logical_and),
+    "logical_or": _predicate(np.logical_or),
+    "logical_not": _predicate(np.logical_not),
+    "negative": _arithmetic(np.negative),
+    "abs": _arithmetic(np.abs),
+    "exp": _arithmetic(np.exp),
+    "log": _arithmetic(np.log),
+    "sqrt": _arithmetic(np.sqrt),
+    "tanh": _arithmetic(np.tanh),
     "sigmoid": sigmoid,
     "erf": erf,
     "clip": clip,

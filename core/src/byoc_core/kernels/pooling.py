@@ -27,13 +27,10 @@ def max_pool(
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
-    image = channels_first(x, layout)
+    image = channels_first(x, layout).astype(working_dtype(x.dtype), copy=False)
     windows = _windows(image, pool_size, strides, padding, dilation, ceil_mode, lowest(x.dtype))
-    # One pass per tap keeps memory at the size of the result, and numpy's maximum keeps NaN.
-    result = tap_view(windows, [0] * len(pool_size)).copy()
-    for tap in np.ndindex(*pool_size):
-        np.maximum(result, tap_view(windows, tap), out=result)
-    return channels_restored(result, layout)
+    result = _over_taps(np.maximum, windows, pool_size, tap_view(windows, [0] * len(pool_size)).copy())
+    return channels_restored(result.astype(x.dtype, copy=False), layout)
 
 
 def avg_pool(
@@ -102,9 +99,14 @@ def lp_pool(
 
 
 def _total(windows: NDArray, pool_size: tuple[int, ...]) -> NDArray:
-    result = np.zeros_like(tap_view(windows, [0] * len(pool_size)))
-    for tap in np.ndindex(*pool_size):
-        result += tap_view(windows, tap)
+    return _over_taps(np.add, windows, pool_size, np.zeros_like(tap_view(windows, [0] * len(pool_size))))
+
+
+def _over_taps(combine: np.ufunc, windows: NDArray, pool_size: tuple[int, ...], result: NDArray) -> NDArray:
+    """Combines each tap of all windows into ``result``: one pass per tap keeps memory at the result's size."""
+    with np.errstate(all="ignore"):
+        for tap in np.ndindex(*pool_size):
+            combine(result, tap_view(windows, tap), out=result)
     return result
 
 

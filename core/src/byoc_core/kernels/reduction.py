@@ -45,7 +45,9 @@ def reduce_mean(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> ND
 
 def reduce_max(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the largest element along axes (all where ``None``); of nothing, the type's lowest value."""
-    return np.asarray(np.max(x, axis=_axes(axis), keepdims=keepdims, initial=lowest(x.dtype)))
+    with np.errstate(all="ignore"):
+        largest = np.max(x, axis=_axes(axis), keepdims=keepdims, initial=lowest(x.dtype))
+        return np.asarray(largest).astype(x.dtype, copy=False)
 
 
 def reduce_min(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:

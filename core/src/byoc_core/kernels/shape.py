@@ -43,17 +43,20 @@ def take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
     Negative indices count from the end with ``mode="fast"``; with ``"clip"`` every index is limited to the axis.
 
     Raises:
-        ExecutionError: an index lies outside the axis (``"fast"`` only).
+        ExecutionError: an index lies outside the axis (with ``"clip"``: the axis is empty).
     """
     size = x.shape[axis]
-    if mode == "clip":
-        return np.asarray(np.take(x, np.clip(indices, 0, max(size - 1, 0)), axis=axis))
+    if mode == "clip" and size:
+        indices = np.clip(indices, 0, size - 1)
     try:
         return np.asarray(np.take(x, indices, axis=axis))
     except IndexError as error:
         wrong = indices[(indices < -size) | (indices >= size)]
         raise ExecutionError(
-            "op `take`", "an index lies outside the axis", got=wrong.flat[0], expected=f"{-size} to {size - 1}"
+            "op `take`",
+            "an index lies outside the axis",
+            got=wrong.flat[0],
+            expected=f"{-size} to {size - 1}" if size else "no index at all: the axis is empty",
         ) from error
 
 
@@ -81,9 +84,9 @@ def strided_slice(
 def pad(x: NDArray, *, pad_width: Sequence[int], pad_value: float) -> NDArray:
     """Gives ``x`` with ``pad_value`` around it; ``pad_width`` is (before, after) for each axis in turn."""
     widths = [(pad_width[2 * axis], pad_width[2 * axis + 1]) for axis in range(x.ndim)]
-    result = np.full(
-        [size + sum(width) for size, width in zip(x.shape, widths, strict=True)], np.asarray(pad_value).astype(x.dtype)
-    )
+    with np.errstate(all="ignore"):
+        value = np.asarray(pad_value).astype(x.dtype)
+    result = np.full([size + sum(width) for size, width in zip(x.shape, widths, strict=True)], value)
     result[tuple(slice(before, before + size) for size, (before, _) in zip(x.shape, widths, strict=True))] = x
     return result
 

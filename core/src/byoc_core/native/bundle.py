@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.errors import ArtifactError
+from byoc_core.file_replacement import replace_file
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 
 __all__ = ["BundleSource", "build_bundle", "read_bundle"]
@@ -72,6 +72,7 @@ def build_bundle(
 
     Raises:
         ToolchainError: no C compiler, or it failed (two sources that export one symbol, say).
+        OSError: the library cannot be written.
     """
     items = [source if isinstance(source, BundleSource) else BundleSource(source) for source in sources]
     files: dict[str, str] = {}
@@ -88,7 +89,8 @@ def build_bundle(
         lines += _constant_table(index, item, data_files)
     files["data.c"] = "\n".join(lines) + "\n"
     library = (toolchain or find_toolchain()).compile(files, options, data_files=data_files)
-    _write_atomically(Path(path), library.data)
+    with replace_file(path, mode=0o777) as file:
+        file.write(library.data)
 
 
 def _constant_table(index: int, item: BundleSource, data_files: dict[str, bytes]) -> Iterator[str]:
@@ -107,18 +109,6 @@ def _constant_table(index: int, item: BundleSource, data_files: dict[str, bytes]
     yield f"__attribute__((constructor)) static void fill_{table}(void) {{"
     yield from (f"  {table}[{position}] = {name};" for position, name in enumerate(names))
     yield "}"
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o755)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 _ELF_HEADER = struct.Struct("<16xHHIQQQIHHHHHH")

@@ -16,7 +16,7 @@ _STDERR_LINES = 30
 
 
 def compiler_failure(
-    command: Sequence[str], status: int | str, stderr: str, files: Mapping[str, str], kept: str
+    command: Sequence[str], status: int | str, stderr: str, files: Mapping[str, str], kept: str | None
 ) -> ToolchainError:
     """Gives the error for a compiler run that failed.
 
@@ -25,9 +25,11 @@ def compiler_failure(
         status: exit status, or words such as ``timed out after 120 s``.
         stderr: what the compiler wrote.
         files: the sources by name, for showing the lines it complains about.
-        kept: the folder in which the sources were kept.
+        kept: the folder in which the sources were kept; ``None`` where there were none.
     """
-    lines = [f"command: {shlex.join(command)}", f"sources kept in: {kept}"]
+    lines = [f"command: {shlex.join(command)}"]
+    if kept is not None:
+        lines.append(f"sources kept in: {kept}")
     tail = stderr.strip().splitlines()[-_STDERR_LINES:]
     if tail:
         lines += ["stderr (its end):", *(f"  {line}" for line in tail)]

@@ -41,10 +41,6 @@ class NativeLibrary:
         """Holds objects whose memory the library's code reads, as long as the library or a function of it is held."""
         self._kept += objects
 
-    def has_symbol(self, symbol: str) -> bool:
-        """Tells whether the library exports a symbol."""
-        return hasattr(self._handle, symbol)
-
     def address_of(self, symbol: str) -> int:
         """Gives the address of an exported variable or function.
 

@@ -144,7 +144,9 @@ class Toolchain:
             toolchain = find_toolchain()
             toolchain.version  # noqa: B018 - asking is what runs it
         except ToolchainError as error:
-            return ToolchainStatus(ok=False, reason=f"{error.where}: {error.problem}", remedy=error.hint or _REMEDY)
+            got = f" ({error.got})" if error.got is not None else ""
+            reason = f"{error.where}: {error.problem}{got}"
+            return ToolchainStatus(ok=False, reason=reason, remedy=error.hint or _REMEDY)
         return ToolchainStatus(ok=True)
 
     @cached_property
@@ -154,7 +156,13 @@ class Toolchain:
         Raises:
             ToolchainError: it does not run.
         """
-        finished = self._run([*self.command, "--version"], {})
+        try:
+            finished = self._run([*self.command, "--version"], {})
+        except ToolchainError as error:
+            problem = f"`{shlex.join(self.command)} --version` {error.problem}"
+            raise ToolchainError(
+                "C compiler", problem, got=error.got, expected=error.expected, hint=_REMEDY, detail=error.detail
+            ) from error
         return finished.stdout.strip()
 
     @property
@@ -259,7 +267,12 @@ class Toolchain:
             for name, data in binary.items():
                 (Path(folder) / name).write_bytes(data)
             self._run(command, files, folder=Path(folder))
-            return (Path(folder) / "module.so").read_bytes()
+            try:
+                return (Path(folder) / "module.so").read_bytes()
+            except FileNotFoundError as error:
+                raise ToolchainError(
+                    "C compiler", "wrote no library", hint=_REMEDY, detail=f"command: {shlex.join(command)}"
+                ) from error
 
     def _predefined_macros(self, flags: tuple[str, ...]) -> tuple[str, ...]:
         if flags not in self._macros:
@@ -297,7 +310,7 @@ class Toolchain:
             if finished.returncode == 0:
                 return finished
             status, stderr = finished.returncode, finished.stderr
-        raise compiler_failure(command, status, stderr, files, _keep(files))
+        raise compiler_failure(command, status, stderr, files, _keep(files) if files else None)
 
 
 def _identity(program: str) -> tuple[str, int, int]:

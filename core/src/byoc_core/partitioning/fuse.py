@@ -48,7 +48,8 @@ class FuseOpsByPattern(Pass):
         Raises:
             PatternError: a pattern's check raised, or gave something else than a ``Rejection`` or ``None``.
 
-        Cost: per op, the patterns that can end at it.
+        Cost: per op, the patterns that can end at it; where composites that return inner values would close a cycle,
+        ``O(n log n)`` more for each of them.
         """
         fuser = _Fuser(self, module)
         fused = map_functions(module, lambda function: fuser.fuse(function, function.name))
@@ -79,21 +80,37 @@ class _Fuser:
         index = FunctionIndex(function)
         epochs = barrier_epochs(function, self._module.functions)
         candidates = sorted(self._candidates(index, epochs, source), key=lambda candidate: candidate.rank)
-        group_of = list(range(len(function.bindings)))
+        group_of, chosen = self._choose(index, candidates, None)
+        ordered = sort_groups(function.bindings, group_of, epochs)
+        if ordered is None:
+            group_of, chosen = self._choose(index, candidates, epochs)
+            ordered = sort_groups(function.bindings, group_of, epochs) or []
+        return self._rebuild(function, ordered, chosen) if chosen else function
+
+    def _choose(
+        self, index: FunctionIndex, candidates: Sequence[_Candidate], epochs: Sequence[int] | None
+    ) -> tuple[list[int], dict[int, _Candidate]]:
+        """Gives the group of each binding and the candidate at each matched position.
+
+        Only matches whose inner values are read elsewhere can depend on one another in a cycle. With ``epochs`` each of
+        them is tried, and left out if it closes one.
+        """
+        bindings = index.function.bindings
+        group_of = list(range(len(bindings)))
         chosen: dict[int, _Candidate] = {}
         for candidate in candidates:
             positions = [index.position[id(binding)] for binding in candidate.match.bindings]
             if any(position in chosen for position in positions):
                 continue
-            root = positions[-1]
-            merged = group_of.copy() if candidate.match.leaked else group_of
+            before = [group_of[position] for position in positions]
             for position in positions:
-                merged[position] = root
-            if candidate.match.leaked and sort_groups(function.bindings, merged, epochs) is None:
+                group_of[position] = positions[-1]
+            if epochs is not None and candidate.match.leaked and sort_groups(bindings, group_of, epochs) is None:
+                for position, group in zip(positions, before, strict=True):
+                    group_of[position] = group
                 continue
-            group_of = merged
             chosen.update(dict.fromkeys(positions, candidate))
-        return self._rebuild(function, group_of, epochs, chosen) if chosen else function
+        return group_of, chosen
 
     def _candidates(self, index: FunctionIndex, epochs: Sequence[int], source: str) -> Iterator[_Candidate]:
         for position, root in enumerate(index.function.bindings):
@@ -115,20 +132,22 @@ class _Fuser:
         if pattern.check is None:
             return None
         where = f"pattern `{pattern.name}`"
-        window = binding_window(match.index.function, match.root, self._module.constants)
         try:
-            answer = pattern.check(match)
+            answer: object = pattern.check(match)
         except Exception as error:
             problem = f"its check raised {type(error).__name__}: {error}"
-            raise PatternError(where, problem, detail=window) from error
+            raise PatternError(where, problem, detail=self._window(match)) from error
         if answer is not None and not isinstance(answer, Rejection):
-            raise PatternError(where, "its check gave neither a Rejection nor None", got=repr(answer), detail=window)
+            problem = "its check gave neither a Rejection nor None"
+            raise PatternError(where, problem, got=repr(answer), detail=self._window(match))
         return answer
 
+    def _window(self, match: Match) -> str:
+        return binding_window(match.index.function, match.root, self._module.constants)
+
     def _rebuild(
-        self, function: Function, group_of: Sequence[int], epochs: Sequence[int], chosen: Mapping[int, _Candidate]
+        self, function: Function, ordered: Sequence[Sequence[int]], chosen: Mapping[int, _Candidate]
     ) -> Function:
-        ordered = sort_groups(function.bindings, group_of, epochs) or []
         bindings = []
         for positions in ordered:
             candidate = chosen.get(positions[0])

@@ -7,8 +7,8 @@ equal computations, so the laws can be compared directly:
 - every function gives the same values, and runs the same impure ops in the same order;
 - each op stands in one place: both modules hold the same ops the same number of times;
 - the new module is in SSA order (checked by the verifier), which it can only be if its regions are convex and acyclic;
-- a region holds no impure op and is called once; its inputs are all read and differ, its outputs differ and are all
-  read.
+- a region holds no impure op and is called once; its inputs are all read (or give a symbolic size that those read do
+  not) and differ, its outputs differ and are all read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from byoc_core.dims import symbols_of
 from byoc_core.errors import InternalError, VerifyError
-from byoc_core.ir import CALL, CALL_PACKED, COMPOSITE, Binding, Constant, Function, IRModule, Trait, Value, verify
+from byoc_core.ir import (
+    CALL,
+    CALL_PACKED,
+    COMPOSITE,
+    Binding,
+    Constant,
+    Function,
+    IRModule,
+    TensorType,
+    Trait,
+    Value,
+    Var,
+    verify,
+)
 
 __all__ = ["check_partition"]
 
@@ -71,9 +85,10 @@ def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:
     if len(uses) != 1:
         return f"is called {len(uses)} times, not once"
     used = _read_ids(function)
-    unread = [param.name for param in function.params if id(param) not in used]
-    if unread:
-        return f"has an input `{unread[0]}` that it does not read"
+    known = set[str]().union(*(_sizes(param) for param in function.params if id(param) in used))
+    for param in function.params:
+        if id(param) not in used and _sizes(param) <= known:
+            return f"has an input `{param.name}` that it does not read"
     if len(set(map(id, uses[0].operands))) != len(uses[0].operands):
         return "has an input twice"
     if len(set(map(id, function.results))) != len(function.results):
@@ -89,6 +104,12 @@ class _Use:
 
     operands: tuple[Value, ...]
     is_read: tuple[bool, ...]
+
+
+def _sizes(param: Var) -> set[str]:
+    """Gives the symbols that stand in a size of the parameter without another symbol."""
+    shape = param.type.shape if isinstance(param.type, TensorType) else None
+    return {name for dim in shape or () for name in symbols_of(dim) if len(symbols_of(dim)) == 1}
 
 
 def _read_ids(function: Function) -> set[int]:

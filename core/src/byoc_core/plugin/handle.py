@@ -80,6 +80,28 @@ class PluginHandle:
             )
         return value
 
+    def introduce(self, hook: str, expected: type[_T], key: str) -> _T:
+        """Gives what the plugin says of itself.
+
+        Args:
+            hook: the hook that says it.
+            expected: what the hook must give.
+            key: the field of it that must be the entry point's name.
+
+        Raises:
+            HookError: the hook raised, gave a value of another type, or names another plugin.
+        """
+        info = self.check(hook, self.call(hook), expected)
+        name = getattr(info, key)
+        if name != self.record.name:
+            raise HookError(
+                self.where(hook),
+                f"gave a {key.replace('_', ' ')} that is not the entry point's name",
+                got=repr(name),
+                expected=repr(self.record.name),
+            )
+        return info
+
     def where(self, hook: str) -> str:
         """Gives the place for messages: plugin, distribution, version and hook."""
         return f"{self.record.label}, hook `{hook}`"

@@ -156,11 +156,7 @@ def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
     _check_dtype_and_rank(array, spec, where)
     if not array.flags.writeable:
         raise CallError(where, "is read-only", hint="Pass an array that can be written.")
-    if (
-        0 in array.strides
-        and array.size
-        and any(not stride and size > 1 for stride, size in zip(array.strides, array.shape, strict=True))
-    ):
+    if not array.flags.c_contiguous and _may_overlap_itself(array):
         raise CallError(where, "several elements share one place in memory", hint="Pass an array of its own memory.")
     return array
 
@@ -363,6 +359,17 @@ def _shape_text(spec: TensorSpec, sizes: dict[str, int]) -> str:
     names = sorted(frozenset().union(*(symbols_of(dim) for dim in spec.shape if isinstance(dim, DimExpr))))
     known = [f"{name} = {sizes[name]}" for name in names if name in sizes]
     return text + (f" with {', '.join(known)}" if known else "")
+
+
+def _may_overlap_itself(array: NDArray) -> bool:
+    """Tells whether elements may share memory: whether some axis steps by less than the axes inside it span."""
+    span = array.itemsize
+    for stride, size in sorted((abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True)):
+        if size > 1:
+            if stride < span:
+                return True
+            span += stride * (size - 1)
+    return False
 
 
 def _overlaps(left: NDArray, right: NDArray) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from byoc_core.dims import parse_dim
+from byoc_core.dims import read_dim
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.native.cpu import Target
@@ -39,10 +39,11 @@ class _Model(BaseModel):
 class _Tensor(_Model):
     name: str
     dtype: str
-    shape: list[int | str] = Field(max_length=_MAX_RANK)
+    shape: list[Annotated[int, Field(ge=0, lt=2**63)] | str] = Field(max_length=_MAX_RANK)
 
     def to_spec(self) -> TensorSpec:
-        return TensorSpec(self.name, dtype_info(self.dtype).name, tuple(parse_dim(dim) for dim in self.shape))
+        shape = tuple(dim if isinstance(dim, int) else read_dim(dim) for dim in self.shape)
+        return TensorSpec(self.name, dtype_info(self.dtype).name, shape)
 
 
 class _Function(_Model):

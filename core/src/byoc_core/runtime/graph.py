@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -180,11 +181,7 @@ class KernelEngine(GraphEngine):
         kernel = self._kernels.get(node.op)
         if kernel is None:
             return f"is not an op that has a kernel. {near_names(node.op, self._kernels)}".strip()
-        try:
-            inspect.signature(kernel).bind(*node.inputs, **node.attrs)
-        except TypeError as error:
-            return f"the kernel does not take these operands and attributes: {error}"
-        return None
+        return _misfit(kernel, len(node.inputs), tuple(node.attrs))
 
     def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
         """Gives a callable that runs the nodes in order."""
@@ -239,6 +236,16 @@ class KernelEngine(GraphEngine):
             return tuple(run(inputs, sizes))
 
         return run_body
+
+
+@lru_cache(maxsize=1024)
+def _misfit(kernel: Kernel, num_inputs: int, attr_names: tuple[str, ...]) -> str | None:
+    """Gives the reason why a kernel cannot be called with so many operands and these attributes, or ``None``."""
+    try:
+        inspect.signature(kernel).bind(*range(num_inputs), **dict.fromkeys(attr_names))
+    except TypeError as error:
+        return f"the kernel does not take these operands and attributes: {error}"
+    return None
 
 
 class _Step:

@@ -11,7 +11,7 @@ from byoc_core.runtime import hooks
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.serial import SerialModule
-from byoc_core.runtime.status import Status
+from byoc_core.runtime.status import Status, ask_status
 
 __all__ = ["RuntimeHandle", "Runtimes", "runtimes"]
 
@@ -28,14 +28,7 @@ class RuntimeHandle:
 
     def __init__(self, plugin: PluginHandle) -> None:
         self._plugin = plugin
-        info = plugin.check("byoc_runtime_info", plugin.call("byoc_runtime_info"), RuntimeInfo)
-        if info.type_key != plugin.record.name:
-            raise HookError(
-                plugin.where("byoc_runtime_info"),
-                "gave a type key that is not the entry point's name",
-                got=repr(info.type_key),
-                expected=repr(plugin.record.name),
-            )
+        info = plugin.introduce("byoc_runtime_info", RuntimeInfo, "type_key")
         if not info.formats:
             raise HookError(plugin.where("byoc_runtime_info"), "names no payload format", expected="formats=(1,)")
         self._info = info
@@ -60,12 +53,7 @@ class RuntimeHandle:
         Raises:
             HookError: the hook raised, gave no ``Status``, or a refusal without a reason.
         """
-        if not self._plugin.has("byoc_runtime_status"):
-            return Status(ok=True)
-        status = self._plugin.check("byoc_runtime_status", self._plugin.call("byoc_runtime_status"), Status)
-        if not status.ok and not status.reason:
-            raise HookError(self._plugin.where("byoc_runtime_status"), "gave a refusal without a reason")
-        return status
+        return ask_status(self._plugin, "byoc_runtime_status")
 
     def save(self, module: RuntimeModule) -> bytes:
         """Gives a module's payload.

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.dims import DimExpr, evaluate, solve_symbol
+from byoc_core.dtypes import is_float
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value
 
@@ -68,7 +69,7 @@ def _resolve(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _widen(array: Array) -> Array:
-    return array.astype(np.float64) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
+    return array.astype(np.float64, copy=False) if is_float(array.dtype.name) else array
 
 
 class _Interpreter:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy.typing as npt
+
+from byoc_core.errors import ExecutionError
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, is_static
 from byoc_core.ir.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
@@ -36,12 +40,11 @@ class FoldConstants(Pass):
             operands = tuple(remap(operand, mapping) for operand in binding.operands)
             if any(map(operator.is_not, operands, binding.operands)):
                 binding = replace(binding, operands=operands)
-            if self._is_foldable(binding):
-                arrays = [store[operand.digest] for operand in operands if isinstance(operand, Constant)]
-                outputs = evaluate_binding(binding, arrays, {})
-                mapping.update((id(r), store.add(output)) for r, output in zip(binding.results, outputs, strict=True))
-            else:
+            outputs = _value_of(binding, store) if self._is_foldable(binding) else None
+            if outputs is None:
                 kept.append(binding)
+            else:
+                mapping.update((id(r), store.add(output)) for r, output in zip(binding.results, outputs, strict=True))
         if not mapping:
             return with_bindings(function, kept)
         results = tuple(remap(result, mapping) for result in function.results)
@@ -58,6 +61,15 @@ class FoldConstants(Pass):
             return False
         grown = sum(_static_nbytes(r) for r in binding.results) - sum(_static_nbytes(o) for o in binding.operands)
         return grown <= self.max_growth_nbytes
+
+
+def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any], ...] | None:
+    """Gives the results of an op of constants; ``None`` where it fails: then it fails when it runs, if it ever does."""
+    arrays = [store[operand.digest] for operand in binding.operands if isinstance(operand, Constant)]
+    try:
+        return evaluate_binding(binding, arrays, {})
+    except ExecutionError:
+        return None
 
 
 def _static_nbytes(value: Value) -> int:

@@ -45,7 +45,7 @@ class Sequential(Pass):
 
     Attributes:
         passes: passes, or plain functions from module to module.
-        verify: whether to run the verifier on the input and after every pass.
+        verify: whether to run the verifier on the input and after every pass that changed something.
         dump: a folder that gets the printed module after every pass (``00_input.py``, ``01_<pass>.py``, ...).
         on_timing: called with the time of every pass.
     """
@@ -66,12 +66,13 @@ class Sequential(Pass):
             verify(module)
         self._write(0, "input", module)
         for number, transform in enumerate(self.passes, start=1):
+            before = module
             start = time.perf_counter()
-            module = transform(module)
+            module = transform(before)
             if self.on_timing is not None:
                 self.on_timing(PassTiming(pass_name(transform), time.perf_counter() - start))
             self._write(number, pass_name(transform), module)
-            if self.verify:
+            if self.verify and module is not before:
                 try:
                     verify(module)
                 except VerifyError as error:

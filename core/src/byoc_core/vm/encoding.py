@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from byoc_core.dims import Dim, parse_dim
+from byoc_core.dims import Dim, read_dim, read_problem
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
@@ -25,8 +25,6 @@ MAGIC = b"BYOC-VM\0"
 FORMAT_VERSION = 1
 """The version that :func:`encode` writes, and the only one that :func:`decode` reads."""
 
-_MAX_DIM_CHARS = 4096
-_MAX_DIM_DEPTH = 64
 _MAX_NUMBER_BYTES = 9
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
 
@@ -76,18 +74,6 @@ def decode(data: bytes) -> Program:
     return Program(functions, externs, constants)
 
 
-def _dim_problem(text: str) -> str | None:
-    """Tells what is wrong with the text of a size before it is parsed: nothing may exhaust the stack."""
-    if len(text) > _MAX_DIM_CHARS:
-        return f"a size is longer than {_MAX_DIM_CHARS} characters"
-    depth = 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if depth > _MAX_DIM_DEPTH:
-            return f"a size is nested more than {_MAX_DIM_DEPTH} levels deep"
-    return None
-
-
 class _Writer:
     def __init__(self) -> None:
         self.data = bytearray()
@@ -107,7 +93,7 @@ class _Writer:
 
     def dim(self, value: Dim) -> None:
         text = str(value)
-        problem = _dim_problem(text)
+        problem = read_problem(text)
         if problem:
             raise ProgramError("program", problem, got=text)
         self.text(text)
@@ -194,13 +180,13 @@ class _Reader:
 
     def dim(self) -> Dim:
         text = self.text()
-        problem = _dim_problem(text)
+        problem = read_problem(text)
         if problem:
             raise self.error(problem)
         if text.isascii() and text.isdigit() and (text == "0" or text[0] != "0"):
             return int(text)
         try:
-            dim = parse_dim(text)
+            dim = read_dim(text)
             canonical = str(dim)
         except (IRTypeError, RecursionError, MemoryError, ValueError) as error:
             raise self.error("a size does not parse", got=repr(text)) from error

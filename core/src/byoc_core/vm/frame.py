@@ -116,13 +116,13 @@ class Frame:
     ) -> None:
         """Checks returned values against their specs, learns the symbols they bind, and puts them into registers.
 
-        A value that shares memory with one of the call's arguments, or with the arena, is copied: that memory is
-        reused, or is the caller's.
+        A value that shares memory with one of the call's arguments, with the arena or with a value before it is
+        copied: that memory is reused, is the caller's, or is another result.
         """
         places = argument_places(f"function `{self._linked.function.name}`", "returned value", specs)
         arrays = [as_input(value, spec, place) for value, spec, place in zip(values, specs, places, strict=True)]
         for index, array in enumerate(arrays):
-            if any(np.may_share_memory(array, other) for other in (self._arena, *arguments)):
+            if any(np.may_share_memory(array, other) for other in (self._arena, *arguments, *arrays[:index])):
                 arrays[index] = array.copy()
         for register in registers:
             for name in self._linked.binds(register):

@@ -45,12 +45,13 @@ def _resolve_externs(
     program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
 ) -> tuple[Extern, ...]:
     owners: dict[str, RuntimeModule] = {}
+    wanted = frozenset(program.externs).difference(externs)
     for module in modules:
         for name in module.function_names:
-            if name in owners and name in program.externs and name not in externs:
+            if name in owners and name in wanted:
                 raise LinkError(f"symbol `{name}`", "is defined by two modules", got=f"{owners[name]!r} and {module!r}")
             owners.setdefault(name, module)
-    known = [*owners, *(name for name in externs if name not in owners)]
+    known = dict.fromkeys((*owners, *externs))
     missing = [name for name in program.externs if name not in known]
     if missing:
         hints = {name: near_names(name, known) for name in missing}
@@ -62,7 +63,7 @@ def _resolve_externs(
             expected=f"definitions in the executable's modules or in `externs` (known: {', '.join(known) or 'none'})",
             hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
         )
-    return tuple(externs[name] if name in externs else owners[name].get_function(name) for name in program.externs)
+    return tuple(externs[name] if name in externs else owners[name].find_function(name) for name in program.externs)
 
 
 def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> list[NDArray]:

@@ -78,11 +78,9 @@ class VMCallable:
         where = f"function `{self.name}`"
         _check_names(where, "input", inputs, self.params, complete=True)
         arrays, sizes = linked.accept([inputs[param.name] for param in self.params])
-        if not out:
-            results = linked.run(arrays, None, sizes)
-        else:
+        if out is not None:
             _check_names(where, "output", out, self.results, complete=False)
-            results = self._run_into(arrays, sizes, out)
+        results = self._run_into(arrays, sizes, out) if out else linked.run(arrays, None, sizes)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run_into(self, inputs: Sequence[NDArray], sizes: dict[str, int], out: Mapping[str, object]) -> list[NDArray]:
@@ -185,7 +183,8 @@ class VirtualMachine:
             The result, or a tuple of all results where there is not exactly one; buffers of ``out`` are among them.
 
         Raises:
-            CallError: an unknown or missing name, or an argument that does not fit; nothing has run then.
+            CallError: an unknown or missing name, or an argument that does not fit; nothing has run then, unless it
+                is a buffer for a result whose size only running tells.
             ExecutionError: something the function calls failed.
         """
         return self[name].run(inputs, out)
@@ -198,6 +197,8 @@ def _check_names(
     where: str, what: str, given: Mapping[str, object], specs: Sequence[TensorSpec], *, complete: bool
 ) -> None:
     names = [spec.name for spec in specs]
+    if not isinstance(given, Mapping):
+        raise CallError(where, f"{what}s are not given by name", got=type(given).__name__, expected="a mapping")
     for name in given:
         if name not in names:
             raise CallError(

@@ -142,14 +142,6 @@ class VMFunction:
         """The symbols whose sizes the shapes of the inputs determine."""
         return bound_symbols([param.shape for param in self.params])
 
-    @property
-    def arena_nbytes(self) -> Dim:
-        """The bytes of all storages, each rounded up to the alignment."""
-        total: Dim = 0
-        for nbytes in self.storages:
-            total = total + (nbytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
-        return total
-
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,10 @@ __all__ = ["compile_model"]
 
 
 def compile_model(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.", show_default=False)],
+    model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", readable=False, help="The artifact to write.", show_default=False)
+    ],
     backend: BackendOption = None,
     option: OptionOption = None,
     fallback: Annotated[
@@ -30,14 +33,19 @@ def compile_model(
     from byoc_core.artifact import inspect, trust
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.selection import build_model, check_output
+    from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
     executable = build_model(model, backend, option, fallback)
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show)
     made = inspect(output)
-    if made.is_native:
-        trust(made.digest)
+    if made.is_native and not trust(made.digest):
+        warnings.warn(
+            f"the cache folder {cache_directory()} cannot be used, so {output} is not recorded as trusted: running it "
+            "needs --allow-native. Set BYOC_CACHE_DIR to a folder of yours.",
+            stacklevel=1,
+        )
     if not quiet:
         console = open_console()
         console.print(executable.report(), soft_wrap=True)

@@ -101,7 +101,7 @@ def _find_compiler() -> Finding:
     status = Toolchain.status()
     if status.ok:
         return Finding("fine", "C compiler", find_toolchain().version.splitlines()[0])
-    return Finding("note", "C compiler", status.reason, status.remedy)
+    return Finding("note", "C compiler", status.reason.removeprefix("C compiler: "), status.remedy)
 
 
 def _find_settings() -> Iterator[Finding]:

@@ -14,7 +14,9 @@ __all__ = ["explain_model"]
 
 
 def explain_model(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model, or an artifact.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model, or an artifact.", show_default=False)
+    ],
     backend: BackendOption = None,
     option: OptionOption = None,
     only_host: Annotated[bool, typer.Option("--only-host", help="Only the ops that stay on the host.")] = False,

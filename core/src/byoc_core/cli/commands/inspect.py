@@ -11,7 +11,7 @@ __all__ = ["inspect_artifact"]
 
 
 def inspect_artifact(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An artifact.", show_default=False)],
+    file: Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="An artifact.", show_default=False)],
     program: Annotated[bool, typer.Option("--program", help="Also print the VM program.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Also list the files inside.")] = False,
 ) -> None:

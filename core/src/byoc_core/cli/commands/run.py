@@ -19,7 +19,9 @@ __all__ = ["run_model"]
 def run_model(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="An artifact, or an ONNX model to compile first.", show_default=False),
+        typer.Argument(
+            readable=False, metavar="MODEL", help="An artifact, or an ONNX model to compile first.", show_default=False
+        ),
     ],
     given: Annotated[
         list[str] | None,
@@ -32,7 +34,8 @@ def run_model(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.", show_default=False)
+        Path | None,
+        typer.Option("--output", "-o", readable=False, help="Write the outputs to this .npz file.", show_default=False),
     ] = None,
     function: Annotated[str, typer.Option(help="The function to run.")] = "main",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,

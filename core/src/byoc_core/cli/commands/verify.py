@@ -11,7 +11,7 @@ __all__ = ["verify_artifact"]
 
 
 def verify_artifact(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An artifact.", show_default=False)],
+    file: Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="An artifact.", show_default=False)],
 ) -> None:
     """Checks every byte of an artifact. Runs nothing of it."""
     from byoc_core.artifact import verify

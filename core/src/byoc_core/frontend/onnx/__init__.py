@@ -46,7 +46,7 @@ def from_onnx(model: str | os.PathLike[str] | bytes | ModelProto, *, ops: OpRegi
         if error.name is None or error.name.partition(".")[0] != "onnx":
             raise
         raise FrontendError(
-            "ONNX front end", "needs the package `onnx`", hint="Run `pip install byoc-core[onnx]`."
+            "ONNX front end", "needs the package `onnx`", hint="pip install 'byoc-core[onnx]'."
         ) from error
     from byoc_core.ops import default_ops
 

@@ -1,17 +1,7 @@
-"""Symbolic dimensions: a small exact integer algebra.
-
-A :data:`Dim` is a Python ``int`` or a :class:`DimExpr`, a polynomial with integer coefficients over *atoms*.
-An atom is a named symbol, or a call of ``floordiv``, ``mod``, ``min``, ``max`` or ``broadcast``.
-Expressions are kept in a canonical form, so ``==`` decides equality of polynomials; constants are always plain ints.
-Symbols stand for sizes: integers that are zero or more.
-
-``str(expr)`` gives Python syntax (``2*n+1``, ``n//4``, ``max(m, n)``) and :func:`parse_dim` reads it back.
-This module is on the lowest floor because both the compiler and the VM evaluate sizes.
-"""
+"""The algebra itself: polynomials over atoms in canonical form. See :mod:`byoc_core.dims`."""
 
 from __future__ import annotations
 
-import ast
 import keyword
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -21,18 +11,22 @@ from functools import total_ordering
 from byoc_core.errors import IRTypeError
 
 __all__ = [
+    "CALLS",
+    "MAX_TERMS",
     "Dim",
     "DimExpr",
     "broadcast_dim",
     "ceildiv",
+    "check_product",
     "dim_max",
     "dim_min",
     "evaluate",
     "exact_div",
+    "floordiv",
     "is_name",
     "is_nonnegative",
     "is_positive",
-    "parse_dim",
+    "mod",
     "product",
     "solve_symbol",
     "substitute",
@@ -65,7 +59,7 @@ class _Atom:
         return f"{self.op}({left}, {right})"
 
 
-_MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
+MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
 _INFIX = {"floordiv": "//", "mod": "%"}
 # A monomial is a sorted tuple of (atom, exponent); the empty tuple is the constant term.
 _Monomial = tuple[tuple[_Atom, int], ...]
@@ -122,8 +116,7 @@ class DimExpr:
     def __mul__(self, other: Dim) -> Dim:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
-        if len(_terms(self)) * len(_terms(other)) > _MAX_TERMS:
-            raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {_MAX_TERMS} terms")
+        check_product(self, other, MAX_TERMS)
         return _from_terms(
             (_multiply_monomials(left, right), left_factor * right_factor)
             for left, left_factor in _terms(self)
@@ -133,16 +126,16 @@ class DimExpr:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Dim) -> Dim:
-        return _floordiv(self, other)
+        return floordiv(self, other)
 
     def __rfloordiv__(self, other: Dim) -> Dim:
-        return _floordiv(other, self)
+        return floordiv(other, self)
 
     def __mod__(self, other: Dim) -> Dim:
-        return _mod(self, other)
+        return mod(self, other)
 
     def __rmod__(self, other: Dim) -> Dim:
-        return _mod(other, self)
+        return mod(other, self)
 
 
 Dim = int | DimExpr
@@ -154,7 +147,7 @@ def symbol(name: str) -> DimExpr:
     Raises:
         IRTypeError: the name is no :func:`is_name`, or is a function of the algebra.
     """
-    if not is_name(name) or name in _CALLS:
+    if not is_name(name) or name in CALLS:
         raise IRTypeError("dim", f"{name!r} cannot name a symbol", expected="a Python identifier")
     return DimExpr(((((_Atom("", name), 1),), 1),))
 
@@ -162,22 +155,6 @@ def symbol(name: str) -> DimExpr:
 def is_name(text: str) -> bool:
     """Tells whether text is an identifier that Python reads back as it stands: no keyword, NFKC-normalised."""
     return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.is_normalized("NFKC", text)
-
-
-def parse_dim(text: str | Dim) -> Dim:
-    """Reads a dimension from Python syntax; ints and expressions pass through.
-
-    Raises:
-        IRTypeError: the text is not an integer expression over symbols.
-    """
-    if isinstance(text, bool):
-        raise IRTypeError("dim", "a bool is not a size", got=text)
-    if isinstance(text, int | DimExpr):
-        return text
-    try:
-        return _from_ast(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, AttributeError, MemoryError) as error:
-        raise IRTypeError("dim", f"cannot read {text!r} as an integer expression") from error
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
@@ -414,7 +391,12 @@ def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
     return _from_terms(quotient), _from_terms(rest)
 
 
-def _floordiv(dividend: Dim, divisor: Dim) -> Dim:
+def floordiv(dividend: Dim, divisor: Dim) -> Dim:
+    """Gives the quotient rounded towards negative infinity.
+
+    Raises:
+        IRTypeError: the divisor is zero.
+    """
     _check_divisor(divisor)
     if isinstance(dividend, int) and isinstance(divisor, int):
         return dividend // divisor
@@ -428,7 +410,12 @@ def _floordiv(dividend: Dim, divisor: Dim) -> Dim:
     return quotient + _call("floordiv", rest, divisor)
 
 
-def _mod(dividend: Dim, divisor: Dim) -> Dim:
+def mod(dividend: Dim, divisor: Dim) -> Dim:
+    """Gives what :func:`floordiv` leaves.
+
+    Raises:
+        IRTypeError: the divisor is zero.
+    """
     _check_divisor(divisor)
     if isinstance(dividend, int) and isinstance(divisor, int):
         return dividend % divisor
@@ -447,8 +434,8 @@ def _check_divisor(divisor: Dim) -> None:
         raise IRTypeError("dim", "division by zero")
 
 
-_CALLS: dict[str, Callable[[Dim, Dim], Dim]] = {"max": dim_max, "min": dim_min, "broadcast": broadcast_dim}
-_REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**_CALLS, "floordiv": _floordiv, "mod": _mod}
+CALLS: dict[str, Callable[[Dim, Dim], Dim]] = {"max": dim_max, "min": dim_min, "broadcast": broadcast_dim}
+_REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
 
 
 def _substitute_atom(atom: _Atom, values: Mapping[str, Dim]) -> Dim:
@@ -468,31 +455,7 @@ def _parenthesised_atom(atom: _Atom) -> str:
     return f"({atom})" if atom.op in _INFIX else str(atom)
 
 
-def _from_ast(node: ast.expr) -> Dim:
-    match node:
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            return value
-        case ast.Name(id=name):
-            return symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_from_ast(operand)
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _apply_operator(operator, _from_ast(left), _from_ast(right))
-        case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in _CALLS:
-            return _CALLS[name](_from_ast(left), _from_ast(right))
-    raise ValueError(ast.dump(node))
-
-
-def _apply_operator(operator: ast.operator, left: Dim, right: Dim) -> Dim:
-    match operator:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.FloorDiv():
-            return _floordiv(left, right)
-        case ast.Mod():
-            return _mod(left, right)
-    raise ValueError(ast.dump(operator))
+def check_product(left: Dim, right: Dim, max_terms: int) -> None:
+    """Raises ``IRTypeError`` where a product would have too many terms."""
+    if len(_terms(left)) * len(_terms(right)) > max_terms:
+        raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {max_terms} terms")

@@ -1,0 +1,52 @@
+"""Symbolic dimensions: a small exact integer algebra.
+
+A :data:`Dim` is a Python ``int`` or a :class:`DimExpr`, a polynomial with integer coefficients over *atoms*.
+An atom is a named symbol, or a call of ``floordiv``, ``mod``, ``min``, ``max`` or ``broadcast``.
+Expressions are kept in a canonical form, so ``==`` decides equality of polynomials; constants are always plain ints.
+Symbols stand for sizes: integers that are zero or more.
+
+``str(expr)`` gives Python syntax (``2*n+1``, ``n//4``, ``max(m, n)``) and :func:`parse_dim` reads it back.
+All this is on the lowest floor because both the compiler and the VM evaluate sizes.
+"""
+
+from byoc_core.dims.algebra import (
+    Dim,
+    DimExpr,
+    broadcast_dim,
+    ceildiv,
+    dim_max,
+    dim_min,
+    evaluate,
+    exact_div,
+    is_name,
+    is_nonnegative,
+    is_positive,
+    product,
+    solve_symbol,
+    substitute,
+    symbol,
+    symbols_of,
+)
+from byoc_core.dims.text import parse_dim, read_dim, read_problem
+
+__all__ = [
+    "Dim",
+    "DimExpr",
+    "broadcast_dim",
+    "ceildiv",
+    "dim_max",
+    "dim_min",
+    "evaluate",
+    "exact_div",
+    "is_name",
+    "is_nonnegative",
+    "is_positive",
+    "parse_dim",
+    "product",
+    "read_dim",
+    "read_problem",
+    "solve_symbol",
+    "substitute",
+    "symbol",
+    "symbols_of",
+]

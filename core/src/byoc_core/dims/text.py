@@ -1,0 +1,92 @@
+"""Dimensions as text: Python syntax, read from the syntax tree and never executed."""
+
+from __future__ import annotations
+
+import ast
+
+from byoc_core.dims.algebra import CALLS, MAX_TERMS, Dim, DimExpr, check_product, floordiv, mod, symbol
+from byoc_core.errors import IRTypeError
+
+__all__ = ["parse_dim", "read_dim", "read_problem"]
+
+_MAX_READ_CHARS = 4096
+_MAX_READ_DEPTH = 64
+_MAX_READ_TERMS = 64
+
+
+def parse_dim(text: str | Dim) -> Dim:
+    """Reads a dimension from Python syntax; ints and expressions pass through.
+
+    Raises:
+        IRTypeError: the text is not an integer expression over symbols.
+    """
+    if isinstance(text, bool):
+        raise IRTypeError("dim", "a bool is not a size", got=text)
+    if isinstance(text, int | DimExpr):
+        return text
+    return _parse(text, MAX_TERMS)
+
+
+def read_dim(text: str) -> Dim:
+    """Reads a dimension from a file that anybody may have written: text that costs much to read is refused.
+
+    Every text that ``str`` gives for a dimension and :func:`read_problem` finds nothing wrong with is read back.
+
+    Raises:
+        IRTypeError: the text is too long or nested too deep, multiplies sums of many terms, or is not an integer
+            expression over symbols.
+    """
+    problem = read_problem(text)
+    if problem is not None:
+        raise IRTypeError("dim", problem)
+    return _parse(text, _MAX_READ_TERMS)
+
+
+def read_problem(text: str) -> str | None:
+    """Gives the reason why :func:`read_dim` refuses text before it looks at its meaning, or ``None``."""
+    if len(text) > _MAX_READ_CHARS:
+        return f"a size is longer than {_MAX_READ_CHARS} characters"
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth > _MAX_READ_DEPTH:
+            return f"a size is nested more than {_MAX_READ_DEPTH} levels deep"
+    return None
+
+
+def _parse(text: str, max_terms: int) -> Dim:
+    try:
+        return _from_ast(ast.parse(text.strip(), mode="eval").body, max_terms)
+    except (SyntaxError, ValueError, RecursionError, AttributeError, MemoryError) as error:
+        raise IRTypeError("dim", f"cannot read {text!r} as an integer expression") from error
+
+
+def _from_ast(node: ast.expr, max_terms: int) -> Dim:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_from_ast(operand, max_terms)
+        case ast.BinOp(left=left, op=operator, right=right):
+            return _apply_operator(operator, _from_ast(left, max_terms), _from_ast(right, max_terms), max_terms)
+        case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in CALLS:
+            return CALLS[name](_from_ast(left, max_terms), _from_ast(right, max_terms))
+    raise ValueError(ast.dump(node))
+
+
+def _apply_operator(operator: ast.operator, left: Dim, right: Dim, max_terms: int) -> Dim:
+    match operator:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            check_product(left, right, max_terms)
+            return left * right
+        case ast.FloorDiv():
+            return floordiv(left, right)
+        case ast.Mod():
+            return mod(left, right)
+    raise ValueError(ast.dump(operator))
