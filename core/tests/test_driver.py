@@ -18,6 +18,7 @@ from byoc_core.errors import BackendNotFoundError, CodegenError, OptionsError, P
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionRequest
 from byoc_core.pattern import CompositePattern, is_op, wildcard
+from byoc_core.transform import default_passes
 from pydantic import BaseModel
 
 MODULE = R.parse("""
@@ -251,15 +252,13 @@ def test_dump_and_progress(fake: Any, tmp_path: Path) -> None:
     stages: list[str] = []
     byoc_core.build(MODULE, [fake("aone", None)], dump=tmp_path, progress=stages.append)
     assert stages == ["prepare", "partition", "compile", "lower"]
+    passes = [type(default).__name__ for default in default_passes()]
+    steps = ["input", *passes, "prepare_aone", "UniqueNames"]
     names: Sequence[str] = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.py"))
     assert names == [
         "compile/00_input.py",
         "compile/01_RunCodegen.py",
-        "prepare/00_input.py",
-        "prepare/01_FoldConstants.py",
-        "prepare/02_RemoveDeadCode.py",
-        "prepare/03_prepare_aone.py",
-        "prepare/04_UniqueNames.py",
+        *(f"prepare/{number:02}_{name}.py" for number, name in enumerate(steps)),
     ]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from byoc_core.kernels.error_function import erf64, erfc64
-from byoc_core.kernels.precision import NDArray, working_dtype
+from byoc_core.kernels.precision import NDArray, is_integer, working_dtype
+from byoc_core.kernels.ufuncs import arithmetic, predicate
 
 __all__ = [
     "KERNELS",
@@ -30,31 +30,6 @@ _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 _GELU_CUBIC = 0.044715
 
 
-def _arithmetic(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
-    """Gives the kernel that applies a numpy function without warnings, in the dtype of the operands."""
-
-    def kernel(*operands: NDArray) -> NDArray:
-        with np.errstate(all="ignore"):
-            # numpy has no loops of some functions for int4: it computes in int8, which wraps around as int4 does.
-            return np.asarray(ufunc(*operands)).astype(operands[0].dtype, copy=False)
-
-    return kernel
-
-
-def _predicate(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
-    """Gives the kernel that applies a numpy function with bool results."""
-
-    def kernel(*operands: NDArray) -> NDArray:
-        with np.errstate(all="ignore"):
-            return np.asarray(ufunc(*operands))
-
-    return kernel
-
-
-def _is_integer(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "iu" or dtype.name.startswith("int")
-
-
 def divide(x: NDArray, y: NDArray) -> NDArray:
     """Gives ``x / y``; IEEE 754 division for floats.
 
@@ -62,7 +37,7 @@ def divide(x: NDArray, y: NDArray) -> NDArray:
     the smallest integer divided by -1 is itself.
     """
     with np.errstate(all="ignore"):
-        if not _is_integer(x.dtype):
+        if not is_integer(x.dtype):
             return np.asarray(np.divide(x, y))
         divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
         floor = np.floor_divide(x, divisor)
@@ -78,7 +53,7 @@ def power(x: NDArray, y: NDArray) -> NDArray:
     magnitude, every other base (0 too) gives 0.
     """
     with np.errstate(all="ignore"):
-        if not _is_integer(x.dtype):
+        if not is_integer(x.dtype):
             return np.asarray(np.power(x, y))
         negative = y < 0
         zero, one = np.zeros_like(x), np.ones_like(x)
@@ -166,27 +141,27 @@ def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
-    "add": _arithmetic(np.add),
-    "subtract": _arithmetic(np.subtract),
-    "multiply": _arithmetic(np.multiply),
+    "add": arithmetic(np.add),
+    "subtract": arithmetic(np.subtract),
+    "multiply": arithmetic(np.multiply),
     "divide": divide,
-    "maximum": _arithmetic(np.maximum),
-    "minimum": _arithmetic(np.minimum),
+    "maximum": arithmetic(np.maximum),
+    "minimum": arithmetic(np.minimum),
     "power": power,
-    "equal": _predicate(np.equal),
-    "less": _predicate(np.less),
-    "less_equal": _predicate(np.less_equal),
-    "greater": _predicate(np.greater),
-    "greater_equal": _predicate(np.greater_equal),
-    "logical_and": _predicate(np.logical_and),
-    "logical_or": _predicate(np.logical_or),
-    "logical_not": _predicate(np.logical_not),
-    "negative": _arithmetic(np.negative),
-    "abs": _arithmetic(np.abs),
-    "exp": _arithmetic(np.exp),
-    "log": _arithmetic(np.log),
-    "sqrt": _arithmetic(np.sqrt),
-    "tanh": _arithmetic(np.tanh),
+    "equal": predicate(np.equal),
+    "less": predicate(np.less),
+    "less_equal": predicate(np.less_equal),
+    "greater": predicate(np.greater),
+    "greater_equal": predicate(np.greater_equal),
+    "logical_and": predicate(np.logical_and),
+    "logical_or": predicate(np.logical_or),
+    "logical_not": predicate(np.logical_not),
+    "negative": arithmetic(np.negative),
+    "abs": arithmetic(np.abs),
+    "exp": arithmetic(np.exp),
+    "log": arithmetic(np.log),
+    "sqrt": arithmetic(np.sqrt),
+    "tanh": arithmetic(np.tanh),
     "sigmoid": sigmoid,
     "erf": erf,
     "clip": clip,

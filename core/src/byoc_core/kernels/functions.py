@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from byoc_core.kernels.precision import NDArray
+from byoc_core.kernels.precision import NDArray, is_integer
+from byoc_core.kernels.ufuncs import arithmetic, predicate
 
 __all__ = ["KERNELS", "isinf", "mod", "reciprocal"]
-
-
-def _from_ufunc(ufunc: Callable[..., Any]) -> Callable[..., NDArray]:
-    """Gives the kernel that applies a numpy function without warnings; 0-d results stay arrays."""
-
-    def kernel(*operands: NDArray) -> NDArray:
-        with np.errstate(all="ignore"):
-            return np.asarray(ufunc(*operands))
-
-    return kernel
 
 
 def reciprocal(x: NDArray) -> NDArray:
@@ -31,7 +21,8 @@ def reciprocal(x: NDArray) -> NDArray:
 def isinf(x: NDArray, *, detect_negative: bool, detect_positive: bool) -> NDArray:
     """Tells where ``x`` is infinite, of the signs asked for."""
     infinite = np.isinf(x)
-    negative = infinite & (x < 0)
+    with np.errstate(all="ignore"):
+        negative = infinite & (x < 0)
     return np.asarray((negative & detect_negative) | (infinite & ~negative & detect_positive))
 
 
@@ -40,36 +31,40 @@ def mod(x: NDArray, y: NDArray, *, fmod: bool) -> NDArray:
 
     An integer divided by zero leaves 0, a float NaN.
     """
+    remainder = np.fmod if fmod else np.mod
     with np.errstate(all="ignore"):
-        return np.asarray(np.fmod(x, y) if fmod else np.mod(x, y))
+        if not is_integer(x.dtype):
+            return np.asarray(remainder(x, y)).astype(x.dtype, copy=False)
+        divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+        return np.where(y != 0, remainder(x, divisor), 0).astype(x.dtype, copy=False)
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
-    "not_equal": _from_ufunc(np.not_equal),
-    "logical_xor": _from_ufunc(np.logical_xor),
+    "not_equal": predicate(np.not_equal),
+    "logical_xor": predicate(np.logical_xor),
     "mod": mod,
-    "isnan": _from_ufunc(np.isnan),
+    "isnan": predicate(np.isnan),
     "isinf": isinf,
-    "floor": _from_ufunc(np.floor),
-    "ceil": _from_ufunc(np.ceil),
-    "round": _from_ufunc(np.rint),
-    "sign": _from_ufunc(np.sign),
+    "floor": arithmetic(np.floor),
+    "ceil": arithmetic(np.ceil),
+    "round": arithmetic(np.rint),
+    "sign": arithmetic(np.sign),
     "reciprocal": reciprocal,
-    "sin": _from_ufunc(np.sin),
-    "cos": _from_ufunc(np.cos),
-    "tan": _from_ufunc(np.tan),
-    "asin": _from_ufunc(np.arcsin),
-    "acos": _from_ufunc(np.arccos),
-    "atan": _from_ufunc(np.arctan),
-    "sinh": _from_ufunc(np.sinh),
-    "cosh": _from_ufunc(np.cosh),
-    "asinh": _from_ufunc(np.arcsinh),
-    "acosh": _from_ufunc(np.arccosh),
-    "atanh": _from_ufunc(np.arctanh),
-    "bitwise_and": _from_ufunc(np.bitwise_and),
-    "bitwise_or": _from_ufunc(np.bitwise_or),
-    "bitwise_xor": _from_ufunc(np.bitwise_xor),
-    "bitwise_not": _from_ufunc(np.bitwise_not),
-    "left_shift": _from_ufunc(np.left_shift),
-    "right_shift": _from_ufunc(np.right_shift),
+    "sin": arithmetic(np.sin),
+    "cos": arithmetic(np.cos),
+    "tan": arithmetic(np.tan),
+    "asin": arithmetic(np.arcsin),
+    "acos": arithmetic(np.arccos),
+    "atan": arithmetic(np.arctan),
+    "sinh": arithmetic(np.sinh),
+    "cosh": arithmetic(np.cosh),
+    "asinh": arithmetic(np.arcsinh),
+    "acosh": arithmetic(np.arccosh),
+    "atanh": arithmetic(np.arctanh),
+    "bitwise_and": arithmetic(np.bitwise_and),
+    "bitwise_or": arithmetic(np.bitwise_or),
+    "bitwise_xor": arithmetic(np.bitwise_xor),
+    "bitwise_not": arithmetic(np.bitwise_not),
+    "left_shift": arithmetic(np.left_shift),
+    "right_shift": arithmetic(np.right_shift),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NDArray", "highest", "lowest", "working_dtype"]
+__all__ = ["NDArray", "highest", "is_integer", "lowest", "working_dtype"]
 
 NDArray = npt.NDArray[Any]
 
@@ -55,3 +55,8 @@ def lowest(dtype: np.dtype[Any]) -> Any:
         return extension.iinfo(dtype).min
     infinity = np.array(-np.inf, np.float32).astype(dtype)
     return infinity if np.isinf(infinity) else extension.finfo(dtype).min
+
+
+def is_integer(dtype: np.dtype[Any]) -> bool:
+    """Tells whether a numpy dtype is an integer type, int4 included."""
+    return dtype.kind in "iu" or dtype.name.startswith("int")

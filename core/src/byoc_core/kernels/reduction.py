@@ -52,7 +52,9 @@ def reduce_max(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDA
 
 def reduce_min(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the smallest element along axes (all where ``None``); of nothing, the type's highest value."""
-    return np.asarray(np.min(x, axis=_axes(axis), keepdims=keepdims, initial=highest(x.dtype)))
+    with np.errstate(all="ignore"):
+        smallest = np.min(x, axis=_axes(axis), keepdims=keepdims, initial=highest(x.dtype))
+        return np.asarray(smallest).astype(x.dtype, copy=False)
 
 
 def reduce_prod(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
