@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -179,3 +181,21 @@ def _with_inlined_externals(module: IRModule) -> IRModule:
         return replace(function, bindings=tuple(bindings))
 
     return module.with_functions({**functions, **{n: inlined(f) for n, f in module.functions.items()}})
+
+
+@pytest.fixture(scope="session")
+def gather_cases() -> Callable[[Path, str], set[str]]:
+    """Gives a function that collects the keys of ``_CASES`` from the test files of a folder that match a pattern."""
+
+    def gather(folder: Path, pattern: str) -> set[str]:
+        names: set[str] = set()
+        for path in sorted(folder.glob(pattern)):
+            spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            names |= set(module._CASES)
+        return names
+
+    return gather

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,19 +134,7 @@ def run() -> Callable[..., Sequence[Array]]:
     return run_model
 
 
-def _all_import_cases() -> set[str]:
-    names: set[str] = set()
-    for path in sorted(Path(__file__).parent.glob("test_onnx_ops*.py")):
-        spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        names |= set(module._CASES)
-    return names
-
-
 @pytest.fixture(scope="session")
-def all_import_cases() -> Callable[[], set[str]]:
+def all_import_cases(gather_cases: Callable[[Path, str], set[str]]) -> Callable[[], set[str]]:
     """Gives a function that gives the ONNX ops for which some file of cases has one."""
-    return _all_import_cases
+    return lambda: gather_cases(Path(__file__).parent, "test_onnx_ops*.py")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,19 +60,7 @@ def check_rule() -> Callable[[str, Case, Draw], None]:
     return _check_rule
 
 
-def _all_rule_cases() -> set[str]:
-    names: set[str] = set()
-    for path in sorted(Path(__file__).parent.glob("test_type_rules*.py")):
-        spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        names |= set(module._CASES)
-    return names
-
-
 @pytest.fixture(scope="session")
-def all_rule_cases() -> Callable[[], set[str]]:
+def all_rule_cases(gather_cases: Callable[[Path, str], set[str]]) -> Callable[[], set[str]]:
     """Gives a function that gives the ops for which some file of cases has one."""
-    return _all_rule_cases
+    return lambda: gather_cases(Path(__file__).parent, "test_type_rules*.py")
