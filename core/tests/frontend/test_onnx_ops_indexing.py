@@ -1,4 +1,4 @@
-"""Gathers, scatters and rearrangements of ONNX, at every opset that changed them, against ONNX Runtime."""
+"""Gathers, scatters and moves of slices of ONNX, at every opset that changed them, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -243,7 +243,14 @@ def test_counts_computed_from_shapes_stay_symbolic(
 
 _X = np.zeros((2, 3), np.float32)
 _REFUSED: list[tuple[str, int, list[Any], dict[str, Any], tuple[int, ...], str]] = [
-    ("Scatter", 11, [_X, np.zeros((1, 1), int), _X[:1, :1]], {}, (), "the op is deprecated since operator set 11"),
+    (
+        "Scatter",
+        11,
+        [_X, np.zeros((1, 1), int), _X[:1, :1]],
+        {},
+        (),
+        "the op is deprecated since operator set 11. ScatterElements took its place.",
+    ),
     ("Scatter", 8, [_X, np.zeros((1, 1), int), _X[:1, :1]], {}, (), "the op does not exist in operator set 8"),
     (
         "ScatterElements",

@@ -1,4 +1,4 @@
-"""Gathers, scatters and rearrangements on the whole road: printed, parsed, built for the host, saved, loaded, run."""
+"""Gathers, scatters and moves of slices on the whole road: printed, parsed, built for the host, saved, loaded, run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of gathers, scatters and rearrangements against numpy's own indexing, plain loops, and float64 sums."""
+"""Kernels of gathers, scatters and moves of slices against numpy's own indexing, plain loops, and float64 sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FLOPs and bytes of gathers, scatters and rearrangements, counted by hand."""
+"""FLOPs and bytes of gathers, scatters and moves of slices, counted by hand."""
 
 from __future__ import annotations
 

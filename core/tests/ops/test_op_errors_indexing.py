@@ -1,4 +1,4 @@
-"""The exact texts of type errors of gathers, scatters and rearrangements."""
+"""The exact texts of type errors of gathers, scatters and moves of slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Type rules of gathers, scatters and rearrangements against their kernels, and what they say of symbolic sizes."""
+"""Type rules of gathers, scatters and moves of slices against their kernels, and what they say of symbolic sizes."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ from byoc_core.kernels import (
     normalisation,
     pooling,
     quantisation,
-    rearrangement,
     recurrence,
     reduction,
     resize,
     scatter,
     shape,
+    slices,
 )
 from byoc_core.kernels.precision import NDArray
 
@@ -48,7 +48,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **pooling.KERNELS,
         **normalisation.KERNELS,
         **shape.KERNELS,
-        **rearrangement.KERNELS,
+        **slices.KERNELS,
         **indexing.KERNELS,
         **scatter.KERNELS,
         **reduction.KERNELS,

@@ -114,8 +114,7 @@ def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: s
         (written,) = np.nonzero(last >= 0)
         result[written] = updates[last[written]]
         return result
-    # numpy has no loops of extension integers for some functions: in int8 they wrap around as int4 does.
-    wide = np.dtype(np.int8) if rows.dtype.name in ("int4", "uint4") else working_dtype(rows.dtype)
+    wide = working_dtype(rows.dtype)
     result, terms = rows.astype(wide), updates.astype(wide, copy=False)
     with np.errstate(all="ignore"):
         if reduction in _NEUTRAL and wide.kind == "f" and (np.isnan(terms).any() or np.isnan(result).any()):

@@ -30,12 +30,12 @@ def default_ops() -> OpRegistry:
         normalisation,
         pooling,
         quantisation,
-        rearrangement,
         recurrence,
         reduction,
         resize,
         scatter,
         shape,
+        slices,
     )
 
     families = (
@@ -48,7 +48,7 @@ def default_ops() -> OpRegistry:
         normalisation,
         nn,
         shape,
-        rearrangement,
+        slices,
         indexing,
         scatter,
         reduction,

@@ -195,8 +195,6 @@ def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:
         schema = onnx.defs.get_schema(proto.op_type, node.opset, "")
     except onnx.defs.SchemaError as error:
         raise node.error(f"the op does not exist in operator set {node.opset}") from error
-    if schema.deprecated:
-        raise node.error(f"the op is deprecated since operator set {schema.since_version}")
     if not schema.min_input <= node.num_inputs <= schema.max_input:
         bounds = {schema.min_input, schema.max_input}
         raise node.error(

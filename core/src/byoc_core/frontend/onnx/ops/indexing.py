@@ -34,6 +34,12 @@ def _read_reduction(node: NodeContext) -> str:
     return "update" if reduction == "none" else reduction
 
 
+def _import_scatter(node: NodeContext) -> Sequence[Imported]:
+    if node.opset >= 11:
+        raise node.error("the op is deprecated since operator set 11", hint="ScatterElements took its place.")
+    return _import_scatter_elements(node)
+
+
 def _import_scatter_elements(node: NodeContext) -> Sequence[Imported]:
     axis, reduction = node.attr_int("axis", 0), _read_reduction(node)
     return (node.emit("scatter_elements", *node.values(), axis=axis, reduction=reduction),)
@@ -99,7 +105,7 @@ IMPORTERS: dict[str, NodeImporter] = {
     "GatherND": _import_gather_nd,
     "OneHot": _import_one_hot,
     "ReverseSequence": _import_reverse_sequence,
-    "Scatter": _import_scatter_elements,
+    "Scatter": _import_scatter,
     "ScatterElements": _import_scatter_elements,
     "ScatterND": _import_scatter_nd,
     "TensorScatter": _import_tensor_scatter,
