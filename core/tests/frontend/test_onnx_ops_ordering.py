@@ -157,6 +157,16 @@ def test_logarithm_of_a_sum_of_exponentials_of_integers_is_truncated(
     np.testing.assert_array_equal(result, np.trunc(np.log(np.exp(x.astype(np.float64)).sum(axis=1, keepdims=True))))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_means_and_shrinking_of_integers_truncate(
+    dtype: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    x = _ints(4, 3, low=-9, high=10, dtype=dtype)
+    check_case("ReduceMean", 13, make_case([x], {"axes": (1,)}))
+    check_case("ReduceMean", 13, make_case([x], {"keepdims": 0}))
+    check_case("Shrink", 9, make_case([x], {"lambd": 2.5, "bias": 1.5}))
+
+
 @pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("opset", [12, 13])
 def test_the_last_of_equal_elements(
@@ -196,28 +206,38 @@ def test_half_precision_computes_in_float32(
     np.testing.assert_array_max_ulp(result, rounded, maxulp=1)
 
 
-def _symbolic_topk() -> onnx.ModelProto:
-    """Gives a model that takes half of the elements of the last axis, however many it has."""
+def _symbolic_topk(op_type: str, *numbers: int) -> onnx.ModelProto:
+    """Gives a model that takes as many elements of the last axis as an op makes of its size and of numbers."""
+    names = [f"number{index}" for index in range(len(numbers))]
     graph = helper.make_graph(
         [
             helper.make_node("Shape", ["x"], ["shape"]),
             helper.make_node("Gather", ["shape", "last"], ["size"]),
-            helper.make_node("Div", ["size", "two"], ["k"]),
+            helper.make_node(op_type, ["size", *names], ["k"]),
             helper.make_node("TopK", ["x", "k"], ["values", "indices"]),
         ],
-        "half",
+        "some",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["m", "n"])],
         [onnx.ValueInfoProto(name=name) for name in ("values", "indices")],
-        [numpy_helper.from_array(_i64(1), "last"), numpy_helper.from_array(_i64(2), "two")],
+        [
+            numpy_helper.from_array(_i64(value), name)
+            for value, name in ((1, "last"), *zip(numbers, names, strict=True))
+        ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
 
 
 @pytest.mark.parametrize("n", [2, 7, 30])
-def test_topk_of_a_symbolic_number(n: int, check_model: Callable[..., Any]) -> None:
-    module = check_model(_symbolic_topk(), {"x": _ints(3, n)})
+@pytest.mark.parametrize(
+    ("op_type", "numbers", "k"),
+    [("Div", (2,), "n//2"), ("Min", (5,), "min(5, n)"), ("Min", (9, 4), "min(4, min(9, n))")],
+)
+def test_topk_of_a_symbolic_number(
+    n: int, op_type: str, numbers: tuple[int, ...], k: str, check_model: Callable[..., Any]
+) -> None:
+    module = check_model(_symbolic_topk(op_type, *numbers), {"x": _ints(3, n)})
     (binding,) = module["main"].bindings
-    assert str(binding.attrs["k"]) == "n//2"
+    assert str(binding.attrs["k"]) == k
 
 
 def test_hardmax_marks_the_first_nan(

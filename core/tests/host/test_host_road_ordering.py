@@ -51,8 +51,8 @@ _OPS: dict[str, tuple[tuple[Any, ...], list[str], Callable[[Array], list[Array]]
     ),
     "triangle": (
         ("m", "n"),
-        ['a = R.trilu(x, k="n-m")', "b = R.trilu(x, k=-1, upper=False)"],
-        lambda x: [np.triu(x, x.shape[1] - x.shape[0]), np.tril(x, -1)],
+        ['a = R.trilu(x, k="n-m")', 'b = R.trilu(x, k="-m", upper=True)'],
+        lambda x: [np.triu(x, x.shape[1] - x.shape[0]), np.triu(x, -x.shape[0])],
     ),
     "blocks": (
         (2, "4*m", "n", 3),
