@@ -15,9 +15,8 @@ __all__ = ["KERNELS", "depth_to_space", "space_to_depth", "trilu"]
 def trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
     """Gives the last two axes with zeros below (``upper``) or above the diagonal ``k``, which stays."""
     rows, columns = x.shape[-2:]
-    diagonal = min(max(k, -rows), columns)
     offset = np.arange(columns) - np.arange(rows)[:, None]
-    kept = offset >= diagonal if upper else offset <= diagonal
+    kept = offset >= k if upper else offset <= k
     return np.where(kept, x, np.zeros((), x.dtype))
 
 
