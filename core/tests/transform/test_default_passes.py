@@ -11,7 +11,7 @@ from byoc_core.transform import (
     EliminateCommonSubexpressions,
     FoldBatchNorm,
     FoldPad,
-    PassTiming,
+    PassRun,
     RecogniseComposites,
     RemoveDeadCode,
     Sequential,
@@ -30,9 +30,9 @@ def test_nothing_is_left_to_do(data: st.DataObject, modules: Any) -> None:
 
 
 def test_each_pass_is_timed(main: Any) -> None:
-    timings: list[PassTiming] = []
-    Sequential(default_passes(), on_timing=timings.append)(main('x: R.Tensor((3,), "float32")', "return x"))
-    assert [timing.name for timing in timings] == [
+    runs: list[PassRun] = []
+    Sequential(default_passes(), on_pass=runs.append)(main('x: R.Tensor((3,), "float32")', "return x"))
+    assert [run.name for run in runs] == [
         "FoldConstants",
         "Canonicalise",
         "EliminateCommonSubexpressions",

@@ -10,7 +10,7 @@ from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.infer_types import InferTypes
-from byoc_core.transform.pass_ import Pass, PassTiming, Sequential
+from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.unique_names import UniqueNames
 
@@ -23,7 +23,7 @@ __all__ = [
     "FoldPad",
     "InferTypes",
     "Pass",
-    "PassTiming",
+    "PassRun",
     "RecogniseComposites",
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
@@ -32,4 +32,5 @@ __all__ = [
     "default_passes",
     "evaluate_binding",
     "evaluate_function",
+    "pass_name",
 ]
