@@ -9,8 +9,9 @@ import numpy as np
 
 from byoc_core.ir import Value
 from byoc_core.pattern import Match, Pattern, is_const, is_op, wildcard
-from byoc_core.transform.recognition.conditions import dtype_of, holds
+from byoc_core.transform.recognition.conditions import holds
 from byoc_core.transform.rewriter import RewriteGraph, Rule, pattern_rule
+from byoc_core.transform.tensors import dtype_of
 
 __all__ = ["gelu_rules", "hard_swish_rules", "swish_rules"]
 

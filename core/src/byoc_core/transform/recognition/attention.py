@@ -11,8 +11,9 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Binding, Trait, Value
 from byoc_core.ops import default_ops
-from byoc_core.transform.recognition.conditions import dtype_of, is_computed_in, rank_of, shape_of
+from byoc_core.transform.recognition.conditions import is_computed_in
 from byoc_core.transform.rewriter import RewriteGraph, Rule
+from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 
 __all__ = ["attention_rules"]
 

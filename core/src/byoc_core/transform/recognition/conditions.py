@@ -7,28 +7,14 @@ from typing import Any
 import numpy as np
 
 from byoc_core.dtypes import to_numpy
-from byoc_core.ir import Constant, TensorType, Value
+from byoc_core.ir import Constant, Value
 from byoc_core.pattern import Match
 from byoc_core.transform.rewriter import RewriteGraph
+from byoc_core.transform.tensors import rank_of
 
-__all__ = ["dtype_of", "holds", "is_computed_in", "is_rounded", "kept_axes", "rank_of", "shape_of"]
+__all__ = ["holds", "is_computed_in", "kept_axes"]
 
 _NARROW = ("float16", "bfloat16")
-
-
-def shape_of(value: Value) -> tuple[Any, ...] | None:
-    """Gives the shape of a tensor; ``None`` where even the rank is unknown."""
-    return value.type.shape if isinstance(value.type, TensorType) else None
-
-
-def rank_of(value: Value) -> int | None:
-    """Gives the number of axes of a tensor, if it is known."""
-    return value.type.rank if isinstance(value.type, TensorType) else None
-
-
-def dtype_of(value: Value) -> str:
-    """Gives the dtype of a tensor, ``""`` for other values."""
-    return value.type.dtype if isinstance(value.type, TensorType) else ""
 
 
 def kept_axes(match: Match, capture: str) -> tuple[int, ...] | None:
@@ -42,10 +28,10 @@ def kept_axes(match: Match, capture: str) -> tuple[int, ...] | None:
 
 def holds(match: Match, graph: RewriteGraph, **ideal: float) -> bool:
     """Tells whether the captured constants are these numbers, rounded once; captures that are not there are passed."""
-    return all(is_rounded(match[name], graph, ideal[name]) for name in match.captures if name in ideal)
+    return all(_is_rounded(match[name], graph, ideal[name]) for name in match.captures if name in ideal)
 
 
-def is_rounded(value: Value, graph: RewriteGraph, ideal: float) -> bool:
+def _is_rounded(value: Value, graph: RewriteGraph, ideal: float) -> bool:
     """Tells whether a constant is this number rounded to its dtype, or to float32 before where that is narrower."""
     number = graph.scalar(value)
     if number is None or not isinstance(value, Constant):

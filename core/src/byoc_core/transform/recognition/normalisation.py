@@ -9,8 +9,9 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Constant, TensorType, Value
 from byoc_core.pattern import Match, Pattern, is_const, is_op, wildcard
-from byoc_core.transform.recognition.conditions import dtype_of, holds, is_computed_in, kept_axes, rank_of, shape_of
+from byoc_core.transform.recognition.conditions import holds, is_computed_in, kept_axes
 from byoc_core.transform.rewriter import RewriteGraph, Rule, pattern_rule
+from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 
 __all__ = [
     "layer_norm_rules",
