@@ -10,6 +10,7 @@ from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.infer_types import InferTypes
+from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.unique_names import UniqueNames
@@ -22,6 +23,7 @@ __all__ = [
     "FoldConstants",
     "FoldPad",
     "InferTypes",
+    "MoveTransposes",
     "Pass",
     "PassRun",
     "RecogniseComposites",
