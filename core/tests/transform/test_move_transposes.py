@@ -100,7 +100,7 @@ MOVED = {
     "hoisted": (
         'x: R.Tensor(("n", 3, 4))',
         "a = R.cast(x, dtype='float64')\nz = R.permute_dims(a, axes=(2, 0, 1))\ny = R.reshape(z, shape=(-1,))",
-        "a = R.permute_dims(x, axes=(2, 0, 1))\nb = R.cast(a, dtype='float64')\ny = R.reshape(b, shape=(-1,))",
+        "x_1 = R.permute_dims(x, axes=(2, 0, 1))\na = R.cast(x_1, dtype='float64')\ny = R.reshape(a, shape=(-1,))",
     ),
 }
 

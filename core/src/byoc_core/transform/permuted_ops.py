@@ -1,6 +1,6 @@
 """What ops become when the axes of their operands are stored in another order.
 
-An order is a permutation of the axes: the value of the program is ``permute_dims(stored, axes=order)``, so its axis ``i``
+An order is a permutation of the axes: the value of the program is ``permute_dims(stored, axes=order)``. Its axis ``i``
 is axis ``order[i]`` of what is stored.
 """
 
