@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from byoc_core.errors import OptionsError
 from byoc_core.transform import RecogniseComposites, evaluate_function
+from hypothesis import given
+from hypothesis import strategies as st
 
 X = 'x: R.Tensor(("n", 4), "{dtype}")'
 AFFINE = X + ', g: R.Tensor((4,), "{dtype}"), b: R.Tensor((4,), "{dtype}")'
@@ -227,11 +229,12 @@ def test_spelled_out_ops_are_recognised(case: str, dtype: str, rewrites: Any) ->
 
 
 @pytest.mark.parametrize("case", FOUND)
-def test_recognised_ops_give_the_same_numbers(case: str, main: Any) -> None:
+@given(seed=st.integers(0, 2**32 - 1), spread=st.sampled_from((0.01, 1.0, 3.0, 30.0)))
+def test_recognised_ops_give_the_same_numbers(case: str, main: Any, seed: int, spread: float) -> None:
     params, before, _ = (_fill(text, "float64") for text in FOUND[case])
     module = main(params, f"{before}\nreturn y")
-    generator = np.random.default_rng(1)
-    inputs = [generator.normal(size=(40, 4)) * 3, generator.normal(size=4), generator.normal(size=4)]
+    generator = np.random.default_rng(seed)
+    inputs = [generator.normal(size=(40, 4)) * spread, generator.normal(size=4), generator.normal(size=4)]
     inputs = inputs[: len(module["main"].params)]
     (want,) = evaluate_function(module, "main", inputs)
     (have,) = evaluate_function(RecogniseComposites()(module), "main", inputs)
