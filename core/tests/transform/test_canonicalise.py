@@ -54,6 +54,14 @@ GONE = {
     "maximum with the lowest": (F32, 'y = R.maximum(x, R.const(float("-inf"), "float32"))'),
     "minimum with the highest": (F32, 'y = R.minimum(x, R.const(float("inf"), "float32"))'),
     "integer maximum with the lowest": (I32, 'y = R.maximum(R.const(-2147483648, "int32"), x)'),
+    "maximum of 64 bits with the lowest": (
+        'x: R.Tensor((3,), "int64")',
+        'y = R.maximum(x, R.const(-9223372036854775808, "int64"))',
+    ),
+    "minimum of unsigned 64 bits with the highest": (
+        'x: R.Tensor((3,), "uint64")',
+        'y = R.minimum(x, R.const(18446744073709551615, "uint64"))',
+    ),
     "unsigned maximum with zero": (U8, 'y = R.maximum(x, R.const(0, "uint8"))'),
     "exclusive or": (BOOL, 'y = R.logical_xor(x, R.const(False, "bool"))'),
     "all bits": (I32, 'y = R.bitwise_and(x, R.const(-1, "int32"))'),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from byoc_core.dtypes import dtype_info, is_float, to_numpy
 from byoc_core.ir import Binding, Constant, TensorType, Trait, Value
-from byoc_core.kernels.precision import highest, lowest
 from byoc_core.ops import default_ops
 from byoc_core.transform.common_subexpressions import may_swap
 from byoc_core.transform.evaluate import evaluate_binding
@@ -54,8 +53,8 @@ def _exact_rules(keep: Exactness) -> dict[str, tuple[Rule, ...]]:
         "multiply": (_neutral(1), _times_zero, _join_constants),
         "divide": (_neutral(1), _over_power_of_two),
         "power": (_neutral(1),),
-        "maximum": (_extreme(lowest), _equal_operands),
-        "minimum": (_extreme(highest), _equal_operands),
+        "maximum": (_extreme(is_low=True), _equal_operands),
+        "minimum": (_extreme(is_low=False), _equal_operands),
         "logical_and": (_neutral(1), _equal_operands),
         "logical_or": (_neutral(0), _equal_operands),
         "logical_xor": (_neutral(0),),
@@ -149,7 +148,7 @@ def _neutral(number: int, *, for_floats: float | None = None, any_zero: bool = F
         left, right = binding.operands
         wanted: float = for_floats if for_floats is not None and is_float(dtype_of(left)) else number
         if wanted == -1 and dtype_info(dtype_of(left)).kind == "uint":
-            wanted = (1 << dtype_info(dtype_of(left)).bits) - 1
+            wanted = _end_of_range(dtype_of(left), is_low=False)
         if has_type_of_result(left, binding) and _is_filled(graph, right, wanted, any_zero=any_zero):
             return (left,)
         return None
@@ -157,18 +156,28 @@ def _neutral(number: int, *, for_floats: float | None = None, any_zero: bool = F
     return rule
 
 
-def _extreme(bound: Callable[[np.dtype[Any]], Any]) -> Rule:
-    """Gives the rule that removes a comparison with the end of the dtype's range."""
+def _extreme(*, is_low: bool) -> Rule:
+    """Gives the rule that removes a comparison with an end of the dtype's range."""
 
     def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
         left, right = binding.operands
-        end = float(bound(to_numpy(dtype_of(left)))) if isinstance(right, Constant) else 0.0
-        is_exact = (is_float(dtype_of(left)) and np.isinf(end)) or dtype_info(dtype_of(left)).bits <= 32
-        if is_exact and has_type_of_result(left, binding) and _is_filled(graph, right, end):
+        if has_type_of_result(left, binding) and _is_filled(graph, right, _end_of_range(dtype_of(left), is_low=is_low)):
             return (left,)
         return None
 
     return rule
+
+
+def _end_of_range(dtype: str, *, is_low: bool) -> float:
+    """Gives the lowest or highest value of a dtype; an infinity for floats."""
+    info = dtype_info(dtype)
+    if info.kind == "float":
+        return -np.inf if is_low else np.inf
+    if info.kind == "bool":
+        return not is_low
+    if info.kind == "uint":
+        return 0 if is_low else (1 << info.bits) - 1
+    return -(1 << info.bits - 1) if is_low else (1 << info.bits - 1) - 1
 
 
 def _equal_operands(binding: Binding, graph: RewriteGraph) -> Rewritten:
