@@ -16,17 +16,14 @@ from byoc_core.dims.algebra import (
     ceildiv,
     dim_max,
     dim_min,
-    evaluate,
     exact_div,
     is_name,
     is_nonnegative,
     is_positive,
     product,
-    solve_symbol,
-    substitute,
     symbol,
-    symbols_of,
 )
+from byoc_core.dims.substitution import evaluate, solve_symbol, substitute, symbols_of
 from byoc_core.dims.text import parse_dim, read_dim, read_problem
 
 __all__ = [
