@@ -23,12 +23,20 @@ from byoc_core.dims.algebra import (
     product,
     symbol,
 )
-from byoc_core.dims.substitution import evaluate, solve_symbol, substitute, symbols_of
+from byoc_core.dims.substitution import (
+    bound_symbols,
+    evaluate,
+    shape_symbols,
+    solve_symbol,
+    substitute,
+    symbols_of,
+)
 from byoc_core.dims.text import parse_dim, read_dim, read_problem
 
 __all__ = [
     "Dim",
     "DimExpr",
+    "bound_symbols",
     "broadcast_dim",
     "ceildiv",
     "dim_max",
@@ -42,6 +50,7 @@ __all__ = [
     "product",
     "read_dim",
     "read_problem",
+    "shape_symbols",
     "solve_symbol",
     "substitute",
     "symbol",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import CALLS, Atom, Dim, floordiv, mod, symbol
+from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, floordiv, mod, symbol
 from byoc_core.errors import IRTypeError
 
-__all__ = ["evaluate", "solve_symbol", "substitute", "symbols_of"]
+__all__ = ["bound_symbols", "evaluate", "shape_symbols", "solve_symbol", "substitute", "symbols_of"]
 
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
 
@@ -74,6 +74,53 @@ def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
         return None
     size = (value - constant) // factor
     return (name, size) if size >= 0 else None
+
+
+def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:
+    """Gives the names of all symbols in a shape."""
+    return frozenset().union(*map(symbols_of, shape))
+
+
+def bound_symbols(shapes: Iterable[Iterable[Dim]], known: Iterable[str] = ()) -> frozenset[str]:
+    """Gives the symbols whose sizes arrays of these shapes determine, whatever the sizes; those of ``known`` included.
+
+    A dimension determines a symbol where it is ``k*s + c`` with an integer ``k`` for all sizes of the known symbols.
+    """
+    bound = set(known)
+    pending = [dim for shape in shapes for dim in shape if isinstance(dim, DimExpr)]
+    while pending:
+        rest: list[DimExpr] = []
+        for dim in pending:
+            name = _linear_symbol(dim, bound)
+            if name is not None:
+                bound.add(name)
+            elif not symbols_of(dim) <= bound:
+                rest.append(dim)
+        if len(rest) == len(pending):
+            break
+        pending = rest
+    return frozenset(bound)
+
+
+def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
+    unknown = symbols_of(dim) - known
+    if len(unknown) != 1:
+        return None
+    (name,) = unknown
+    try:
+        probes = [_with_known(dim, known, size) for size in (1, 2)]
+        probe = probes[0]
+        # A coefficient that depends on a known symbol could vanish, so it does not count.
+        if not isinstance(probe, DimExpr) or not isinstance(probe - probes[1], int):
+            return None
+        return name if solve_symbol(probe, evaluate(probe, {name: 1})) == (name, 1) else None
+    except IRTypeError:
+        return None
+
+
+def _with_known(dim: Dim, known: Iterable[str], size: int) -> Dim:
+    values: Mapping[str, Dim] = dict.fromkeys(symbols_of(dim) & frozenset(known), size)
+    return substitute(dim, values)
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, is_static
+from byoc_core.ir.attributes import attribute_symbols
 from byoc_core.ir.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
 from byoc_core.transform.pass_ import Pass
@@ -57,6 +58,7 @@ class FoldConstants(Pass):
             or not binding.op.has_trait(Trait.PURE)
             or not all(isinstance(operand, Constant) for operand in binding.operands)
             or not all(is_static(result.type) for result in binding.results)
+            or attribute_symbols(binding.attrs)
         ):
             return False
         grown = sum(_static_nbytes(r) for r in binding.results) - sum(_static_nbytes(o) for o in binding.operands)
