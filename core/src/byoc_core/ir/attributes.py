@@ -7,25 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from byoc_core.dims import Dim, DimExpr, parse_dim, symbols_of
+from byoc_core.dims import Dim, DimExpr, parse_dim
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError
 
-__all__ = ["REQUIRED", "AttrKind", "AttrSpec", "AttrValue", "attribute_symbols"]
+__all__ = ["REQUIRED", "AttrKind", "AttrSpec", "AttrValue"]
 
 AttrValue = None | bool | int | float | str | DimExpr | tuple["AttrValue", ...]
 """What an attribute may hold. Lists are stored as tuples."""
-
-
-def attribute_symbols(attrs: Mapping[str, AttrValue]) -> frozenset[str]:
-    """Gives the names of all symbols in attributes."""
-    return frozenset().union(*map(_symbols_in, attrs.values()))
-
-
-def _symbols_in(value: AttrValue) -> frozenset[str]:
-    if isinstance(value, DimExpr):
-        return symbols_of(value)
-    return frozenset().union(*map(_symbols_in, value)) if isinstance(value, tuple) else frozenset()
 
 
 class AttrKind(Enum):

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from byoc_core.backend import BackendHandle, CompileContext, backends
+from byoc_core.dims import DimExpr
 from byoc_core.ir import (
     STRUCTURAL_OPS,
+    AttrValue,
     Binding,
     Function,
     IRModule,
@@ -15,7 +17,6 @@ from byoc_core.ir import (
     Trait,
     Type,
 )
-from byoc_core.ir.attributes import attribute_symbols
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform.pass_ import Pass
@@ -74,7 +75,7 @@ def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
     types = [value.type for value in (*binding.operands, *binding.results)]
     if any(not isinstance(type_, TensorType) or type_.shape is None for type_ in types):
         return Rejection("unknown-rank", "a value is no tensor of known rank")
-    is_static = not any(map(_has_symbols, types)) and not attribute_symbols(binding.attrs)
+    is_static = not any(map(_has_symbols, types)) and not any(map(_holds_dim, binding.attrs.values()))
     if not is_static and not handle.info().dynamic_shapes:
         return Rejection("dynamic-shape", f"backend `{handle.name}` takes static shapes only")
     return None
@@ -82,3 +83,7 @@ def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
 
 def _has_symbols(type_: Type) -> bool:
     return isinstance(type_, TensorType) and bool(type_.symbols)
+
+
+def _holds_dim(value: AttrValue) -> bool:
+    return isinstance(value, DimExpr) or (isinstance(value, tuple) and any(map(_holds_dim, value)))

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byoc_core.dims import bound_symbols
+from byoc_core.dims import symbols_of
 from byoc_core.errors import InternalError, VerifyError
 from byoc_core.ir import (
     CALL,
@@ -85,8 +85,9 @@ def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:
     if len(uses) != 1:
         return f"is called {len(uses)} times, not once"
     used = _read_ids(function)
+    known = set[str]().union(*(_sizes(param) for param in function.params if id(param) in used))
     for param in function.params:
-        if id(param) not in used and not _gives_a_size(param, function.params):
+        if id(param) not in used and _sizes(param) <= known:
             return f"has an input `{param.name}` that it does not read"
     if len(set(map(id, uses[0].operands))) != len(uses[0].operands):
         return "has an input twice"
@@ -105,11 +106,10 @@ class _Use:
     is_read: tuple[bool, ...]
 
 
-def _gives_a_size(param: Var, params: Sequence[Var]) -> bool:
-    """Tells whether a parameter determines a symbol that the others do not determine without it."""
-    shapes = {id(p): (p.type.shape or ()) if isinstance(p.type, TensorType) else () for p in params}
-    others = [shape for key, shape in shapes.items() if key != id(param)]
-    return bound_symbols(others) != bound_symbols(shapes.values())
+def _sizes(param: Var) -> set[str]:
+    """Gives the symbols that stand in a size of the parameter without another symbol."""
+    shape = param.type.shape if isinstance(param.type, TensorType) else None
+    return {name for dim in shape or () for name in symbols_of(dim) if len(symbols_of(dim)) == 1}
 
 
 def _read_ids(function: Function) -> set[int]:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from byoc_core.dims import Dim, bound_symbols, shape_symbols
+from byoc_core.dims import DimExpr, evaluate, solve_symbol, symbols_of
 from byoc_core.ir import CALL, Binding, Constant, Function, IRModule, TensorType, Value, Var
-from byoc_core.ir.attributes import attribute_symbols
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.transform.rewrite import clone_bindings, map_regions, remap, with_bindings
 
@@ -51,8 +50,11 @@ class Outliner:
             for operand in binding.operands:
                 if not isinstance(operand, Constant) and id(operand) not in made:
                     inputs.setdefault(id(operand), operand)
-        for value in _givers(_cited_symbols(bindings), list(inputs.values()), visible):
-            inputs.setdefault(id(value), value)
+        missing = _cited_symbols(bindings).difference(*map(_given_symbols, inputs.values()))
+        for value in visible if missing else ():
+            if not missing.isdisjoint(_given_symbols(value)):
+                inputs.setdefault(id(value), value)
+                missing -= _given_symbols(value)
         params = tuple(Var(value.name, value.type) for value in inputs.values())
         mapping: dict[int, Value] = dict(zip(inputs, params, strict=True))
         unclaimed = [replace(binding, codegen=None) for binding in bindings]
@@ -84,40 +86,23 @@ def _cited_symbols(bindings: Sequence[Binding]) -> frozenset[str]:
     for binding in bindings:
         for value in (*binding.operands, *binding.results):
             cited.update(value.type.symbols if isinstance(value.type, TensorType) else ())
-        cited.update(attribute_symbols(binding.attrs))
+        for attribute in binding.attrs.values():
+            for item in attribute if isinstance(attribute, tuple) else (attribute,):
+                cited.update(symbols_of(item) if isinstance(item, DimExpr) else ())
         for region in binding.regions:
             cited.update(_cited_symbols(region.bindings))
     return frozenset(cited)
 
 
-def _givers(cited: frozenset[str], inputs: Sequence[Var], visible: Sequence[Var]) -> list[Var]:
-    """Gives visible values that determine the cited symbols which the inputs do not determine.
-
-    Those that determine one alone come first; where symbols follow from several values only (``n`` from ``n + m`` and
-    ``m``), as many as it takes of those that have to do with them.
-    """
-    chosen: list[Var] = []
-
-    def missing() -> frozenset[str]:
-        return cited - bound_symbols(map(_shape, [*inputs, *chosen]))
-
-    for value in visible if missing() else ():
-        gives_one = not missing().isdisjoint(bound_symbols([_shape(value)]))
-        chosen += [value] if gives_one else []
-    related = set(missing())
-    for value in [*inputs, *visible] * 2 if related else ():  # twice: what makes a value related may stand behind it
-        symbols = shape_symbols(_shape(value))
-        related |= symbols if not related.isdisjoint(symbols) else frozenset()
-    chosen += [v for v in visible if v not in chosen and not related.isdisjoint(shape_symbols(_shape(v)))]
-    for value in list(chosen) if related else ():
-        left = missing()
-        chosen.remove(value)
-        chosen += [value] if missing() != left else []
-    return sorted(chosen, key=list(visible).index)
-
-
-def _shape(value: Var) -> tuple[Dim, ...]:
-    return (value.type.shape or ()) if isinstance(value.type, TensorType) else ()
+def _given_symbols(value: Var) -> frozenset[str]:
+    """Gives the symbols whose sizes follow from the value's shape."""
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    given = ((dim, symbols_of(dim)) for dim in shape or ())
+    return frozenset(
+        name
+        for dim, (name, *others) in ((dim, sorted(names)) for dim, names in given if names)
+        if not others and solve_symbol(dim, evaluate(dim, {name: 1})) == (name, 1)
+    )
 
 
 def outline_claims(module: IRModule, is_wanted: Callable[[Binding], bool]) -> IRModule:

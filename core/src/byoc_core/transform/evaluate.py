@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dims import Dim, DimExpr, evaluate, solve_symbol, substitute
+from byoc_core.dims import DimExpr, evaluate, solve_symbol
 from byoc_core.dtypes import is_float
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value
@@ -68,16 +68,6 @@ def _resolve(value: Any, sizes: Mapping[str, int]) -> Any:
     return value
 
 
-def _solve(pairs: Sequence[tuple[Dim, int]], sizes: dict[str, int]) -> None:
-    """Adds the symbols that dimensions of these sizes determine, one after the other."""
-    before = -1
-    while len(sizes) != before:
-        before = len(sizes)
-        for dim, size in pairs:
-            solved = solve_symbol(substitute(dim, sizes), size)
-            sizes.update((solved,) if solved is not None else ())
-
-
 def _widen(array: Array) -> Array:
     return array.astype(np.float64, copy=False) if is_float(array.dtype.name) else array
 
@@ -90,12 +80,11 @@ class _Interpreter:
     def run(self, function: Function, inputs: Sequence[Array], outer_sizes: Mapping[str, int]) -> tuple[Array, ...]:
         sizes = dict(outer_sizes)
         values: dict[int, Array] = {}
-        pairs: list[tuple[Dim, int]] = []
         for param, array in zip(function.params, inputs, strict=True):
             values[id(param)] = array
             if isinstance(param.type, TensorType) and param.type.shape is not None:
-                pairs += zip(param.type.shape, array.shape, strict=True)
-        _solve(pairs, sizes)
+                solved = (solve_symbol(dim, size) for dim, size in zip(param.type.shape, array.shape, strict=True))
+                sizes.update(pair for pair in solved if pair is not None)
         for binding in function.bindings:
             operands = [self._value(operand, values) for operand in binding.operands]
             outputs = self._binding(binding, operands, sizes)
