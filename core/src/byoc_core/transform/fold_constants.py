@@ -64,7 +64,7 @@ class FoldConstants(Pass):
 
 
 def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any], ...] | None:
-    """Gives the results of an op of constants; ``None`` where it depends on a size, or fails: then also when it runs."""
+    """Gives the results of an op of constants; ``None`` where it depends on a size, or fails (as when it runs)."""
     arrays = [store[operand.digest] for operand in binding.operands if isinstance(operand, Constant)]
     try:
         return evaluate_binding(binding, arrays, {})
