@@ -229,7 +229,7 @@ def test_a_slice_of_a_dynamic_axis_is_cut(check_model: Callable[..., IRModule]) 
 def test_a_dynamic_axis_splits_into_equal_parts(
     opset: int, first: str, check_model: Callable[..., IRModule], run: Callable[..., Any]
 ) -> None:
-    attrs = {"num_outputs": 2} if opset >= 18 else {}
+    attrs: dict[str, Any] = {"num_outputs": 2} if opset >= 18 else {}
     nodes = [_node("Split", ["x"], ["y", "z"], axis=0, **attrs)]
     model = _model(nodes, ("y", "z"), {"x": (_FLOAT, ["n", 2])}, opset)
     for n in (2, 6) if opset < 18 else (2, 5, 6):
