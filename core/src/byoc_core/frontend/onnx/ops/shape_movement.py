@@ -160,8 +160,9 @@ def _range(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     if isinstance(count, int) and count <= MAX_ELEMENTS:
         sizes = [start + index * step for index in range(count)]
         return _wrapped([Ratio(number) for number in sizes] if is_float(dtype) else sizes, dtype)
-    is_constant = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
-    if not is_constant or op.kernel is None or count * dtype_info(dtype).itemsize > _MAX_CONSTANT_RANGE_NBYTES:
+    constants = [number for number in (start, stop, step) if isinstance(number, int)]
+    is_short = isinstance(count, int) and count * dtype_info(dtype).itemsize <= _MAX_CONSTANT_RANGE_NBYTES
+    if len(constants) < 3 or not is_short or op.kernel is None:
         return (node.emit(op.name, **attrs),)
     return (np.asarray(op.kernel(**attrs)),)
 
