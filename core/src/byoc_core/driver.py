@@ -21,7 +21,7 @@ from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, bu
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.partitioning.partition import check_option_owners
 from byoc_core.pattern import Rejection, Support
-from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name
+from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
 from byoc_core.transform.rewrite import inline_composites
 
 __all__ = ["BuildOptions", "build", "pass_names"]
@@ -168,6 +168,7 @@ class _Build:
         module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
         self._refuse_all(module, missing)
+        sizes = [origin.to_data() for origin in trace_sizes(module).origins]
         module = self._partition(module, offloading, self._chosen.policy, _PARTITION)
         module = self._partition(module, [self._handles[-1]], None, _PARTITION_HOST)
         self._say("compile")
@@ -178,7 +179,7 @@ class _Build:
         )
         compiled = self._sequence([codegen], dump=self._dump("compile"))(module)
         final = module.with_functions({**module.functions, **self._moved})
-        report = build_report(final, self._log, host=HOST_NAME, asked=asked)
+        report = {**build_report(final, self._log, host=HOST_NAME, asked=asked), "sizes": sizes}
         self._judge_fallback(report, asked)
         self._say("lower")
         program = lower(compiled)

@@ -50,6 +50,9 @@ _CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "roll": ([(2, 3)], {"shift": (1,), "axis": (1,)}),
     "stack": ([(2, 3), (2, 3)], {"axis": 1}),
     "reverse_sequence": ([(2, 3), (2,)], {}),
+    "arange": ([], {"start": -3, "stop": 5}),
+    "full": ([()], {"shape": (2, 3)}),
+    "shape_to_tensor": ([], {"sizes": (2, 3)}),
 }
 _GIVEN_DTYPES: dict[str, dict[int, str]] = {
     "where": {0: "bool"},

@@ -33,6 +33,7 @@ def test_each_pass_is_timed(main: Any) -> None:
     runs: list[PassRun] = []
     Sequential(default_passes(), on_pass=runs.append)(main('x: R.Tensor((3,), "float32")', "return x"))
     assert [run.name for run in runs] == [
+        "FoldShapes",
         "FoldConstants",
         "Canonicalise",
         "EliminateCommonSubexpressions",

@@ -9,10 +9,12 @@ from byoc_core.transform.evaluate import evaluate_binding, evaluate_function
 from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
+from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
+from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
 from byoc_core.transform.unique_names import UniqueNames
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "FoldBatchNorm",
     "FoldConstants",
     "FoldPad",
+    "FoldShapes",
     "InferTypes",
     "MoveTransposes",
     "Pass",
@@ -30,9 +33,13 @@ __all__ = [
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
     "Sequential",
+    "SizeKind",
+    "SizeOrigin",
+    "SizeTrace",
     "UniqueNames",
     "default_passes",
     "evaluate_binding",
     "evaluate_function",
     "pass_name",
+    "trace_sizes",
 ]

@@ -71,7 +71,7 @@ class GraphImporter:
         self.directory: Path | None = model.directory
         self._graph = model.graph
         self._names = NameTable()
-        self._symbols = SymbolTable()
+        self._symbols = SymbolTable(_size_names(model.graph))
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
         self._not_imported: dict[str, NodeContext] = {}
@@ -115,22 +115,10 @@ class GraphImporter:
         return found
 
     def materialise(self, name: str, where: str) -> Value:
-        """Gives what a name stands for as IR value; arrays and known shapes become constants.
-
-        Raises:
-            FrontendError: it is a shape with symbolic sizes, which the IR has no op for.
-        """
+        """Gives what a name stands for as IR value: arrays become constants, sizes are made data when it runs."""
         found = self.lookup(name)
         if isinstance(found, ShapeValue):
-            array = found.to_array()
-            if array is None:
-                raise FrontendError(
-                    where,
-                    f"uses `{name}` as data, whose elements are dynamic sizes",
-                    got=found,
-                    expected="a tensor that is computed from data, or sizes that are known",
-                )
-            return self.builder.const(array)
+            return found.emit(self.builder)
         if isinstance(found, np.ndarray):
             found = self.builder.const(found)
             self._imported[name] = found
@@ -150,6 +138,7 @@ class GraphImporter:
             raise FrontendError(
                 node.label, problem, got=error.got, expected=error.expected, hint=error.hint, detail=error.detail
             ) from error
+        results = node.folded(results)
         node.finish()
         self._not_imported.update((name, node) for name in list(proto.output)[len(results) :])
         for name, result in zip(proto.output, results, strict=False):
@@ -166,8 +155,7 @@ class GraphImporter:
             if known is None:
                 return None
             inputs.append(known)
-        result = importer(node, inputs)
-        return None if result is None else (result,)
+        return importer(node, inputs)
 
     def _input_type(self, value: onnx.ValueInfoProto) -> TensorType:
         where = f"{self.source}, input `{value.name}`"
@@ -188,6 +176,10 @@ class GraphImporter:
         if dim.dim_param:
             return self._symbols.named(dim.dim_param)
         return self._symbols.fresh(fallback)
+
+
+def _size_names(graph: onnx.GraphProto) -> list[str]:
+    return [dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim]
 
 
 def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:
