@@ -17,11 +17,12 @@ from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
-from byoc_core.ir.module import Location, Value, Var
+from byoc_core.ir.module import Function, Location, Value, Var
 from byoc_core.ir.types import TensorType
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.importer import GraphImporter
+    from byoc_core.frontend.onnx.regions import Region
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
@@ -36,6 +37,7 @@ _KINDS: dict[int, str] = {
     onnx.AttributeProto.STRING: "a string",
     onnx.AttributeProto.STRINGS: "strings",
     onnx.AttributeProto.TENSOR: "a tensor",
+    onnx.AttributeProto.GRAPH: "a graph",
 }
 
 
@@ -50,9 +52,10 @@ class NodeContext:
         self._proto = proto
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
         self._unread = set(self._attributes)
-        self.label = f"{graph.source}, {node_label(proto)}"
+        self.label = f"{graph.where}, {node_label(proto)}"
         output = next((name for name in proto.output if name), "")
-        self._location = Location(Path(graph.source).name, proto.name or output)
+        self.path = f"{graph.path}{proto.name or output}"
+        self._location = Location(Path(graph.model.source).name, self.path)
 
     # What the node is
 
@@ -82,6 +85,11 @@ class NodeContext:
             count -= 1
         return count
 
+    @property
+    def output_names(self) -> Sequence[str]:
+        """The names of all outputs; empty ones are left out by the model."""
+        return list(self._proto.output)
+
     # Inputs
 
     def has_input(self, index: int) -> bool:
@@ -106,6 +114,14 @@ class NodeContext:
         """
         self.imported(index)
         return self._graph.materialise(self._proto.input[index], self.label)
+
+    def named(self, name: str) -> Imported:
+        """Gives what a name stands for where the node stands."""
+        return self._graph.lookup(name)
+
+    def to_value(self, imported: Imported, name: str) -> Value:
+        """Gives as IR value what is known; ``name`` says in messages what it is."""
+        return self._graph.as_value(imported, name, self.label)
 
     def values(self) -> list[Value]:
         """Gives all inputs as IR values."""
@@ -134,7 +150,10 @@ class NodeContext:
 
     def array(self, index: int) -> npt.NDArray[np.generic] | None:
         """Gives an input as an array if it is constant."""
-        imported = self.imported(index)
+        return self.as_array(self.imported(index))
+
+    def as_array(self, imported: Imported) -> npt.NDArray[np.generic] | None:
+        """Gives what is imported as an array if it is constant."""
         if isinstance(imported, ShapeValue):
             return imported.to_array()
         if isinstance(imported, Constant):
@@ -218,7 +237,12 @@ class NodeContext:
     def attr_array(self, name: str) -> npt.NDArray[np.generic]:
         """Gives a tensor attribute as an array."""
         tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
-        return to_array(tensor, f"{self.label}, attribute `{name}`", self._graph.directory)
+        return to_array(tensor, f"{self.label}, attribute `{name}`", self._graph.model.directory)
+
+    def attr_graph(self, name: str) -> onnx.GraphProto:
+        """Gives an attribute that is a graph."""
+        graph: onnx.GraphProto = self._read(name, onnx.AttributeProto.GRAPH, "g", None)
+        return graph
 
     def ignore_attrs(self, *names: str) -> None:
         """Declares attributes that do not change what the node computes."""
@@ -246,13 +270,15 @@ class NodeContext:
         """Adds a binding with one result and gives the result."""
         return self.emit_all(op, operands, attrs)[0]
 
-    def emit_all(self, op: str, operands: Sequence[Value], attrs: dict[str, object]) -> tuple[Var, ...]:
+    def emit_all(
+        self, op: str, operands: Sequence[Value], attrs: dict[str, object], regions: Sequence[Function] = ()
+    ) -> tuple[Var, ...]:
         """Adds a binding and gives all of its results.
 
         Raises:
             IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
         """
-        return self._graph.builder.bind(op, operands, attrs, location=self._location).results
+        return self._graph.builder.bind(op, operands, attrs, regions=regions, location=self._location).results
 
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""
@@ -267,6 +293,25 @@ class NodeContext:
         if isinstance(value.type, TensorType) and value.type.shape == tuple(shape):
             return value
         return self.emit("reshape", value, shape=tuple(shape))
+
+    # Nested graphs
+
+    @property
+    def repeats(self) -> int:
+        """How often the node is imported, where it stands in what is unrolled."""
+        return self._graph.repeats
+
+    def open_region(self, name: str) -> tuple[Region, NodeContext]:
+        """Gives a new region, and this node seen from inside of it."""
+        region = self._graph.region.nest(name)
+        return region, NodeContext(self._graph.nest(self, self.label, region=region), self._proto)
+
+    def inline(
+        self, attribute: str, inputs: Sequence[Imported], repeats: int = 1, *, detail: str = ""
+    ) -> list[Imported]:
+        """Imports a graph that is an attribute in the place of the node, and gives what its outputs stand for."""
+        where = f"{self.label}, attribute `{attribute}`{detail}"
+        return self._graph.nest(self, where, repeats=repeats).import_nested(self.attr_graph(attribute), inputs)
 
     def axis(self, axis: int, rank: int) -> int:
         """Gives an axis counted from the front.
