@@ -16,6 +16,7 @@ from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_ke
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops import NODE_IMPORTERS, SHAPE_IMPORTERS
 from byoc_core.frontend.onnx.regions import Region
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.support import check_ops
 from byoc_core.frontend.onnx.symbols import SymbolTable
@@ -120,22 +121,24 @@ class GraphImporter:
             self._import_node(node)
         return [self.lookup(output.name) for output in graph.output]
 
-    def nest(self, node: NodeContext, where: str, *, repeats: int = 1, region: Region | None = None) -> GraphImporter:
-        """Gives the importer of a graph that a node holds.
+    def nest(
+        self, where: str | None = None, path: str | None = None, *, repeats: int = 1, region: Region | None = None
+    ) -> GraphImporter:
+        """Gives an importer of what stands inside this graph and sees its names.
 
         Args:
-            node: the node.
-            where: the graph's place, for messages.
-            repeats: how often the graph is imported for one import of the node.
-            region: the region that the graph becomes; without one its nodes become part of this graph's function.
+            where: its place, for messages; that of this graph by default.
+            path: what locations of its nodes begin with; as in this graph by default.
+            repeats: how often it is imported for one import of this graph.
+            region: the region that it becomes; without one its nodes become part of this graph's function.
         """
         return GraphImporter(
             self.model,
             self.region if region is None else region,
             self._symbols,
             opset=self.opset,
-            where=where,
-            path=f"{node.path}/",
+            where=self.where if where is None else where,
+            path=self.path if path is None else path,
             repeats=self.repeats * repeats,
             outer=self,
         )
@@ -151,7 +154,7 @@ class GraphImporter:
             if name in self._not_imported:
                 raise self._not_imported[name].error(f"its output `{name}` is not imported, but the model uses it")
             if name not in self._initializers and self._outer is not None:
-                return self._bring_in(self._outer.lookup(name))
+                return self.bring_in(self._outer.lookup(name))
             where = f"{self.where}, initializer `{name}`"
             found = to_array(self._initializers[name], where, self.model.directory)
             self._imported[name] = found
@@ -161,39 +164,47 @@ class GraphImporter:
         """Gives what a name stands for as IR value; arrays and known shapes become constants.
 
         Raises:
-            FrontendError: it is a shape with symbolic sizes, which the IR has no op for.
+            FrontendError: it is a sequence, or a shape with symbolic sizes, which the IR has no op for.
         """
         if self._outer is not None and not self._defines(name):
             value = self._outer.materialise(name, where)  # where it is defined, so that it is stored once
             return self._captured(value) if isinstance(value, Var) else value
         found = self.lookup(name)
-        value = self.as_value(found, name, where)
+        value = self.as_value(found, f"`{name}`", where)
         if isinstance(found, np.ndarray):
             self._imported[name] = value
         return value
 
-    def as_value(self, found: Imported, name: str, where: str) -> Value:
+    def as_value(self, found: Imported, what: str, where: str) -> Value:
         """Gives what is known as IR value.
 
         Args:
             found: what is known.
-            name: how the message names it.
+            what: what the message calls it.
             where: what asks for it, for the message.
 
         Raises:
-            FrontendError: it is a shape with symbolic sizes, which the IR has no op for.
+            FrontendError: it is a sequence, or a shape with symbolic sizes, which the IR has no op for.
         """
         if isinstance(found, ShapeValue):
             array = found.to_array()
             if array is None:
                 raise FrontendError(
                     where,
-                    f"uses `{name}` as data, whose elements are dynamic sizes",
+                    f"uses {what} as data, whose elements are dynamic sizes",
                     got=found,
                     expected="a tensor that is computed from data, or sizes that are known",
                 )
             return self.builder.const(array)
+        if isinstance(found, SequenceValue):
+            raise FrontendError(where, f"uses {what} as a tensor, which is a sequence", got=found)
         return self.builder.const(found) if isinstance(found, np.ndarray) else found
+
+    def bring_in(self, found: Imported) -> Imported:
+        """Gives what stands in this graph for what is known or computed in the graph around."""
+        if isinstance(found, SequenceValue):
+            return SequenceValue(tuple(map(self.bring_in, found.elements)))
+        return self._captured(found) if isinstance(found, Var) else found
 
     def constant_array(self, constant: Constant) -> npt.NDArray[np.generic]:
         """Gives the array of a constant."""
@@ -211,10 +222,6 @@ class GraphImporter:
 
     def _knows(self, name: str) -> bool:
         return self._defines(name) or (self._outer is not None and self._outer._knows(name))
-
-    def _bring_in(self, found: Imported) -> Imported:
-        """Gives what a name of the graph around stands for in this one."""
-        return self._captured(found) if isinstance(found, Var) else found
 
     def _captured(self, value: Var) -> Var:
         """Gives what stands in this graph's function for a value of the graph around."""

@@ -14,6 +14,7 @@ from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import node_label
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
-Imported = Value | ShapeValue | npt.NDArray[np.generic]
-"""What an ONNX name stands for: an IR value, a known shape, or an array that is no IR constant yet."""
+Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue
+"""What an ONNX name stands for: an IR value, a known shape, an array that is no IR constant yet, or a sequence."""
 
 _KINDS: dict[int, str] = {
     onnx.AttributeProto.INT: "an int",
@@ -119,9 +120,9 @@ class NodeContext:
         """Gives what a name stands for where the node stands."""
         return self._graph.lookup(name)
 
-    def to_value(self, imported: Imported, name: str) -> Value:
-        """Gives as IR value what is known; ``name`` says in messages what it is."""
-        return self._graph.as_value(imported, name, self.label)
+    def to_value(self, imported: Imported, what: str) -> Value:
+        """Gives as IR value what is known; ``what`` is what messages call it."""
+        return self._graph.as_value(imported, what, self.label)
 
     def values(self) -> list[Value]:
         """Gives all inputs as IR values."""
@@ -162,10 +163,13 @@ class NodeContext:
 
     def shape_value(self, index: int) -> ShapeValue | None:
         """Gives an input as a known shape, if it is one."""
-        imported = self.imported(index)
+        return self.as_shape_value(self.imported(index))
+
+    def as_shape_value(self, imported: Imported) -> ShapeValue | None:
+        """Gives what is imported as a known shape, if it is one."""
         if isinstance(imported, ShapeValue):
             return imported
-        array = self.array(index)
+        array = self.as_array(imported)
         return None if array is None else ShapeValue.from_array(array)
 
     def dims(self, index: int) -> tuple[Dim, ...]:
@@ -280,6 +284,29 @@ class NodeContext:
         """
         return self._graph.builder.bind(op, operands, attrs, regions=regions, location=self._location).results
 
+    def stack(self, values: Sequence[Value], axis: int = 0) -> Value:
+        """Gives values joined along a new axis, which is counted from the front.
+
+        Raises:
+            FrontendError: their types differ, or the rank is unknown.
+        """
+        shapes = [self.shape_of(value) for value in values]
+        for value in values:
+            if value.type != values[0].type:
+                raise self.error("stacks tensors of different types", got=value.type, expected=values[0].type)
+        pairs = zip(values, shapes, strict=True)
+        return self.emit("concat", *(self.reshape(v, (*s[:axis], 1, *s[axis:])) for v, s in pairs), axis=axis)
+
+    def shape_of(self, value: Value) -> tuple[Dim, ...]:
+        """Gives the shape of a value that is no input.
+
+        Raises:
+            FrontendError: its rank is unknown.
+        """
+        if not isinstance(value.type, TensorType) or value.type.shape is None:
+            raise self.error("needs the rank of a value, which the model does not say", got=value.type)
+        return value.type.shape
+
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""
         return self._graph.builder.const(array)
@@ -304,14 +331,20 @@ class NodeContext:
     def open_region(self, name: str) -> tuple[Region, NodeContext]:
         """Gives a new region, and this node seen from inside of it."""
         region = self._graph.region.nest(name)
-        return region, NodeContext(self._graph.nest(self, self.label, region=region), self._proto)
+        return region, NodeContext(self._graph.nest(region=region), self._proto)
 
-    def inline(
-        self, attribute: str, inputs: Sequence[Imported], repeats: int = 1, *, detail: str = ""
-    ) -> list[Imported]:
+    def repeated(self, repeats: int) -> NodeContext:
+        """Gives this node seen from inside of what is imported so many times for it."""
+        return NodeContext(self._graph.nest(repeats=repeats), self._proto)
+
+    def bring_in(self, outer: Imported) -> Imported:
+        """Gives what stands inside, where this node is seen from there, for what is known or computed outside."""
+        return self._graph.bring_in(outer)
+
+    def inline(self, attribute: str, inputs: Sequence[Imported]) -> list[Imported]:
         """Imports a graph that is an attribute in the place of the node, and gives what its outputs stand for."""
-        where = f"{self.label}, attribute `{attribute}`{detail}"
-        return self._graph.nest(self, where, repeats=repeats).import_nested(self.attr_graph(attribute), inputs)
+        graph = self._graph.nest(f"{self.label}, attribute `{attribute}`", f"{self.path}/")
+        return graph.import_nested(self.attr_graph(attribute), inputs)
 
     def axis(self, axis: int, rank: int) -> int:
         """Gives an axis counted from the front.

@@ -9,6 +9,7 @@ from byoc_core.frontend.onnx.node_context import NodeImporter, ShapeImporter
 from byoc_core.frontend.onnx.ops import (
     attention,
     constants,
+    control_flow,
     convolution,
     elementwise,
     functions,
@@ -19,6 +20,8 @@ from byoc_core.frontend.onnx.ops import (
     recurrence,
     reduction,
     resize,
+    scan,
+    sequences,
     shape_arithmetic,
 )
 
@@ -27,6 +30,7 @@ __all__ = ["NODE_IMPORTERS", "SHAPE_IMPORTERS"]
 NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
     {
         **constants.IMPORTERS,
+        **control_flow.IMPORTERS,
         **convolution.IMPORTERS,
         **elementwise.IMPORTERS,
         **functions.IMPORTERS,
@@ -36,6 +40,8 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **reduction.IMPORTERS,
         **resize.IMPORTERS,
         **recurrence.IMPORTERS,
+        **scan.IMPORTERS,
+        **sequences.IMPORTERS,
         **quantisation.IMPORTERS,
         **attention.IMPORTERS,
     }
