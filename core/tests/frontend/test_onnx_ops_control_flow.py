@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import byoc_core
 import numpy as np
 import onnx
 import pytest
@@ -204,6 +206,20 @@ def test_op_equals_onnx_runtime(op_type: str, opset: int, check_model: Check) ->
         module = check_model(_model(text, opset), feeds)
         verify(module)
         assert R.parse(str(module), constants=module.constants) == module
+
+
+@pytest.mark.parametrize("op_type", ["If", "Loop", "Scan", "SplitToSequence"])
+def test_the_machine_runs_what_was_saved(op_type: str, tmp_path: Path, run: Callable[..., Any]) -> None:
+    executables: dict[str, byoc_core.Executable] = {}
+    for text, feeds in _CASES[op_type](NEWEST):
+        model = _model(text, NEWEST)
+        if text not in executables:
+            byoc_core.build(from_onnx(model)).save(tmp_path / "model.byoc")
+            executables[text] = byoc_core.load(tmp_path / "model.byoc")
+        results = byoc_core.VirtualMachine(executables[text]).run("main", feeds)
+        pairs = zip(results if isinstance(results, tuple) else (results,), run(model, feeds), strict=True)
+        for result, wanted in pairs:
+            np.testing.assert_array_equal(result, wanted)
 
 
 def _ops(module: IRModule) -> list[str]:

@@ -7,10 +7,13 @@ from typing import Any
 
 import onnx
 
+from byoc_core.dims import Dim
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import NodeContext
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.weights import DTYPES
+from byoc_core.ir.types import TensorType
 
 __all__ = ["fixed_body", "has_own_body", "instantiate", "standard_body"]
 
@@ -23,8 +26,7 @@ def fixed_body(op_type: str, opset: int) -> onnx.FunctionProto | None:
     version = None if schema is None else _newest(schema.function_opset_versions, opset)
     if schema is None or version is None:
         return None
-    body: onnx.FunctionProto = onnx.FunctionProto.FromString(schema.get_function_with_opset_version(version))
-    return body
+    return _with_defaults(schema, schema.get_function_with_opset_version(version))
 
 
 def has_own_body(op_type: str, opset: int) -> bool:
@@ -39,15 +41,26 @@ def standard_body(node: NodeContext, proto: onnx.NodeProto) -> onnx.FunctionProt
     Raises:
         FrontendError: there is none for a node of these attributes and inputs.
     """
+    schema = _schema(node.op_type, node.opset)
     body = fixed_body(node.op_type, node.opset)
     if body is None and has_own_body(node.op_type, node.opset):
-        schema = _schema(node.op_type, node.opset)
         version = _newest(schema.context_dependent_function_opset_versions, node.opset)
         types = [_type_of(node, index).SerializeToString() for index in range(len(proto.input))]
         data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
-        body = onnx.FunctionProto.FromString(data)
-    if body is None or not body.node:
-        raise node.error("the standard defines this variant of the op by no other ops, and it is not imported")
+        body = _with_defaults(schema, data)
+        if not body.node:
+            raise node.error("the standard defines this variant of the op by no other ops, and it is not imported")
+    if body is None:
+        raise node.error("the op is not imported")
+    node.ignore_attrs(*schema.attributes)  # the body refers to them, or is made for them
+    return body
+
+
+def _with_defaults(schema: Any, data: bytes) -> onnx.FunctionProto:
+    """Gives a function of a schema, with the defaults of attributes that the schema gives."""
+    body: onnx.FunctionProto = onnx.FunctionProto.FromString(data)
+    declared = [schema.attributes[name] for name in body.attribute if name in schema.attributes]
+    body.attribute_proto.extend(attribute.default_value for attribute in declared if attribute.default_value.name)
     return body
 
 
@@ -64,10 +77,23 @@ def _newest(versions: Iterable[int], opset: int) -> int | None:
 
 
 def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
+    """Gives the type of an input as the standard's functions ask for it; of a sequence that of its first element."""
     if not node.has_input(index):
         return onnx.TypeProto()
-    sizes = [size if isinstance(size, int) else None for size in node.shape(index)]
-    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(_ELEMENT_TYPES[node.type(index).dtype], sizes)
+    found = node.imported(index)
+    if not isinstance(found, SequenceValue):
+        return _tensor_type(node.type(index).dtype, node.shape(index))
+    sequence = onnx.TypeProto()
+    for element in found.elements[:1]:
+        value = node.to_value(element, "an element of the sequence")
+        if isinstance(value.type, TensorType):
+            sequence.sequence_type.elem_type.CopyFrom(_tensor_type(value.type.dtype, node.shape_of(value)))
+    return sequence
+
+
+def _tensor_type(dtype: str, shape: Sequence[Dim]) -> onnx.TypeProto:
+    sizes = [size if isinstance(size, int) else None for size in shape]
+    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(_ELEMENT_TYPES[dtype], sizes)
     return type_
 
 

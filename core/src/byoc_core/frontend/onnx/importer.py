@@ -58,7 +58,14 @@ class GraphImporter:
         outer: the graph whose names the graph sees.
 
     Attributes:
-        builder: the function under construction.
+        model: the model.
+        region: the function that the graph's nodes become part of.
+        builder: what builds that function.
+        opset: the version of the operator set.
+        where: the graph's place in the model, for messages.
+        path: what locations of its nodes begin with.
+        repeats: how often the nodes are imported.
+        symbols: the symbols of the model.
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class GraphImporter:
         self.where = model.source if where is None else where
         self.path = path
         self.repeats = repeats
-        self._symbols = symbols
+        self.symbols = symbols
         self._outer = outer
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -135,7 +142,7 @@ class GraphImporter:
         return GraphImporter(
             self.model,
             self.region if region is None else region,
-            self._symbols,
+            self.symbols,
             opset=self.opset,
             where=self.where if where is None else where,
             path=self.path if path is None else path,
@@ -259,7 +266,7 @@ class GraphImporter:
         inner = GraphImporter(
             self.model,
             self.region,
-            self._symbols,
+            self.symbols,
             opset=find_opset(function, node.label, nodes=function.node),
             where=node.label,
             path=f"{node.path}/",
@@ -298,8 +305,8 @@ class GraphImporter:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         if dim.dim_param:
-            return self._symbols.named(dim.dim_param)
-        return self._symbols.fresh(fallback)
+            return self.symbols.named(dim.dim_param)
+        return self.symbols.fresh(fallback)
 
 
 def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
+from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
@@ -47,7 +49,7 @@ class Rounds:
         body: the graph.
         names: what messages call the carried values.
         run: imports one round: takes the node as seen from inside, the round's number and the carried values.
-        count: the number of rounds, or ``None`` where only a run can tell it.
+        count: the number of rounds, or ``None`` where the body's condition may end them.
         limit: the most rounds there are, as an IR value if no integer is known.
         condition: whether there is a first round.
         is_reversed: for each scan output whether its first slice is that of the last round.
@@ -57,7 +59,7 @@ class Rounds:
     body: onnx.GraphProto
     names: Sequence[str]
     run: Callable[[NodeContext, Imported, Sequence[Imported]], Round]
-    count: int | None
+    count: Dim | None
     limit: Imported
     condition: Imported
     is_reversed: Sequence[bool]
@@ -72,14 +74,16 @@ class Rounds:
             FrontendError: the rounds are not unrolled and a carried value changes its type, or there are scan outputs
                 whose size only a run can tell.
         """
-        if self.count is not None and self.count * self.node.repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
-            return self._unroll(carried, self.count)
-        if self.is_reversed and self.count is None:
+        count, repeats = self.count, self.node.repeats
+        if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
+            return self._unroll(carried, count)
+        if self.is_reversed and not isinstance(count, int):
             raise self.node.error(
                 "has scan outputs, but how many rounds it makes is known only while it runs",
+                got=count,
                 expected="a constant number of rounds, and a condition that is constantly true",
             )
-        return self._emit_loop(carried)
+        return self._emit_loop(carried, np.arange(count if isinstance(count, int) else 0, dtype=np.int64))
 
     def _unroll(self, carried: Sequence[Imported], count: int) -> list[Imported]:
         if count == 0:
@@ -114,7 +118,8 @@ class Rounds:
         zero = self.node.constant(np.zeros((), to_numpy(like.type.dtype if isinstance(like.type, TensorType) else "")))
         return self.node.emit("broadcast_to", zero, shape=(count, *shape))
 
-    def _emit_loop(self, carried: Sequence[Imported]) -> list[Imported]:
+    def _emit_loop(self, carried: Sequence[Imported], rounds: npt.NDArray[np.int64]) -> list[Imported]:
+        """Adds a loop; ``rounds`` counts them, where there are scan outputs."""
         node = self.node
         first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
         region, inside = node.open_region("body")
@@ -134,18 +139,20 @@ class Rounds:
                 )
         for item, is_reversed in zip(result.scanned, self.is_reversed, strict=True):
             slot = inside.to_value(item, "a scan output")
-            room = self._zeros(slot, self.count or 0)
+            room = self._zeros(slot, len(rounds))
             params.append(region.param("scanned", room.type))
             first.append(room)
-            following.append(self._write(inside, params[-1], slot, number, is_reversed=is_reversed))
+            order = inside.constant(rounds[::-1] if is_reversed else rounds)
+            following.append(self._write(inside, params[-1], slot, inside.emit("equal", order, number)))
         condition = read_scalar(inside, inside.to_value(result.condition, "the condition"), "bool", "the condition")
         return list(self._bind(region, (number, *params), first, (condition, *following)))
 
-    def _write(self, inside: NodeContext, room: Var, slot: Value, number: Var, *, is_reversed: bool) -> Value:
-        """Gives the slices gathered so far with one more: the IR has no op that writes in place."""
-        positions = np.arange(self.count or 0, dtype=np.int64)
-        here = inside.emit("equal", inside.constant(positions[::-1] if is_reversed else positions), number)
-        mask = inside.reshape(here, (len(positions), *(1 for _ in inside.shape_of(slot))))
+    def _write(self, inside: NodeContext, room: Var, slot: Value, here: Value) -> Value:
+        """Gives the slices gathered so far with one more: the IR has no op that writes in place.
+
+        Cost: all slices, in each round.
+        """
+        mask = inside.reshape(here, (*inside.shape_of(here), *(1 for _ in inside.shape_of(slot))))
         return inside.emit("where", mask, slot, room)
 
     def _bind(

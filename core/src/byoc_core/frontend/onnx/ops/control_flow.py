@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
+from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.rounds import Round, Rounds, read_scalar
@@ -95,7 +96,7 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
         body,
         [value.name for value in body.input[2:]],
         run,
-        _count_rounds(node, body, limit, condition),
+        _count_rounds(node, body),
         limit,
         condition,
         [False] * (num_outputs - len(carried)),
@@ -103,15 +104,16 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
     return rounds.emit(carried)
 
 
-def _count_rounds(node: NodeContext, body: onnx.GraphProto, limit: Imported, condition: Imported) -> int | None:
-    """Gives the number of rounds, if it is known."""
+def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
+    """Gives the number of rounds, or ``None`` where the body's condition may end them."""
     starts = node.array(1) if node.has_input(1) else np.array(True)
     if starts is not None and not _truth(node, starts):
         return 0
-    known = node.array(0) if node.has_input(0) else None
-    if starts is None or known is None or known.size != 1 or not _is_always_true(node, body):
+    known = node.shape_value(0) if node.has_input(0) else None
+    if starts is None or known is None or len(known.elements) != 1 or not _is_always_true(node, body):
         return None
-    return max(0, int(known.item()))
+    (count,) = known.elements
+    return max(0, count) if isinstance(count, int) else count
 
 
 def _is_always_true(node: NodeContext, body: onnx.GraphProto) -> bool:

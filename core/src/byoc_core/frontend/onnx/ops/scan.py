@@ -109,7 +109,7 @@ def _scan(
         body,
         [value.name for value in body.input[: len(states)]],
         run,
-        length if isinstance(length, int) else None,
+        length,
         ShapeValue((length,), is_scalar=True),
         np.array(True),
         [bool(direction) for direction in backward],
