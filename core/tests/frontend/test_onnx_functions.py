@@ -135,7 +135,7 @@ _STANDARD: list[tuple[str, int, str, Mapping[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("opset", "graph", "feeds"), [case[1:] for case in _STANDARD], ids=[c[0] for c in _STANDARD])
+@pytest.mark.parametrize(("opset", "graph", "feeds"), [c[1:] for c in _STANDARD], ids=[c[0] for c in _STANDARD])
 def test_ops_that_the_standard_defines_by_others(
     opset: int, graph: str, feeds: Mapping[str, Any], check_model: Check
 ) -> None:
