@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import pytest
 from byoc_core.dims import (
@@ -148,6 +149,62 @@ def test_known_signs_and_bounds_are_true(first: Tree, second: Tree, values: dict
     assert evaluate(dim_min(a, b), values) == min(left, right)
 
 
+@given(trees, trees)
+def test_extrema_are_lattice_operations(first: Tree, second: Tree) -> None:
+    a, b = build(first), build(second)
+    for extremum in (dim_max, dim_min):
+        assert extremum(a, a) == a
+        assert extremum(a, b) == extremum(b, a)
+        assert extremum(extremum(a, b), a) == extremum(a, b)
+
+
+@given(st.permutations(["n", "m", "batch", "n + 1", "2*m"]))
+def test_nested_calls_have_one_form_whatever_their_order(texts: list[str]) -> None:
+    for combine in (dim_max, dim_min, broadcast_dim):
+        forwards = reduce(combine, map(parse_dim, texts))
+        backwards = reduce(lambda done, next_: combine(next_, done), map(parse_dim, ["batch", "m", "n", "n+1", "2*m"]))
+        assert forwards == backwards
+        assert parse_dim(str(forwards)) == forwards
+
+
+@given(trees, trees, sizes)
+def test_quotient_and_remainder_make_the_dividend(first: Tree, second: Tree, values: dict[str, int]) -> None:
+    a, b = build(first), build(second)
+    dividend, divisor = compute(first, values), compute(second, values)
+    assume(b != 0 and divisor != 0)
+    assert evaluate(a // b, values) * divisor + evaluate(a % b, values) == dividend
+
+
+@given(trees, st.integers(1, 6), st.integers(1, 6))
+def test_common_factors_and_repeated_divisions_have_one_form(tree: Tree, divisor: int, factor: int) -> None:
+    dim = build(tree)
+    assert (dim * factor) // (divisor * factor) == dim // divisor
+    n = symbol("n")
+    assert n // divisor // factor == n // (divisor * factor)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max(m, n) - n",
+        "n - min(m, n)",
+        "n - n//4",
+        "n - (3*n)//4",
+        "3 - n%4",
+        "n*max(m, 3) - 3*n",
+        "max(m, n) - min(m, n)",
+        "n + m - broadcast(m, n)",
+        "min(n+m, 1024) - min(n, 1024)",
+        "n - n//(m+1)",
+        "n - n%(m+1)",
+        "m - n%(m+1)",
+    ],
+)
+def test_signs_follow_from_the_bounds_of_calls(text: str) -> None:
+    assert is_nonnegative(parse_dim(text))
+    assert not is_nonnegative(parse_dim(text) - 1)
+
+
 @given(trees, st.integers(-5, 5).filter(bool), sizes)
 def test_ceildiv_rounds_up(tree: Tree, divisor: int, values: dict[str, int]) -> None:
     expected = -(-compute(tree, values) // divisor)
@@ -206,6 +263,17 @@ def test_broadcasting_follows_numpy(tree: Tree, other: int, values: dict[str, in
         ("broadcast(n, 1)", "n"),
         ("broadcast(n, 7)", "7"),
         ("broadcast(n, m)", "broadcast(m, n)"),
+        ("broadcast(n, broadcast(m, n))", "broadcast(m, n)"),
+        ("broadcast(n + 2, m)", "n+2"),
+        ("max(max(n, 3), 5)", "max(5, n)"),
+        ("max(n, min(m, n))", "n"),
+        ("(2*n)//4", "n//2"),
+        ("(6*n + 5)//4", "n+(n//2)+1"),
+        ("n//2//3", "n//6"),
+        ("(n % 4)//4", "0"),
+        ("n % 4 % 6", "n%4"),
+        ("(n*past + n*seq)//(past + seq)", "n"),
+        ("(n*past + n*seq) % (past + seq)", "0"),
         ("max(n, m)*2 + max(m, n)", "3*max(m, n)"),
         ("floordiv", "floordiv"),
     ],

@@ -210,15 +210,6 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
         ),
     ),
     (
-        "dynamic shape as data",
-        _model([_node("Shape", ["x"], ["s"]), _node("Cast", ["s"], ["y"], to=TensorProto.FLOAT)]),
-        (
-            "ONNX model, node `the_node` (Cast): uses `s` as data, whose elements are dynamic sizes; got [n, 4], "
-            "expected a "
-            "tensor that is computed from data, or sizes that are known"
-        ),
-    ),
-    (
         "conv without a spatial dimension",
         _model(
             [_node("Conv", ["x", "w"])],
@@ -248,15 +239,6 @@ _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
             "uint8, "
             "int8, uint16, int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, float8_e4m3fn, "
             "float8_e5m2"
-        ),
-    ),
-    (
-        "dynamic split",
-        _model([_node("Split", ["x"], ["y", "z"])]),
-        (
-            "ONNX model, node `the_node` (Split): splits an axis of dynamic size into equal parts, which is not "
-            "imported; "
-            "got n"
         ),
     ),
 ]

@@ -32,6 +32,9 @@ _CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "argmax": ([(2, 3)], {"axis": 1}),
     "nn.pad": ([(2,)], {"pad_width": (1, 1), "pad_value": 1e40}),
     "strided_slice": ([(4,)], {"axes": (0,), "begin": (0,), "end": (2,), "strides": (1,)}),
+    "arange": ([], {"start": -3, "stop": 5}),
+    "full": ([()], {"shape": (2, 3)}),
+    "shape_to_tensor": ([], {"sizes": (2, 3)}),
 }
 _SHAPES = [(), (0,), (2, 0, 3), (2, 3)]
 

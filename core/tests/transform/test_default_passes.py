@@ -32,6 +32,7 @@ def test_each_pass_is_timed(main: Any) -> None:
     timings: list[PassTiming] = []
     Sequential(default_passes(), on_timing=timings.append)(main('x: R.Tensor((3,), "float32")', "return x"))
     assert [timing.name for timing in timings] == [
+        "FoldShapes",
         "FoldConstants",
         "Canonicalise",
         "EliminateCommonSubexpressions",

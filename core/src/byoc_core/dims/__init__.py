@@ -16,15 +16,19 @@ from byoc_core.dims.algebra import (
     ceildiv,
     dim_max,
     dim_min,
-    evaluate,
     exact_div,
     is_name,
     is_nonnegative,
     is_positive,
     product,
+    symbol,
+)
+from byoc_core.dims.substitution import (
+    bound_symbols,
+    evaluate,
+    shape_symbols,
     solve_symbol,
     substitute,
-    symbol,
     symbols_of,
 )
 from byoc_core.dims.text import parse_dim, read_dim, read_problem
@@ -32,6 +36,7 @@ from byoc_core.dims.text import parse_dim, read_dim, read_problem
 __all__ = [
     "Dim",
     "DimExpr",
+    "bound_symbols",
     "broadcast_dim",
     "ceildiv",
     "dim_max",
@@ -45,6 +50,7 @@ __all__ = [
     "product",
     "read_dim",
     "read_problem",
+    "shape_symbols",
     "solve_symbol",
     "substitute",
     "symbol",

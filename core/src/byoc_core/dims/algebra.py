@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import keyword
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import reduce, total_ordering
+from math import gcd
 
 from byoc_core.errors import IRTypeError
 
 __all__ = [
     "CALLS",
     "MAX_TERMS",
+    "Atom",
     "Dim",
     "DimExpr",
     "broadcast_dim",
@@ -20,7 +22,6 @@ __all__ = [
     "check_product",
     "dim_max",
     "dim_min",
-    "evaluate",
     "exact_div",
     "floordiv",
     "is_name",
@@ -28,16 +29,13 @@ __all__ = [
     "is_positive",
     "mod",
     "product",
-    "solve_symbol",
-    "substitute",
     "symbol",
-    "symbols_of",
 ]
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
-class _Atom:
+class Atom:
     """A symbol (``op == ""``, its name in ``name``) or a call of ``op`` on ``args``."""
 
     op: str
@@ -45,9 +43,10 @@ class _Atom:
     args: tuple[Dim, ...] = ()
 
     def sort_key(self) -> tuple[str, str, str]:
+        """Gives what orders atoms."""
         return (self.op, self.name, ",".join(map(str, self.args)))
 
-    def __lt__(self, other: _Atom) -> bool:
+    def __lt__(self, other: Atom) -> bool:
         return self.sort_key() < other.sort_key()
 
     def __str__(self) -> str:
@@ -60,9 +59,10 @@ class _Atom:
 
 
 MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
+_MAX_BOUNDED_CALLS = 6  # bounds branch in two at each call
 _INFIX = {"floordiv": "//", "mod": "%"}
 # A monomial is a sorted tuple of (atom, exponent); the empty tuple is the constant term.
-_Monomial = tuple[tuple[_Atom, int], ...]
+_Monomial = tuple[tuple[Atom, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,76 +149,12 @@ def symbol(name: str) -> DimExpr:
     """
     if not is_name(name) or name in CALLS:
         raise IRTypeError("dim", f"{name!r} cannot name a symbol", expected="a Python identifier")
-    return DimExpr(((((_Atom("", name), 1),), 1),))
+    return DimExpr(((((Atom("", name), 1),), 1),))
 
 
 def is_name(text: str) -> bool:
     """Tells whether text is an identifier that Python reads back as it stands: no keyword, NFKC-normalised."""
     return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.is_normalized("NFKC", text)
-
-
-def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """Gives the value of a dimension for known symbols.
-
-    Raises:
-        IRTypeError: a symbol is missing, a divisor is zero, or ``broadcast`` meets sizes that do not fit.
-    """
-    value = substitute(dim, sizes)
-    if isinstance(value, int):
-        return value
-    raise IRTypeError("dim", f"the size of {', '.join(sorted(symbols_of(value)))} in {dim} is not known")
-
-
-def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """Replaces symbols by dimensions (all at once, not one after the other)."""
-    if isinstance(dim, int):
-        return dim
-    total: Dim = 0
-    for monomial, factor in dim.terms:
-        part: Dim = factor
-        for atom, exponent in monomial:
-            value = _substitute_atom(atom, values)
-            for _ in range(exponent):
-                part = part * value
-        total = total + part
-    return total
-
-
-def symbols_of(dim: Dim) -> frozenset[str]:
-    """Gives the names of all symbols inside a dimension."""
-    if isinstance(dim, int):
-        return frozenset()
-    found: set[str] = set()
-    for monomial, _ in dim.terms:
-        for atom, _ in monomial:
-            if atom.op:
-                found.update(*(symbols_of(arg) for arg in atom.args))
-            else:
-                found.add(atom.name)
-    return frozenset(found)
-
-
-def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
-    """Solves ``k*s + c == value`` for the one symbol ``s`` of a linear dimension.
-
-    Returns:
-        The symbol's name and its size, or ``None`` where the dimension is not linear in exactly one symbol
-        or no non-negative integer solves it.
-    """
-    if isinstance(dim, int):
-        return None
-    constant, name, factor = 0, None, 0
-    for monomial, coefficient in dim.terms:
-        if not monomial:
-            constant = coefficient
-        elif name is None and len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0].op:
-            name, factor = monomial[0][0].name, coefficient
-        else:
-            return None
-    if name is None or (value - constant) % factor:
-        return None
-    size = (value - constant) // factor
-    return (name, size) if size >= 0 else None
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -236,24 +172,27 @@ def ceildiv(dividend: Dim, divisor: Dim) -> Dim:
 
 def dim_max(left: Dim, right: Dim) -> Dim:
     """Gives the larger of two dimensions, decided at once where the difference has a known sign."""
-    if is_nonnegative(left - right):
-        return left
-    if is_nonnegative(right - left):
-        return right
-    return _call("max", left, right, commutative=True)
+    return _extremum("max", left, right, lambda kept, other: is_nonnegative(kept - other))
 
 
 def dim_min(left: Dim, right: Dim) -> Dim:
     """Gives the smaller of two dimensions, decided at once where the difference has a known sign."""
-    if is_nonnegative(left - right):
-        return right
-    if is_nonnegative(right - left):
-        return left
-    return _call("min", left, right, commutative=True)
+    return _extremum("min", left, right, lambda kept, other: is_nonnegative(other - kept))
+
+
+def _extremum(op: str, left: Dim, right: Dim, wins: Callable[[Dim, Dim], bool]) -> Dim:
+    """Gives the call on all operands of nested calls of the same op, without those that another one beats."""
+    kept: list[Dim] = []
+    for part in sorted({*_operands(op, left), *_operands(op, right)}, key=str):
+        if not any(wins(other, part) for other in kept):
+            kept = [other for other in kept if not wins(part, other)] + [part]
+    return _chain(op, kept)
 
 
 def broadcast_dim(left: Dim, right: Dim) -> Dim:
     """Gives the size two broadcast dimensions have together (numpy's rule: equal, or one of them 1).
+
+    A size that is certainly more than 1 is the result: the other one has to be equal, or 1.
 
     Raises:
         IRTypeError: both sizes are known and do not fit.
@@ -264,11 +203,30 @@ def broadcast_dim(left: Dim, right: Dim) -> Dim:
         return right
     if isinstance(left, int) and isinstance(right, int):
         raise IRTypeError("broadcast", f"sizes {left} and {right} do not fit", expected="equal sizes, or one of them 1")
-    if isinstance(left, int):
-        return left
-    if isinstance(right, int):
-        return right
-    return _call("broadcast", left, right, commutative=True)
+    parts = {*_operands("broadcast", left), *_operands("broadcast", right)}
+    decided = [part for part in parts if isinstance(part, int) or is_positive(part - 1)]
+    if decided:
+        return min(decided, key=lambda part: (not isinstance(part, int), str(part)))
+    return _chain("broadcast", sorted(parts, key=str))
+
+
+def _operands(op: str, dim: Dim) -> tuple[Dim, ...]:
+    """Gives the operands of nested calls of an op; the dimension itself where it is no such call."""
+    atom = _only_atom(dim)
+    if atom is None or atom.op != op:
+        return (dim,)
+    return tuple(operand for arg in atom.args for operand in _operands(op, arg))
+
+
+def _only_atom(dim: Dim) -> Atom | None:
+    if isinstance(dim, int) or len(dim.terms) != 1:
+        return None
+    monomial, factor = dim.terms[0]
+    return monomial[0][0] if factor == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
+
+
+def _chain(op: str, operands: Sequence[Dim]) -> Dim:
+    return reduce(lambda left, right: _call(op, left, right, commutative=True), operands)
 
 
 def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
@@ -292,10 +250,11 @@ def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
 
 
 def is_nonnegative(dim: Dim) -> bool:
-    """Tells whether a dimension is certainly zero or more (``False``: not provable this way)."""
-    if isinstance(dim, int):
-        return dim >= 0
-    return all(factor >= 0 and all(_atom_is_nonnegative(atom) for atom, _ in term) for term, factor in dim.terms)
+    """Tells whether a dimension is certainly zero or more (``False``: not provable this way).
+
+    Where the signs of the terms do not tell, calls are replaced one after the other by their bounds.
+    """
+    return _prove_nonnegative(dim, _MAX_BOUNDED_CALLS)
 
 
 def is_positive(dim: Dim) -> bool:
@@ -303,7 +262,30 @@ def is_positive(dim: Dim) -> bool:
     return is_nonnegative(dim - 1)
 
 
-def _atom_is_nonnegative(atom: _Atom) -> bool:
+def _prove_nonnegative(dim: Dim, calls_left: int) -> bool:
+    if isinstance(dim, int):
+        return dim >= 0
+    if all(factor >= 0 and _are_nonnegative(monomial) for monomial, factor in dim.terms):
+        return True
+    for monomial, factor in dim.terms if calls_left else ():
+        for atom, exponent in monomial:
+            others = tuple(item for item in monomial if item[0] != atom)
+            if not atom.op or exponent != 1 or not _are_nonnegative(others):
+                continue
+            rest, scale = (
+                _from_terms(term for term in dim.terms if term[0] != monomial),
+                _from_terms([(others, factor)]),
+            )
+            conditions, needed = _sufficient(atom, rest, scale, is_added=factor > 0)
+            return bool(conditions) and needed(_prove_nonnegative(bound, calls_left - 1) for bound in conditions)
+    return False
+
+
+def _are_nonnegative(monomial: _Monomial) -> bool:
+    return all(_atom_is_nonnegative(atom) for atom, _ in monomial)
+
+
+def _atom_is_nonnegative(atom: Atom) -> bool:
     if not atom.op:
         return True
     if atom.op == "mod":
@@ -311,6 +293,33 @@ def _atom_is_nonnegative(atom: _Atom) -> bool:
     if atom.op == "max":
         return any(map(is_nonnegative, atom.args))
     return all(map(is_nonnegative, atom.args))
+
+
+def _sufficient(
+    atom: Atom, rest: Dim, scale: Dim, *, is_added: bool
+) -> tuple[list[Dim], Callable[[Iterable[bool]], bool]]:
+    """Gives dimensions without ``atom`` of which all (or any) must be zero or more, so that ``rest + scale * atom`` is.
+
+    Args:
+        atom: a call.
+        rest: what is added to it.
+        scale: its factor; of one known sign.
+        is_added: whether that sign is plus.
+    """
+    left, right = atom.args
+    if atom.op in ("max", "min", "broadcast"):  # a broadcast size is one of the two
+        one_is_enough = atom.op == ("max" if is_added else "min")
+        return [rest + scale * left, rest + scale * right], any if one_is_enough else all
+    if isinstance(right, int) and right > 0:
+        if atom.op == "mod":
+            return [rest if is_added else rest + scale * (right - 1)], all
+        return [right * rest + scale * (left - (right - 1) if is_added else left)], all
+    conditions: list[Dim] = []
+    if not is_added and is_positive(right):
+        # Neither quotient nor remainder is larger than a dividend that is not negative.
+        conditions += [rest + scale * left] if is_nonnegative(left) else []
+        conditions += [rest + scale * (right - 1)] if atom.op == "mod" else []
+    return conditions, any
 
 
 def _terms(dim: Dim) -> tuple[tuple[_Monomial, int], ...]:
@@ -370,7 +379,7 @@ def _divide_monomials(left: _Monomial, right: _Monomial) -> _Monomial | None:
 
 def _call(op: str, left: Dim, right: Dim, *, commutative: bool = False) -> DimExpr:
     args = tuple(sorted((left, right), key=str)) if commutative else (left, right)
-    return DimExpr(((((_Atom(op, "", args), 1),), 1),))
+    return DimExpr(((((Atom(op, "", args), 1),), 1),))
 
 
 def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
@@ -400,14 +409,28 @@ def floordiv(dividend: Dim, divisor: Dim) -> Dim:
     _check_divisor(divisor)
     if isinstance(dividend, int) and isinstance(divisor, int):
         return dividend // divisor
-    if dividend == divisor:
-        return 1
+    exact = exact_div(dividend, divisor)
+    if exact is not None:
+        return exact
     quotient, rest = _split_by_divisor(dividend, divisor)
-    if isinstance(rest, int) and (rest == 0 or (isinstance(divisor, int) and 0 <= rest < divisor)):
-        return quotient
     if isinstance(rest, int) and isinstance(divisor, int):
         return quotient + rest // divisor
-    return quotient + _call("floordiv", rest, divisor)
+    if is_nonnegative(rest) and is_positive(divisor - rest):
+        return quotient
+    return quotient + _quotient(rest, divisor)
+
+
+def _quotient(dividend: Dim, divisor: Dim) -> Dim:
+    """Gives the call, with common factors and a division before this one taken into the divisor."""
+    if isinstance(divisor, int) and divisor > 0 and isinstance(dividend, DimExpr):
+        common = gcd(divisor, *(factor for monomial, factor in dividend.terms if monomial))
+        if common > 1:
+            reduced = _from_terms((monomial, factor // common) for monomial, factor in dividend.terms)
+            return floordiv(reduced, divisor // common)
+        inner = _only_atom(dividend)
+        if inner is not None and inner.op == "floordiv" and isinstance(inner.args[1], int) and inner.args[1] > 0:
+            return floordiv(inner.args[0], inner.args[1] * divisor)
+    return _call("floordiv", dividend, divisor)
 
 
 def mod(dividend: Dim, divisor: Dim) -> Dim:
@@ -419,13 +442,13 @@ def mod(dividend: Dim, divisor: Dim) -> Dim:
     _check_divisor(divisor)
     if isinstance(dividend, int) and isinstance(divisor, int):
         return dividend % divisor
-    if dividend == divisor:
+    if exact_div(dividend, divisor) is not None:
         return 0
     _, rest = _split_by_divisor(dividend, divisor)
-    if rest == 0:
-        return 0
     if isinstance(rest, int) and isinstance(divisor, int):
         return rest % divisor
+    if is_nonnegative(rest) and is_positive(divisor - rest):
+        return rest
     return _call("mod", rest, divisor)
 
 
@@ -435,15 +458,7 @@ def _check_divisor(divisor: Dim) -> None:
 
 
 CALLS: dict[str, Callable[[Dim, Dim], Dim]] = {"max": dim_max, "min": dim_min, "broadcast": broadcast_dim}
-_REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
-
-
-def _substitute_atom(atom: _Atom, values: Mapping[str, Dim]) -> Dim:
-    if not atom.op:
-        value = values.get(atom.name)
-        return symbol(atom.name) if value is None else value
-    left, right = (substitute(arg, values) for arg in atom.args)
-    return _REBUILD[atom.op](left, right)
+"""The functions that text may call by name."""
 
 
 def _parenthesised(dim: Dim) -> str:
@@ -451,7 +466,7 @@ def _parenthesised(dim: Dim) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def _parenthesised_atom(atom: _Atom) -> str:
+def _parenthesised_atom(atom: Atom) -> str:
     return f"({atom})" if atom.op in _INFIX else str(atom)
 
 

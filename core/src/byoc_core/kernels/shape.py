@@ -9,7 +9,18 @@ import numpy as np
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray
 
-__all__ = ["KERNELS", "broadcast_to", "concat", "pad", "permute_dims", "reshape", "split", "strided_slice", "take"]
+__all__ = [
+    "KERNELS",
+    "OPEN_BOUND",
+    "broadcast_to",
+    "concat",
+    "pad",
+    "permute_dims",
+    "reshape",
+    "split",
+    "strided_slice",
+    "take",
+]
 
 
 def reshape(x: NDArray, *, shape: Sequence[int]) -> NDArray:
@@ -33,7 +44,15 @@ def concat(*parts: NDArray, axis: int) -> NDArray:
 
 
 def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, ...]:
-    """Gives consecutive parts of the given sizes along one axis."""
+    """Gives consecutive parts of the given sizes along one axis.
+
+    Raises:
+        ExecutionError: the sizes do not add up to the axis.
+    """
+    if sum(sections) != x.shape[axis] or min(sections) < 0:
+        raise ExecutionError(
+            "op `split`", "the sizes of the parts do not make up the axis", got=tuple(sections), expected=x.shape[axis]
+        )
     return tuple(np.split(x, np.cumsum(sections)[:-1], axis=axis))
 
 
@@ -60,8 +79,12 @@ def take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
         ) from error
 
 
+OPEN_BOUND = 1 << 62
+"""A slice's bound of this magnitude lies beyond every axis."""
+
+
 def strided_slice(
-    x: NDArray, *, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
+    x: NDArray, *, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int], mode: str
 ) -> NDArray:
     """Gives every ``strides``-th slice from ``begin`` up to (not with) ``end`` along each of ``axes``.
 
@@ -70,13 +93,22 @@ def strided_slice(
 
     Source: ONNX, operator Slice, whose ``begin`` below ``-size`` with a negative stride is the first index (Python
     takes nothing there).
+
+    Raises:
+        ExecutionError: with ``mode="strict"``, a bound that is not open lies beyond the axis.
     """
     index = [slice(None)] * x.ndim
     for axis, first, last, stride in zip(axes, begin, end, strides, strict=True):
         size = x.shape[axis]
-        start = min(max(first + size if first < 0 else first, 0), size if stride > 0 else size - 1)
-        stop = last + size if last < 0 else last
-        stop = min(max(stop, 0), size) if stride > 0 else min(max(stop, -1), size - 1)
+        low, high = (0, size) if stride > 0 else (-1, size - 1)
+        places = [bound + size if bound < 0 else bound for bound in (first, last)]
+        for bound, place in zip((first, last), places, strict=True) if mode == "strict" else ():
+            if not low <= place <= high and abs(bound) < OPEN_BOUND:
+                raise ExecutionError(
+                    "op `strided_slice`", f"a bound lies outside axis {axis} of size {size}", got=bound
+                )
+        start = min(max(places[0], 0), high)
+        stop = min(max(places[1], low), high)
         index[axis] = slice(start, None if stop < 0 else stop, stride)
     return x[tuple(index)]
 

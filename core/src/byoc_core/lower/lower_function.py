@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.dims import Dim, DimExpr
+from byoc_core.dims import Dim, DimExpr, bound_symbols, shape_symbols
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
@@ -18,7 +18,7 @@ from byoc_core.ir.types import TensorType, Type
 from byoc_core.lower.assign_registers import VirtualRegister, assign_registers
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.program import ConstantRef, RegisterKind, VMFunction, bound_symbols, shape_symbols
+from byoc_core.vm.program import ConstantRef, RegisterKind, VMFunction
 
 __all__ = ["ProgramTables", "lower_function"]
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, exact_div, product
+from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, exact_div, is_nonnegative, is_positive, product
 from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
-from byoc_core.ops.type_rules import INTEGER_KINDS, require_kind, require_same_dtype, resolve_axes, resolve_axis
+from byoc_core.kernels.shape import OPEN_BOUND
+from byoc_core.ops.type_rules import (
+    INTEGER_KINDS,
+    require_kind,
+    require_same_dtype,
+    require_sizes,
+    resolve_axes,
+    resolve_axis,
+)
 
 __all__ = ["OPS"]
-
-# A slice's bound of this magnitude lies beyond every axis.
-_OPEN_BOUND = 1 << 62
 
 
 def _infer_reshape(context: TypeContext) -> tuple[Type, ...]:
@@ -72,9 +77,7 @@ def _infer_broadcast_to(context: TypeContext) -> tuple[Type, ...]:
         raise context.error(
             "attribute `shape` has fewer axes than operand `x`", got=_text(target), expected=f"{len(shape)} or more"
         )
-    for size in target:
-        if isinstance(size, int) and size < 0:
-            raise context.error("attribute `shape` has a negative size", got=_text(target), expected="0 or more")
+    require_sizes(context, target)
     for axis, size in enumerate(shape):
         wanted = target[axis + len(target) - len(shape)]
         difference = wanted - size
@@ -120,14 +123,17 @@ def _infer_concat(context: TypeContext) -> tuple[Type, ...]:
 def _infer_split(context: TypeContext) -> tuple[Type, ...]:
     shape = context.shape(0)
     axis = resolve_axis(context, context.attrs["axis"], len(shape))
-    sections = context.attrs["sections"]
-    if not sections or min(sections) < 0:
-        raise context.error("attribute `sections` is not a list of sizes", got=sections, expected="one size or more")
-    difference = shape[axis] - sum(sections)
+    sections: tuple[Dim, ...] = context.attrs["sections"]
+    if not sections or any(isinstance(size, int) and size < 0 for size in sections):
+        raise context.error(
+            "attribute `sections` is not a list of sizes", got=_text(sections), expected="one size or more"
+        )
+    total = sum(sections, start=0)
+    difference = shape[axis] - total
     if isinstance(difference, int) and difference != 0:
         raise context.error(
-            f"attribute `sections` sums to {sum(sections)}",
-            got=sections,
+            f"attribute `sections` sums to {total}",
+            got=_text(sections),
             expected=f"{shape[axis]}, the size of axis {axis}",
         )
     dtype = context.tensor(0).dtype
@@ -157,23 +163,57 @@ def _infer_strided_slice(context: TypeContext) -> tuple[Type, ...]:
         raise context.error("attribute `strides` has a zero", got=attrs["strides"])
     result = list(shape)
     for axis, begin, end, stride in zip(axes, attrs["begin"], attrs["end"], attrs["strides"], strict=True):
-        result[axis] = _slice_size(shape[axis], begin, end, stride)
+        if attrs["mode"] == "strict":
+            result[axis] = _strict_slice_size(context, axis, begin, end, stride)
+        else:
+            result[axis] = _slice_size(shape[axis], begin, end, stride)
     return (TensorType(tuple(result), context.tensor(0).dtype),)
 
 
-def _slice_size(size: Dim, begin: int, end: int, stride: int) -> Dim:
+def _slice_size(size: Dim, begin: Dim, end: Dim, stride: int) -> Dim:
     """Gives how many indices a slice takes from an axis."""
-    first = _bound(begin, size, 0, size if stride > 0 else size - 1)
-    last = _bound(end, size, 0, size) if stride > 0 else _bound(end, size, -1, size - 1)
-    span = last - first if stride > 0 else first - last
-    return dim_max(0, ceildiv(span, abs(stride)))
+    first = _clipped(begin, size, 0, size if stride > 0 else size - 1)
+    last = _clipped(end, size, 0, size) if stride > 0 else _clipped(end, size, -1, size - 1)
+    return _count(first, last, stride)
 
 
-def _bound(bound: int, size: Dim, low: int, high: Dim) -> Dim:
+def _strict_slice_size(context: TypeContext, axis: int, begin: Dim, end: Dim, stride: int) -> Dim:
+    """Gives how many indices a slice takes whose bounds must lie on the axis."""
+    size = context.shape(0)[axis]
+    low, high = (0, size) if stride > 0 else (-1, size - 1)
+    bounds = []
+    for name, bound in (("begin", begin), ("end", end)):
+        place = _from_front(bound, size)
+        if _is_open(bound):
+            place = _clipped(bound, size, low, high)
+        elif is_positive(low - place) or is_positive(place - high):
+            raise context.error(f"attribute `{name}` lies outside axis {axis} of size {size}", got=bound)
+        bounds.append(place)
+    return _count(bounds[0], bounds[1], stride)
+
+
+def _count(first: Dim, last: Dim, stride: int) -> Dim:
+    return dim_max(0, ceildiv(last - first if stride > 0 else first - last, abs(stride)))
+
+
+def _is_open(bound: Dim) -> bool:
+    return isinstance(bound, int) and abs(bound) >= OPEN_BOUND
+
+
+def _clipped(bound: Dim, size: Dim, low: int, high: Dim) -> Dim:
     """Gives a slice's bound counted from the front and limited to the axis."""
-    if abs(bound) >= _OPEN_BOUND:
+    if isinstance(bound, int) and _is_open(bound):
         return high if bound > 0 else low
-    return dim_min(dim_max(bound if bound >= 0 else size + bound, low), high)
+    return dim_min(dim_max(_from_front(bound, size), low), high)
+
+
+def _from_front(bound: Dim, size: Dim) -> Dim:
+    """Gives a bound counted from the front: a negative one has the size added."""
+    if is_nonnegative(bound):
+        return bound
+    if is_positive(-bound):
+        return size + bound
+    return bound - dim_max(dim_min(bound, 0), -1) * size
 
 
 def _infer_pad(context: TypeContext) -> tuple[Type, ...]:
@@ -239,7 +279,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_split,
         attrs=(
-            AttrSpec("sections", AttrKind.INTS, doc="The sizes of the parts."),
+            AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts."),
             AttrSpec("axis", AttrKind.INT, 0, doc="The axis that is split."),
         ),
         kernel=KERNELS["split"],
@@ -271,11 +311,17 @@ OPS: tuple[OpDef, ...] = (
         _infer_strided_slice,
         attrs=(
             AttrSpec("axes", AttrKind.INTS, doc="The axes that are sliced."),
-            AttrSpec("begin", AttrKind.INTS, doc="The first index along each; negative: from the end."),
-            AttrSpec(
-                "end", AttrKind.INTS, doc="The index to stop before; negative: from the end; cut at the axis's ends."
-            ),
+            AttrSpec("begin", AttrKind.DIMS, doc="The first index along each; negative: from the end."),
+            AttrSpec("end", AttrKind.DIMS, doc="The index to stop before; negative: from the end."),
             AttrSpec("strides", AttrKind.INTS, doc="The step along each; not 0."),
+            AttrSpec(
+                "mode",
+                AttrKind.STR,
+                "clip",
+                ("clip", "strict"),
+                doc="``clip``: bounds are cut at the axis's ends; ``strict``: bounds beyond the axis are an error, but "
+                "for those of 2**62 and more, which are its ends.",
+            ),
         ),
         kernel=KERNELS["strided_slice"],
         doc="Gives every ``strides``-th slice between two bounds along axes, as ONNX's Slice does; bounds "

@@ -16,10 +16,12 @@ __all__ = [
     "NUMBER_KINDS",
     "broadcast_shapes",
     "flops_per_element",
+    "require_dtype_kind",
     "require_equal",
     "require_kind",
     "require_rank",
     "require_same_dtype",
+    "require_sizes",
     "resolve_axes",
     "resolve_axis",
     "same_type",
@@ -30,6 +32,9 @@ INTEGER_KINDS = ("int", "uint")
 NUMBER_KINDS = ("float", "int", "uint")
 
 
+_KIND_NAMES = {"float": "floating-point", "int": "integer", "uint": "unsigned integer", "bool": "bool"}
+
+
 def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> TensorType:
     """Gives tensor operand ``index`` if its dtype is of one of the kinds.
 
@@ -38,10 +43,34 @@ def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> Tens
     """
     type_ = context.tensor(index)
     if dtype_info(type_.dtype).kind not in kinds:
-        names = {"float": "floating-point", "int": "integer", "uint": "unsigned integer", "bool": "bool"}
-        expected = "a dtype that is " + " or ".join(names[kind] for kind in kinds)
-        raise context.error("has a dtype that the op does not take", operand=index, got=type_.dtype, expected=expected)
+        raise context.error(
+            "has a dtype that the op does not take", operand=index, got=type_.dtype, expected=_kinds_text(kinds)
+        )
     return type_
+
+
+def require_dtype_kind(context: TypeContext, dtype: str, kinds: Sequence[str]) -> None:
+    """Checks that the dtype that attribute `dtype` names is of one of the kinds.
+
+    Raises:
+        IRTypeError: it is of another kind.
+    """
+    if dtype_info(dtype).kind not in kinds:
+        raise context.error("attribute `dtype` is not one the op gives", got=dtype, expected=_kinds_text(kinds))
+
+
+def _kinds_text(kinds: Sequence[str]) -> str:
+    return "a dtype that is " + " or ".join(_KIND_NAMES[kind] for kind in kinds)
+
+
+def require_sizes(context: TypeContext, shape: Sequence[Dim], *, attribute: str = "shape") -> None:
+    """Checks that no size that an attribute gives is negative, as far as that can be decided while compiling.
+
+    Raises:
+        IRTypeError: one is.
+    """
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise context.error(f"attribute `{attribute}` has a negative size", got=_text(shape), expected="0 or more")
 
 
 def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:

@@ -9,6 +9,7 @@ from byoc_core.transform.evaluate import evaluate_binding, evaluate_function
 from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
+from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.pass_ import Pass, PassTiming, Sequential
 from byoc_core.transform.recognise_composites import RecogniseComposites
@@ -21,6 +22,7 @@ __all__ = [
     "FoldBatchNorm",
     "FoldConstants",
     "FoldPad",
+    "FoldShapes",
     "InferTypes",
     "Pass",
     "PassTiming",

@@ -8,6 +8,7 @@ from byoc_core.transform.dead_code import RemoveDeadCode
 from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
+from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.pass_ import Pass
 
 __all__ = ["default_passes"]
@@ -21,6 +22,7 @@ def default_passes() -> tuple[Pass, ...]:
     for it when it prepares the module.
     """
     return (
+        FoldShapes(),
         FoldConstants(),
         Canonicalise(),
         EliminateCommonSubexpressions(),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from byoc_core.errors import ExecutionError
+from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, is_static
 from byoc_core.ir.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
@@ -64,11 +64,11 @@ class FoldConstants(Pass):
 
 
 def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any], ...] | None:
-    """Gives the results of an op of constants; ``None`` where it fails: then it fails when it runs, if it ever does."""
+    """Gives the results of an op of constants; ``None`` where it depends on a size, or fails (as when it runs)."""
     arrays = [store[operand.digest] for operand in binding.operands if isinstance(operand, Constant)]
     try:
         return evaluate_binding(binding, arrays, {})
-    except ExecutionError:
+    except (ExecutionError, IRTypeError):
         return None
 
 

@@ -13,10 +13,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from byoc_core.dims import shape_symbols
 from byoc_core.errors import ProgramError
 from byoc_core.vm.control_flow import BasicBlock, basic_blocks, reverse_postorder
 from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Effect, If, Instruction, Ret
-from byoc_core.vm.program import Program, RegisterKind, VMFunction, nbytes_of, shape_symbols
+from byoc_core.vm.program import Program, RegisterKind, VMFunction, nbytes_of
 
 __all__ = ["check_dataflow"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from byoc_core.dims import evaluate
+from byoc_core.dims import evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError, IRTypeError
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
@@ -20,7 +20,7 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
-from byoc_core.vm.program import ALIGNMENT, Program, VMFunction, shape_symbols
+from byoc_core.vm.program import ALIGNMENT, Program, VMFunction
 
 __all__ = ["Frame", "LinkedFunction", "Step", "picker"]
 

@@ -17,13 +17,12 @@ The arena of a frame holds the function's storages one after the other, each ali
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from byoc_core.dims import Dim, DimExpr, evaluate, product, solve_symbol, substitute, symbols_of
+from byoc_core.dims import Dim, bound_symbols, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.errors import IRTypeError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import Instruction
 
@@ -36,9 +35,7 @@ __all__ = [
     "Register",
     "RegisterKind",
     "VMFunction",
-    "bound_symbols",
     "nbytes_of",
-    "shape_symbols",
 ]
 
 ALIGNMENT = 64
@@ -174,50 +171,3 @@ class Program:
 def nbytes_of(shape: Iterable[Dim], dtype: str) -> Dim:
     """Gives the bytes of a contiguous tensor."""
     return product(shape) * dtype_info(dtype).itemsize
-
-
-def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:
-    """Gives the names of all symbols in a shape."""
-    return frozenset().union(*map(symbols_of, shape))
-
-
-def bound_symbols(shapes: Iterable[Iterable[Dim]], known: Iterable[str] = ()) -> frozenset[str]:
-    """Gives the symbols whose sizes arrays of these shapes determine, whatever the sizes; those of ``known`` included.
-
-    A dimension determines a symbol where it is ``k*s + c`` with an integer ``k`` for all sizes of the known symbols.
-    """
-    bound = set(known)
-    pending = [dim for shape in shapes for dim in shape if isinstance(dim, DimExpr)]
-    while pending:
-        rest: list[DimExpr] = []
-        for dim in pending:
-            name = _linear_symbol(dim, bound)
-            if name is not None:
-                bound.add(name)
-            elif not symbols_of(dim) <= bound:
-                rest.append(dim)
-        if len(rest) == len(pending):
-            break
-        pending = rest
-    return frozenset(bound)
-
-
-def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
-    unknown = symbols_of(dim) - known
-    if len(unknown) != 1:
-        return None
-    (name,) = unknown
-    try:
-        probes = [_with_known(dim, known, size) for size in (1, 2)]
-        probe = probes[0]
-        # A coefficient that depends on a known symbol could vanish, so it does not count.
-        if not isinstance(probe, DimExpr) or not isinstance(probe - probes[1], int):
-            return None
-        return name if solve_symbol(probe, evaluate(probe, {name: 1})) == (name, 1) else None
-    except IRTypeError:
-        return None
-
-
-def _with_known(dim: Dim, known: Iterable[str], size: int) -> Dim:
-    values: Mapping[str, Dim] = dict.fromkeys(symbols_of(dim) & frozenset(known), size)
-    return substitute(dim, values)

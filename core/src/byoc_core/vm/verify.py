@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.dims import Dim, bound_symbols, is_nonnegative, shape_symbols
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
@@ -32,9 +32,7 @@ from byoc_core.vm.program import (
     Register,
     RegisterKind,
     VMFunction,
-    bound_symbols,
     nbytes_of,
-    shape_symbols,
 )
 
 __all__ = ["verify"]

@@ -38,7 +38,9 @@ def import_model(model: LoadedModel, ops: OpRegistry) -> IRModule:
         FrontendError: the graph is malformed, or a node is of a variant that is not imported.
     """
     check_ops(model)
-    return GraphImporter(model, Region("main", ops, ConstantStore()), SymbolTable()).import_main()
+    return GraphImporter(
+        model, Region("main", ops, ConstantStore()), SymbolTable(_size_names(model.graph))
+    ).import_main()
 
 
 class GraphImporter:
@@ -168,10 +170,10 @@ class GraphImporter:
         return found
 
     def materialise(self, name: str, where: str) -> Value:
-        """Gives what a name stands for as IR value; arrays and known shapes become constants.
+        """Gives what a name stands for as IR value; arrays become constants, sizes are made data when it runs.
 
         Raises:
-            FrontendError: it is a sequence, or a shape with symbolic sizes, which the IR has no op for.
+            FrontendError: it is a sequence.
         """
         if self._outer is not None and not self._defines(name):
             value = self._outer.materialise(name, where)  # where it is defined, so that it is stored once
@@ -191,18 +193,10 @@ class GraphImporter:
             where: what asks for it, for the message.
 
         Raises:
-            FrontendError: it is a sequence, or a shape with symbolic sizes, which the IR has no op for.
+            FrontendError: it is a sequence.
         """
         if isinstance(found, ShapeValue):
-            array = found.to_array()
-            if array is None:
-                raise FrontendError(
-                    where,
-                    f"uses {what} as data, whose elements are dynamic sizes",
-                    got=found,
-                    expected="a tensor that is computed from data, or sizes that are known",
-                )
-            return self.builder.const(array)
+            return found.emit(self.builder)
         if isinstance(found, SequenceValue):
             raise FrontendError(where, f"uses {what} as a tensor, which is a sequence", got=found)
         return self.builder.const(found) if isinstance(found, np.ndarray) else found
@@ -244,6 +238,7 @@ class GraphImporter:
             raise FrontendError(
                 node.label, problem, got=error.got, expected=error.expected, hint=error.hint, detail=error.detail
             ) from error
+        results = node.folded(results)
         node.finish()
         self._not_imported.update((name, node) for name in list(proto.output)[len(results) :])
         for name, result in zip(proto.output, results, strict=False):
@@ -285,8 +280,7 @@ class GraphImporter:
             if known is None:
                 return None
             inputs.append(known)
-        result = importer(node, inputs)
-        return None if result is None else (result,)
+        return importer(node, inputs)
 
     def _input_type(self, value: onnx.ValueInfoProto) -> TensorType:
         where = f"{self.where}, input `{value.name}`"
@@ -307,6 +301,10 @@ class GraphImporter:
         if dim.dim_param:
             return self.symbols.named(dim.dim_param)
         return self.symbols.fresh(fallback)
+
+
+def _size_names(graph: onnx.GraphProto) -> list[str]:
+    return [dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim]
 
 
 def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:

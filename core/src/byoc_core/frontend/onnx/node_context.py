@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,16 @@ import onnx
 
 from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
-from byoc_core.errors import FrontendError
+from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.graph_order import node_label
 from byoc_core.frontend.onnx.sequence_value import SequenceValue
-from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
-from byoc_core.ir.module import Function, Location, Value, Var
+from byoc_core.ir.module import Binding, Function, Location, Value, Var
+from byoc_core.ir.opdef import Trait
 from byoc_core.ir.types import TensorType
+from byoc_core.transform.evaluate import evaluate_binding
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.importer import GraphImporter
@@ -53,6 +56,7 @@ class NodeContext:
         self._proto = proto
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
         self._unread = set(self._attributes)
+        self._folded: dict[Var, npt.NDArray[np.generic]] = {}
         self.label = f"{graph.where}, {node_label(proto)}"
         output = next((name for name in proto.output if name), "")
         self.path = f"{graph.path}{proto.name or output}"
@@ -130,6 +134,9 @@ class NodeContext:
 
     def type(self, index: int) -> TensorType:
         """Gives the tensor type of an input."""
+        imported = self.imported(index)
+        if isinstance(imported, ShapeValue):
+            return TensorType(imported.shape, imported.dtype)
         type_ = self.value(index).type
         if not isinstance(type_, TensorType):
             raise self.error(f"input {index} is not a tensor", got=type_)
@@ -141,9 +148,6 @@ class NodeContext:
         Raises:
             FrontendError: its rank is unknown.
         """
-        imported = self.imported(index)
-        if isinstance(imported, ShapeValue):
-            return () if imported.is_scalar else (len(imported.elements),)
         shape = self.type(index).shape
         if shape is None:
             raise self.error(f"needs the rank of input `{self._proto.input[index]}`, which the model does not say")
@@ -179,12 +183,13 @@ class NodeContext:
             FrontendError: it is computed while the model runs.
         """
         known = self.shape_value(index)
-        if known is None:
+        dims = None if known is None else known.dims
+        if dims is None:
             raise self.error(
                 f"input `{self._proto.input[index]}` is not known before the model runs",
                 expected="a constant, or sizes computed from shapes",
             )
-        return known.elements
+        return dims
 
     def ints(self, index: int) -> tuple[int, ...]:
         """Gives the elements of an input that must be constant integers.
@@ -282,7 +287,23 @@ class NodeContext:
         Raises:
             IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
         """
-        return self._graph.builder.bind(op, operands, attrs, regions=regions, location=self._location).results
+        binding = self._graph.builder.bind(op, operands, attrs, regions=regions, location=self._location)
+        arrays = [self._known_array(operand) for operand in operands]
+        known = [array for array in arrays if array is not None]
+        if len(known) == len(arrays) and _is_small(binding):
+            with suppress(ExecutionError):  # it fails when it runs, if it ever does
+                self._folded.update(zip(binding.results, evaluate_binding(binding, known, {}), strict=True))
+        return binding.results
+
+    def _known_array(self, value: Value) -> npt.NDArray[np.generic] | None:
+        return self._graph.constant_array(value) if isinstance(value, Constant) else self._folded.get(value)
+
+    def folded(self, results: Sequence[Imported]) -> Sequence[Imported]:
+        """Gives the node's results, as arrays where they are small and computed from small constants alone.
+
+        Shapes go through such nodes (the square root of a number of channels).
+        """
+        return [self._folded.get(result, result) if isinstance(result, Var) else result for result in results]
 
     def stack(self, values: Sequence[Value], axis: int = 0) -> Value:
         """Gives values joined along a new axis, which is counted from the front.
@@ -375,5 +396,14 @@ class NodeContext:
 NodeImporter = Callable[[NodeContext], Sequence[Imported]]
 """Imports one node: gives what each of its outputs stands for, in order."""
 
-ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], ShapeValue | None]
+
+def _is_small(binding: Binding) -> bool:
+    """Tells whether an op of known operands may be computed while importing."""
+    sizes = [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.results]
+    sizes += [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.operands]
+    is_own = binding.op.kernel is not None and binding.op.has_trait(Trait.PURE)
+    return is_own and all(isinstance(size, int) and size <= MAX_ELEMENTS for size in sizes)
+
+
+ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], Sequence[Imported] | None]
 """Computes a node on known shapes; ``None`` where it cannot, and the node is imported as any other."""

@@ -1,68 +1,158 @@
-"""Integer tensors that are known while importing, with symbolic sizes inside: what shapes are computed with.
+"""Small tensors that are known while importing, with symbolic sizes inside: what shapes are computed with.
 
 ONNX computes shapes with tensors: ``Reshape(x, Concat(Gather(Shape(x), 0), [-1]))``. The importer carries such tensors
-of rank 0 and 1 as :class:`ShapeValue`: a list of dimensions. They become IR only if an op needs them as data, which
-is possible where all elements are integers.
+as :class:`ShapeValue`: arrays of dimensions, and of quotients of dimensions where a model goes through floats
+(``Cast(Floor(Cast(n) * 0.5))``). They become IR where an op needs them as data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from byoc_core.dims import Dim
-from byoc_core.dtypes import dtype_name, to_numpy
+from byoc_core.dtypes import dtype_name, is_float, to_numpy
+from byoc_core.ir.builder import FunctionBuilder
+from byoc_core.ir.module import Location, Value, Var
 
-__all__ = ["MAX_ELEMENTS", "SHAPE_DTYPES", "ShapeValue"]
+__all__ = ["FLOAT_SHAPE_DTYPES", "MAX_ELEMENTS", "SHAPE_DTYPES", "Element", "Objects", "Ratio", "ShapeValue"]
 
 SHAPE_DTYPES = frozenset({"int32", "int64", "bool"})
 """The dtypes that shapes are computed in."""
 
+FLOAT_SHAPE_DTYPES = frozenset({"float32", "float64"})
+"""The dtypes through which models take shapes on their way; exact for sizes below 2**24."""
+
 MAX_ELEMENTS = 64
-"""Integer constants of more elements are data, not shapes."""
+"""Constants of more elements are data, not shapes."""
+
+_MAX_RANK = 2
+_MAX_DENOMINATOR = 1 << 20
+
+Objects = npt.NDArray[np.object_]
+"""An array of elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A quotient of a dimension and a positive integer: an element of a tensor of floats."""
+
+    numerator: Dim
+    denominator: int = 1
+
+    def __str__(self) -> str:
+        return str(self.numerator) if self.denominator == 1 else f"({self.numerator})/{self.denominator}"
+
+
+Element = Dim | Ratio
 
 
 @dataclass(frozen=True)
 class ShapeValue:
-    """An integer (or bool) tensor of rank 0 or 1 whose elements are known dimensions.
+    """A tensor of at most two axes whose elements are known dimensions (bools: 0 or 1; floats: ratios).
 
     Attributes:
-        elements: the elements; one for a scalar.
-        dtype: one of ``SHAPE_DTYPES``.
-        is_scalar: whether the rank is 0.
+        elements: the elements in row-major order.
+        dtype: one of ``SHAPE_DTYPES`` or ``FLOAT_SHAPE_DTYPES``.
+        shape: its sizes; one axis where left out.
     """
 
-    elements: tuple[Dim, ...]
+    elements: tuple[Element, ...]
     dtype: str = "int64"
-    is_scalar: bool = False
+    shape: tuple[int, ...] = (-1,)
+
+    def __post_init__(self) -> None:
+        if self.shape == (-1,):
+            object.__setattr__(self, "shape", (len(self.elements),))
 
     @classmethod
     def from_array(cls, array: npt.NDArray[np.generic]) -> ShapeValue | None:
-        """Gives a small array of rank 0 or 1 (int32, int64 or bool) as a shape value, else ``None``."""
-        if array.ndim > 1 or array.size > MAX_ELEMENTS or array.dtype.name not in SHAPE_DTYPES:
+        """Gives a small array as a shape value; ``None`` where it is large, or not of a dtype of shapes."""
+        if array.ndim > _MAX_RANK or array.size > MAX_ELEMENTS:
             return None
-        return cls(tuple(int(item) for item in array.reshape(-1)), dtype_name(array.dtype), array.ndim == 0)
+        name = array.dtype.name
+        if name in SHAPE_DTYPES:
+            return cls(tuple(int(item) for item in array.reshape(-1)), dtype_name(array.dtype), array.shape)
+        if name not in FLOAT_SHAPE_DTYPES or not np.isfinite(array.astype(np.float64)).all():
+            return None
+        ratios = [Ratio(*item.as_integer_ratio()) for item in array.astype(np.float64).reshape(-1).tolist()]
+        if any(ratio.denominator > _MAX_DENOMINATOR for ratio in ratios):
+            return None
+        return cls(tuple(ratios), name, array.shape)
+
+    @classmethod
+    def from_objects(cls, objects: Any, dtype: str) -> ShapeValue | None:
+        """Gives an array of elements as a shape value; ``None`` where it is large or has many axes."""
+        array = np.asarray(objects, object)
+        if array.ndim > _MAX_RANK or array.size > MAX_ELEMENTS:
+            return None
+        return cls(tuple(array.reshape(-1).tolist()), dtype, array.shape)
+
+    @classmethod
+    def scalar(cls, element: Element, dtype: str = "int64") -> ShapeValue:
+        """Gives one element without axes."""
+        return cls((element,), dtype, ())
 
     @property
-    def is_static(self) -> bool:
-        """Whether all elements are integers."""
-        return all(isinstance(element, int) for element in self.elements)
+    def objects(self) -> Objects:
+        """The elements as an array."""
+        array = np.empty(prod(self.shape), object)
+        array[:] = self.elements
+        return array.reshape(self.shape)
+
+    @property
+    def dims(self) -> tuple[Dim, ...] | None:
+        """The elements as dimensions; ``None`` for floats."""
+        dims = tuple(element for element in self.elements if not isinstance(element, Ratio))
+        return dims if len(dims) == len(self.elements) else None
 
     @property
     def ints(self) -> tuple[int, ...] | None:
-        """The elements as integers, or ``None`` where one is symbolic."""
+        """The elements as integers; ``None`` where one is symbolic or a float."""
         ints = tuple(element for element in self.elements if isinstance(element, int))
         return ints if len(ints) == len(self.elements) else None
 
+    @property
+    def is_static(self) -> bool:
+        """Whether no element is symbolic."""
+        return self.to_array() is not None
+
     def to_array(self) -> npt.NDArray[np.generic] | None:
         """Gives the tensor as an array, or ``None`` where an element is symbolic."""
-        ints = self.ints
-        if ints is None:
-            return None
-        return np.array(ints[0] if self.is_scalar else ints, to_numpy(self.dtype))
+        numbers: list[float] = []
+        for element in self.elements:
+            numerator = element.numerator if isinstance(element, Ratio) else element
+            if not isinstance(numerator, int):
+                return None
+            numbers.append(numerator / element.denominator if isinstance(element, Ratio) else numerator)
+        return np.array(numbers, to_numpy(self.dtype)).reshape(self.shape)
+
+    def emit(self, builder: FunctionBuilder, location: Location | None = None) -> Value:
+        """Gives the tensor as IR value: a constant, or what the sizes are made into when the model runs."""
+        array = self.to_array()
+        if array is not None:
+            return builder.const(array)
+        ratios = [element if isinstance(element, Ratio) else Ratio(element) for element in self.elements]
+        value = _bind(builder, "shape_to_tensor", (), location, sizes=[ratio.numerator for ratio in ratios])
+        if self.dtype != "int64":
+            value = _bind(builder, "cast", (value,), location, dtype=self.dtype)
+        if is_float(self.dtype) and any(ratio.denominator != 1 for ratio in ratios):
+            denominators = np.array([ratio.denominator for ratio in ratios], to_numpy(self.dtype))
+            value = _bind(builder, "divide", (value, builder.const(denominators)), location)
+        if self.shape != (len(ratios),):
+            value = _bind(builder, "reshape", (value,), location, shape=self.shape)
+        return value
 
     def __str__(self) -> str:
-        text = ", ".join(map(str, self.elements))
-        return text if self.is_scalar else f"[{text}]"
+        return str(np.vectorize(str, [object])(self.objects).tolist()).replace("'", "") if self.elements else "[]"
+
+
+def _bind(
+    builder: FunctionBuilder, op: str, operands: Sequence[Value], location: Location | None, **attrs: object
+) -> Var:
+    return builder.bind(op, operands, attrs, location=location).results[0]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Iterable
 
-from byoc_core.dims import Dim, symbol
+from byoc_core.dims import Dim, is_name, read_dim, substitute, symbol, symbols_of
 from byoc_core.errors import IRTypeError
 
 __all__ = ["NameTable", "SymbolTable"]
@@ -33,16 +34,26 @@ class NameTable:
 
 
 class SymbolTable:
-    """The symbols of a model's dynamic sizes: one for each ``dim_param``, a fresh one for each unnamed size."""
+    """The symbols of a model's dynamic sizes: one for each ``dim_param``, a fresh one for each unnamed size.
 
-    def __init__(self) -> None:
+    PyTorch's exporters write sums into ``dim_param`` (``"past_sequence_length + sequence_length"``, ``"s0 + 1"``). Such
+    a text is an expression where all of its names are ``dim_params`` by themselves; that inputs have the sizes it says
+    is checked when the model runs. Any other text is the name of a size.
+
+    Args:
+        parameters: the texts of all sizes of the model's inputs.
+    """
+
+    def __init__(self, parameters: Iterable[str] = ()) -> None:
         self._names = NameTable()
         self._by_parameter: dict[str, Dim] = {}
+        self._plain = frozenset(filter(is_name, parameters))
 
     def named(self, parameter: str) -> Dim:
-        """Gives the symbol of a ``dim_param``."""
+        """Gives the symbol of a ``dim_param``, or the expression that it spells."""
         if parameter not in self._by_parameter:
-            self._by_parameter[parameter] = self.fresh(parameter)
+            expression = None if is_name(parameter) else self._expression(parameter)
+            self._by_parameter[parameter] = self.fresh(parameter) if expression is None else expression
         return self._by_parameter[parameter]
 
     def fresh(self, name: str) -> Dim:
@@ -52,3 +63,13 @@ class SymbolTable:
             return symbol(identifier)
         except IRTypeError:  # a function of the dimension algebra has that name
             return self.fresh(f"{identifier}_dim")
+
+    def _expression(self, text: str) -> Dim | None:
+        try:
+            read = read_dim(text)
+        except IRTypeError:
+            return None
+        names = symbols_of(read)
+        if not names or not names <= self._plain:
+            return None
+        return substitute(read, {name: self.named(name) for name in sorted(names)})

@@ -23,6 +23,7 @@ from byoc_core.frontend.onnx.ops import (
     scan,
     sequences,
     shape_arithmetic,
+    shape_movement,
 )
 
 __all__ = ["NODE_IMPORTERS", "SHAPE_IMPORTERS"]
@@ -48,5 +49,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
 )
 """The importer of every op of the standard domain that is imported, by ONNX name."""
 
-SHAPE_IMPORTERS: Mapping[str, ShapeImporter] = shape_arithmetic.IMPORTERS
+SHAPE_IMPORTERS: Mapping[str, ShapeImporter] = MappingProxyType(
+    {**shape_arithmetic.IMPORTERS, **shape_movement.IMPORTERS}
+)
 """How ops compute on known shapes; tried first, where all inputs are known shapes."""

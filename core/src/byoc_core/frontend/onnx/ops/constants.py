@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
         raise node.error("is of a negative size", got=ShapeValue(dims))
     if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= _MAX_WEIGHT_BYTES:
         return (np.full(sizes, value.reshape(())),)
-    return (node.emit("broadcast_to", node.constant(value.reshape(())), shape=dims),)
+    return (node.emit("full", node.constant(value.reshape(())), shape=dims),)
 
 
 def _import_shape(node: NodeContext) -> Sequence[Imported]:
@@ -51,12 +51,25 @@ def _import_shape(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_size(node: NodeContext) -> Sequence[Imported]:
-    return (ShapeValue((product(node.shape(0)),), is_scalar=True),)
+    return (ShapeValue.scalar(product(node.shape(0))),)
+
+
+def _import_range(node: NodeContext) -> Sequence[Imported]:
+    """Imports a range of constants; a range of sizes is computed on shapes before this is asked."""
+    arrays = [array for index in range(3) if (array := node.array(index)) is not None]
+    if len(arrays) < 3:
+        raise node.error("its bounds are not known before the model runs", expected="constants, or sizes")
+    start, limit, delta = (array.reshape(()) for array in arrays)
+    if delta == 0:
+        raise node.error("its step is 0")
+    count = max(0, ceil((float(limit) - float(start)) / float(delta)))
+    return ((start + np.arange(count).astype(start.dtype) * delta).astype(start.dtype),)
 
 
 IMPORTERS: dict[str, NodeImporter] = {
     "Constant": _import_constant,
     "ConstantOfShape": _import_constant_of_shape,
+    "Range": _import_range,
     "Shape": _import_shape,
     "Size": _import_size,
 }

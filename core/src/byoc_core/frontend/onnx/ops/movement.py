@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from byoc_core.dims import Dim, broadcast_dim, product
+from byoc_core.dims import Dim, broadcast_dim, ceildiv, product
 from byoc_core.errors import IRTypeError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.shape_value import ShapeValue
@@ -21,14 +21,19 @@ def read_axes(node: NodeContext) -> tuple[int, ...] | None:
     return node.ints(1) if node.has_input(1) else None
 
 
-def read_slice(node: NodeContext) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Gives axes, first indices, end indices and steps of ``Slice``: attributes before opset 10, then inputs."""
+def read_slice(node: NodeContext) -> tuple[tuple[int, ...], tuple[Dim, ...], tuple[Dim, ...], tuple[int, ...]]:
+    """Gives axes, first indices, end indices and steps of ``Slice``: attributes before opset 10, then inputs.
+
+    The indices may be symbolic.
+    """
+    begin: tuple[Dim, ...]
+    end: tuple[Dim, ...]
     strides: tuple[int, ...] | None = None
     if node.opset < 10:
         begin, end = node.attr_ints("starts"), node.attr_ints("ends")
         axes = node.attr_ints("axes", range(len(begin)))
     else:
-        begin, end = node.ints(1), node.ints(2)
+        begin, end = node.dims(1), node.dims(2)
         axes = node.ints(3) if node.has_input(3) else tuple(range(len(begin)))
         strides = node.ints(4) if node.has_input(4) else None
     strides = (1,) * len(begin) if strides is None else strides
@@ -94,23 +99,26 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
     shape = node.shape(0)
     axis = node.axis(node.attr_int("axis", 0), len(shape))
     count = node.attr_int("num_outputs", node.num_outputs) if node.opset >= 18 else node.num_outputs
+    sections: tuple[Dim, ...]
     if node.opset < 13 and node.has_attr("split"):
         sections = node.attr_ints("split")
     elif node.opset >= 13 and node.has_input(1):
-        sections = node.ints(1)
+        sections = node.dims(1)
     else:
         sections = _even_sections(node, shape[axis], count)
     return node.emit_all("split", (node.value(0),), {"sections": sections, "axis": axis})
 
 
-def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[int, ...]:
-    if not isinstance(size, int):
-        raise node.error("splits an axis of dynamic size into equal parts, which is not imported", got=size)
+def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[Dim, ...]:
+    """Gives the sizes of equal parts; since opset 18 the last may be smaller. Of a dynamic size, running checks it."""
     if count < 1:
         raise node.error("splits into no parts")
-    step = -(-size // count)
-    if size % count and (node.opset < 18 or step * (count - 1) > size):
-        raise node.error(f"cannot split an axis of size {size} into {count} parts")
+    step = ceildiv(size, count)
+    if isinstance(size, int) and isinstance(step, int):
+        if size % count and (node.opset < 18 or step * (count - 1) > size):
+            raise node.error(f"cannot split an axis of size {size} into {count} parts")
+    elif node.opset < 18:
+        return (size // count,) * count
     return (*(step for _ in range(count - 1)), size - step * (count - 1))
 
 
@@ -128,8 +136,26 @@ def _import_expand(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_slice(node: NodeContext) -> Sequence[Imported]:
+    """Imports a slice. ONNX cuts bounds at the ends of an axis.
+
+    Where an axis of known size is cut between symbolic bounds (positions out of a table), they are taken to lie on the
+    axis, which is checked when the model runs: otherwise no size behind the slice would be the one that was asked for.
+    """
     axes, begin, end, strides = read_slice(node)
-    return (node.emit("strided_slice", node.value(0), axes=axes, begin=begin, end=end, strides=strides),)
+    shape = node.shape(0)
+    axes = tuple(node.axis(axis, len(shape)) for axis in axes)
+    is_strict = [
+        isinstance(shape[axis], int) and not (isinstance(first, int) and isinstance(last, int))
+        for axis, first, last in zip(axes, begin, end, strict=True)
+    ]
+    value = node.value(0)
+    for mode, flag in (("clip", False), ("strict", True)):
+        chosen = [index for index, strict in enumerate(is_strict) if strict == flag]
+        if chosen:
+            columns = {"axes": axes, "begin": begin, "end": end, "strides": strides}
+            parts = {name: [column[index] for index in chosen] for name, column in columns.items()}
+            value = node.emit("strided_slice", value, **parts, mode=mode)
+    return (value,)
 
 
 def _import_gather(node: NodeContext) -> Sequence[Imported]:

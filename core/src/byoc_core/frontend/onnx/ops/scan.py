@@ -110,7 +110,7 @@ def _scan(
         [value.name for value in body.input[: len(states)]],
         run,
         length,
-        ShapeValue((length,), is_scalar=True),
+        ShapeValue.scalar(length),
         np.array(True),
         [bool(direction) for direction in backward],
     )
@@ -130,7 +130,7 @@ def _length(node: NodeContext, sources: Sequence[_Source]) -> Dim:
 def _slice(inside: NodeContext, source: _Source, number: Imported, length: Dim) -> Imported:
     position = inside.to_value(number, "the round's number")
     if source.is_reversed:
-        last = inside.to_value(ShapeValue((length - 1,), is_scalar=True), "the number of slices")
+        last = inside.to_value(ShapeValue.scalar(length - 1), "the number of slices")
         position = inside.emit("subtract", last, position)
     value = inside.to_value(inside.bring_in(source.value), "a scan input")
     return inside.emit("take", value, position, axis=source.axis)

@@ -55,7 +55,7 @@ def _import_at(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_length(node: NodeContext) -> Sequence[Imported]:
-    return (ShapeValue((len(_elements(node)),), is_scalar=True),)
+    return (ShapeValue.scalar(len(_elements(node))),)
 
 
 def _import_concat(node: NodeContext) -> Sequence[Imported]:
@@ -63,9 +63,9 @@ def _import_concat(node: NodeContext) -> Sequence[Imported]:
     if not elements:
         raise node.error("joins the elements of an empty sequence")
     known = [shape for shape in map(node.as_shape_value, elements) if shape is not None]
-    is_shape = axis in (0, -1) and all(shape.is_scalar == is_new and shape.dtype == known[0].dtype for shape in known)
+    is_shape = axis in (0, -1) and all((not shape.shape) == is_new and shape.dtype == known[0].dtype for shape in known)
     if len(known) == len(elements) and is_shape:
-        return (ShapeValue(tuple(dim for shape in known for dim in shape.elements), known[0].dtype),)
+        return (ShapeValue(tuple(element for shape in known for element in shape.elements), known[0].dtype),)
     values = [node.to_value(element, "an element of the sequence") for element in elements]
     axis = node.axis(axis, len(node.shape_of(values[0])) + is_new)
     return (node.stack(values, axis) if is_new else node.emit("concat", *values, axis=axis),)

@@ -1,56 +1,80 @@
-"""Ops on known shapes: what ``Reshape`` and ``Expand`` targets are computed with.
+"""Elementwise ops and reductions on known shapes: the numbers in ``Reshape`` and ``Expand`` targets.
 
-Each function gives the node's result, or ``None`` where it cannot be known; then the node is imported as any other.
+Each function gives the node's results, or ``None`` where they cannot be known; then the node is imported as any other,
+and computes when the model runs. What comparisons and signs say is proven for all sizes of zero or more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from math import prod
 
-from byoc_core.dims import Dim, is_nonnegative
-from byoc_core.frontend.onnx.node_context import NodeContext, ShapeImporter
-from byoc_core.frontend.onnx.ops.movement import read_axes, read_slice
-from byoc_core.frontend.onnx.shape_value import SHAPE_DTYPES, ShapeValue
+import numpy as np
+
+from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, is_nonnegative, is_positive
+from byoc_core.dtypes import is_float
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, ShapeImporter
+from byoc_core.frontend.onnx.shape_value import (
+    FLOAT_SHAPE_DTYPES,
+    SHAPE_DTYPES,
+    Element,
+    Objects,
+    Ratio,
+    ShapeValue,
+)
 from byoc_core.frontend.onnx.weights import DTYPES
 
 __all__ = ["IMPORTERS"]
 
+Results = Sequence[Imported] | None
 
-def _elementwise(function: Callable[[Dim, Dim], Dim | None], dtype: str | None = None) -> ShapeImporter:
-    def compute(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-        left, right = inputs
-        if left.dtype == "bool" or left.dtype != right.dtype:
+
+def _wrapped(objects: object, dtype: str) -> Results:
+    value = ShapeValue.from_objects(objects, dtype)
+    return None if value is None else (value,)
+
+
+def _elementwise(compute: Callable[..., Element | None], dtype: str | None = None) -> ShapeImporter:
+    """Gives the importer of an op on numbers: of integers by ``compute``, of floats by what is exact for ratios."""
+
+    def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+        dtypes = {value.dtype for value in inputs}
+        if len(dtypes) != 1 or dtypes & {"bool", *FLOAT_SHAPE_DTYPES}:
             return None
-        pairs = _broadcast((left, right))
-        results = [None if pairs is None else function(a, b) for a, b in pairs or ()]
-        known = tuple(result for result in results if result is not None)
-        if pairs is None or len(known) != len(results):
-            return None
-        return ShapeValue(known, dtype or left.dtype, left.is_scalar and right.is_scalar)
+        return _mapped(compute, inputs, dtype or inputs[0].dtype)
 
-    return compute
+    return import_node
 
 
-def _broadcast(values: Sequence[ShapeValue]) -> list[tuple[Dim, ...]] | None:
-    """Gives the elements side by side, single ones repeated; ``None`` where the lengths do not fit."""
-    lengths = {len(value.elements) for value in values if len(value.elements) != 1}
-    if len(lengths) > 1:
+def _mapped(compute: Callable[..., Element | None], inputs: Sequence[ShapeValue], dtype: str) -> Results:
+    """Applies a function to the elements of tensors that broadcast; ``None`` where it is once ``None``."""
+    try:
+        columns = np.broadcast_arrays(*(value.objects for value in inputs))
+    except ValueError:
         return None
-    length = lengths.pop() if lengths else 1
-    columns = [value.elements * length if len(value.elements) == 1 else value.elements for value in values]
-    return list(zip(*columns, strict=True))
+    elements = [compute(*row) for row in zip(*(column.reshape(-1).tolist() for column in columns), strict=True)]
+    known = tuple(element for element in elements if element is not None)
+    if len(known) != len(elements):
+        return None
+    result = np.empty(len(known), object)
+    result[:] = known
+    return _wrapped(result.reshape(columns[0].shape), dtype)
 
 
-def _add(left: Dim, right: Dim) -> Dim:
-    return left + right
+def _number(compute: Callable[..., Dim | None], of_ratios: Callable[[Ratio, Ratio], Ratio | None]) -> ShapeImporter:
+    """Like :func:`_elementwise`; floats go through exact ratios unless all of them are constants, which round."""
+    of_integers = _elementwise(compute)
 
+    def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+        dtype = inputs[0].dtype
+        if dtype not in FLOAT_SHAPE_DTYPES:
+            return of_integers(node, inputs)
+        if any(value.dtype != dtype for value in inputs) or all(value.is_static for value in inputs):
+            return None
+        return _mapped(of_ratios, inputs, dtype)
 
-def _subtract(left: Dim, right: Dim) -> Dim:
-    return left - right
-
-
-def _multiply(left: Dim, right: Dim) -> Dim:
-    return left * right
+    return import_node
 
 
 def _divide(left: Dim, right: Dim) -> Dim | None:
@@ -63,93 +87,168 @@ def _divide(left: Dim, right: Dim) -> Dim | None:
     return left // right if is_nonnegative(left) and is_nonnegative(right) else None
 
 
+def _mod(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+    truncates = node.attr_flag("fmod")
+
+    def compute(left: Dim, right: Dim) -> Dim | None:
+        if right == 0 or (truncates and not (is_nonnegative(left) and is_nonnegative(right))):
+            return None
+        return left % right
+
+    return _elementwise(compute)(node, inputs)
+
+
+def _is_exact(*ratios: Ratio) -> bool:
+    """Tells whether floats hold ratios of sizes exactly: their denominators are powers of two."""
+    return all(ratio.denominator & (ratio.denominator - 1) == 0 for ratio in ratios)
+
+
+def _add_ratios(left: Ratio, right: Ratio) -> Ratio | None:
+    common = max(left.denominator, right.denominator)
+    if not _is_exact(left, right):
+        return None
+    return Ratio(
+        left.numerator * (common // left.denominator) + right.numerator * (common // right.denominator), common
+    )
+
+
+def _subtract_ratios(left: Ratio, right: Ratio) -> Ratio | None:
+    return _add_ratios(left, Ratio(-right.numerator, right.denominator))
+
+
+def _multiply_ratios(left: Ratio, right: Ratio) -> Ratio | None:
+    if not _is_exact(left, right):
+        return None
+    return Ratio(left.numerator * right.numerator, left.denominator * right.denominator)
+
+
+def _divide_ratios(left: Ratio, right: Ratio) -> Ratio | None:
+    """One division by a constant may round; what floors or truncates it afterwards still gives the exact integer."""
+    divisor = right.numerator
+    if not isinstance(divisor, int) or divisor <= 0 or not _is_exact(left, right):
+        return None
+    return Ratio(left.numerator * right.denominator, left.denominator * divisor)
+
+
+def _rounding(function: Callable[[Dim, Dim], Dim]) -> ShapeImporter:
+    def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+        (value,) = inputs
+        if value.dtype not in FLOAT_SHAPE_DTYPES or value.is_static:
+            return None
+        return _mapped(lambda ratio: Ratio(function(ratio.numerator, ratio.denominator)), inputs, value.dtype)
+
+    return import_node
+
+
+def _cast(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+    (value,) = inputs
+    dtype = DTYPES.get(node.attr_int("to"), "")
+    if node.has_attr("saturate"):
+        node.ignore_attrs("saturate")  # it speaks of 8-bit floats only
+    to_float = dtype in FLOAT_SHAPE_DTYPES
+    if not to_float and dtype not in SHAPE_DTYPES:
+        return None
+    if dtype == "bool":
+        return _mapped(_truth, inputs, dtype) if not is_float(value.dtype) else None
+    if is_float(value.dtype):
+        return (ShapeValue(value.elements, dtype, value.shape),) if to_float else _mapped(_truncated, inputs, dtype)
+    return _mapped(Ratio, inputs, dtype) if to_float else (ShapeValue(value.elements, dtype, value.shape),)
+
+
+def _truncated(ratio: Ratio) -> Dim | None:
+    if isinstance(ratio.numerator, int):
+        return int(ratio.numerator / ratio.denominator)
+    return ratio.numerator // ratio.denominator if is_nonnegative(ratio.numerator) else None
+
+
+def _truth(element: Dim) -> Dim | None:
+    equal = _equal(element, 0)
+    return None if equal is None else 1 - equal
+
+
 def _equal(left: Dim, right: Dim) -> Dim | None:
     difference = left - right
     if isinstance(difference, int):
         return int(difference == 0)
-    # Sizes are zero or more, so no size equals a negative number.
-    return 0 if is_nonnegative(difference - 1) or is_nonnegative(-difference - 1) else None
+    return 0 if is_positive(difference) or is_positive(-difference) else None
 
 
-def _where(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
+def _less(left: Dim, right: Dim) -> Dim | None:
+    if is_positive(right - left):
+        return 1
+    return 0 if is_nonnegative(left - right) else None
+
+
+def _less_or_equal(left: Dim, right: Dim) -> Dim | None:
+    if is_nonnegative(right - left):
+        return 1
+    return 0 if is_positive(left - right) else None
+
+
+def _logical(function: Callable[..., Dim]) -> ShapeImporter:
+    def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+        return _mapped(function, inputs, "bool") if all(value.dtype == "bool" for value in inputs) else None
+
+    return import_node
+
+
+def _where(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     condition, left, right = inputs
-    rows = _broadcast(inputs)
-    if rows is None or not condition.is_static or left.dtype != right.dtype:
+    if condition.dtype != "bool" or left.dtype != right.dtype:
         return None
-    chosen = tuple(a if test else b for test, a, b in rows)
-    return ShapeValue(chosen, left.dtype, all(value.is_scalar for value in inputs))
+    return _mapped(lambda test, a, b: a if test else b, inputs, left.dtype)
 
 
-def _cast(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    dtype = DTYPES.get(node.attr_int("to"), "")
-    value = inputs[0]
-    if dtype not in SHAPE_DTYPES or (dtype == "bool" and value.dtype != "bool"):
-        return None
-    return ShapeValue(value.elements, dtype, value.is_scalar)
+def _extremum(function: Callable[[Dim, Dim], Dim]) -> ShapeImporter:
+    return _elementwise(lambda *elements: reduce(function, elements))
 
 
-def _concat(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    if node.attr_int("axis") not in (0, -1) or any(value.is_scalar for value in inputs):
-        return None
-    return ShapeValue(tuple(element for value in inputs for element in value.elements), inputs[0].dtype)
+def _reduction(function: Callable[[Objects], Dim], *, axes_input_since: int) -> ShapeImporter:
+    """Gives the importer of a reduction of a vector of sizes to one number."""
 
+    def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
+        value = inputs[0]
+        axes: tuple[int, ...] | None = ()
+        if node.opset >= axes_input_since:
+            axes = inputs[1].ints if len(inputs) > 1 else ()
+            if node.attr_flag("noop_with_empty_axes") and not axes:
+                return (value,)
+        elif node.has_attr("axes"):
+            axes = node.attr_ints("axes")
+        keepdims = node.attr_flag("keepdims", default=True)
+        if axes not in ((), (0,), (-1,)) or len(value.shape) != 1 or is_float(value.dtype) or not value.elements:
+            return None
+        result = function(value.objects)
+        return (ShapeValue((result,), value.dtype, (1,) if keepdims else ()),)
 
-def _gather(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    data, positions = inputs
-    if data.is_scalar or node.attr_int("axis", 0) not in (0, -1) or positions.ints is None:
-        return None
-    size = len(data.elements)
-    for position in positions.ints:
-        if not -size <= position < size:
-            raise node.error(f"takes an element that a shape of {size} sizes does not have", got=position)
-    return ShapeValue(tuple(data.elements[p] for p in positions.ints), data.dtype, positions.is_scalar)
-
-
-def _slice(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    data = inputs[0]
-    if data.is_scalar or not all(value.is_static for value in inputs[1:]):
-        return None
-    axes, begin, end, strides = read_slice(node)
-    if tuple(axes) not in ((0,), (-1,)) or strides[0] < 1:
-        return None
-    return ShapeValue(data.elements[begin[0] : end[0] : strides[0]], data.dtype)
-
-
-def _unsqueeze(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    if not inputs[0].is_scalar or read_axes(node) not in ((0,), (-1,)):
-        return None
-    return ShapeValue(inputs[0].elements, inputs[0].dtype)
-
-
-def _squeeze(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    if len(inputs[0].elements) != 1 or inputs[0].is_scalar or read_axes(node) not in (None, (0,), (-1,)):
-        return None
-    return ShapeValue(inputs[0].elements, inputs[0].dtype, is_scalar=True)
-
-
-def _reshape(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
-    data, target = inputs
-    node.attr_flag("allowzero")
-    if target.elements == () and len(data.elements) == 1:
-        return ShapeValue(data.elements, data.dtype, is_scalar=True)
-    if target.elements in ((-1,), (len(data.elements),)):
-        return ShapeValue(data.elements, data.dtype)
-    return None
+    return import_node
 
 
 IMPORTERS: dict[str, ShapeImporter] = {
-    "Add": _elementwise(_add),
+    "Abs": _elementwise(lambda x: dim_max(x, -x)),
+    "Add": _number(lambda x, y: x + y, _add_ratios),
+    "And": _logical(lambda x, y: x and y),
     "Cast": _cast,
-    "Concat": _concat,
-    "Div": _elementwise(_divide),
+    "Ceil": _rounding(ceildiv),
+    "Div": _number(_divide, _divide_ratios),
     "Equal": _elementwise(_equal, "bool"),
-    "Gather": _gather,
-    "Mul": _elementwise(_multiply),
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Squeeze": _squeeze,
-    "Sub": _elementwise(_subtract),
-    "Unsqueeze": _unsqueeze,
+    "Floor": _rounding(lambda x, y: x // y),
+    "Greater": _elementwise(lambda x, y: _less(y, x), "bool"),
+    "GreaterOrEqual": _elementwise(lambda x, y: _less_or_equal(y, x), "bool"),
+    "Less": _elementwise(_less, "bool"),
+    "LessOrEqual": _elementwise(_less_or_equal, "bool"),
+    "Max": _extremum(dim_max),
+    "Min": _extremum(dim_min),
+    "Mod": _mod,
+    "Mul": _number(lambda x, y: x * y, _multiply_ratios),
+    "Neg": _elementwise(lambda x: -x),
+    "Not": _logical(lambda x: 1 - x),
+    "Or": _logical(lambda x, y: x or y),
+    "ReduceMax": _reduction(lambda sizes: reduce(dim_max, sizes), axes_input_since=18),
+    "ReduceMin": _reduction(lambda sizes: reduce(dim_min, sizes), axes_input_since=18),
+    "ReduceProd": _reduction(prod, axes_input_since=18),
+    "ReduceSum": _reduction(sum, axes_input_since=13),
+    "Sub": _number(lambda x, y: x - y, _subtract_ratios),
     "Where": _where,
 }
 """The ops that compute on known shapes, by ONNX name."""

@@ -1,0 +1,131 @@
+"""Symbols in dimensions: which there are, replacing them, evaluating, solving for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, floordiv, mod, symbol
+from byoc_core.errors import IRTypeError
+
+__all__ = ["bound_symbols", "evaluate", "shape_symbols", "solve_symbol", "substitute", "symbols_of"]
+
+_REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
+
+
+def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """Gives the value of a dimension for known symbols.
+
+    Raises:
+        IRTypeError: a symbol is missing, a divisor is zero, or ``broadcast`` meets sizes that do not fit.
+    """
+    value = substitute(dim, sizes)
+    if isinstance(value, int):
+        return value
+    raise IRTypeError("dim", f"the size of {', '.join(sorted(symbols_of(value)))} in {dim} is not known")
+
+
+def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
+    """Replaces symbols by dimensions (all at once, not one after the other)."""
+    if isinstance(dim, int):
+        return dim
+    total: Dim = 0
+    for monomial, factor in dim.terms:
+        part: Dim = factor
+        for atom, exponent in monomial:
+            value = _substitute_atom(atom, values)
+            for _ in range(exponent):
+                part = part * value
+        total = total + part
+    return total
+
+
+def symbols_of(dim: Dim) -> frozenset[str]:
+    """Gives the names of all symbols inside a dimension."""
+    if isinstance(dim, int):
+        return frozenset()
+    found: set[str] = set()
+    for monomial, _ in dim.terms:
+        for atom, _ in monomial:
+            if atom.op:
+                found.update(*(symbols_of(arg) for arg in atom.args))
+            else:
+                found.add(atom.name)
+    return frozenset(found)
+
+
+def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
+    """Solves ``k*s + c == value`` for the one symbol ``s`` of a linear dimension.
+
+    Returns:
+        The symbol's name and its size, or ``None`` where the dimension is not linear in exactly one symbol
+        or no non-negative integer solves it.
+    """
+    if isinstance(dim, int):
+        return None
+    constant, name, factor = 0, None, 0
+    for monomial, coefficient in dim.terms:
+        if not monomial:
+            constant = coefficient
+        elif name is None and len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0].op:
+            name, factor = monomial[0][0].name, coefficient
+        else:
+            return None
+    if name is None or (value - constant) % factor:
+        return None
+    size = (value - constant) // factor
+    return (name, size) if size >= 0 else None
+
+
+def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:
+    """Gives the names of all symbols in a shape."""
+    return frozenset().union(*map(symbols_of, shape))
+
+
+def bound_symbols(shapes: Iterable[Iterable[Dim]], known: Iterable[str] = ()) -> frozenset[str]:
+    """Gives the symbols whose sizes arrays of these shapes determine, whatever the sizes; those of ``known`` included.
+
+    A dimension determines a symbol where it is ``k*s + c`` with an integer ``k`` for all sizes of the known symbols.
+    """
+    bound = set(known)
+    pending = [dim for shape in shapes for dim in shape if isinstance(dim, DimExpr)]
+    while pending:
+        rest: list[DimExpr] = []
+        for dim in pending:
+            name = _linear_symbol(dim, bound)
+            if name is not None:
+                bound.add(name)
+            elif not symbols_of(dim) <= bound:
+                rest.append(dim)
+        if len(rest) == len(pending):
+            break
+        pending = rest
+    return frozenset(bound)
+
+
+def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
+    unknown = symbols_of(dim) - known
+    if len(unknown) != 1:
+        return None
+    (name,) = unknown
+    try:
+        probes = [_with_known(dim, known, size) for size in (1, 2)]
+        probe = probes[0]
+        # A coefficient that depends on a known symbol could vanish, so it does not count.
+        if not isinstance(probe, DimExpr) or not isinstance(probe - probes[1], int):
+            return None
+        return name if solve_symbol(probe, evaluate(probe, {name: 1})) == (name, 1) else None
+    except IRTypeError:
+        return None
+
+
+def _with_known(dim: Dim, known: Iterable[str], size: int) -> Dim:
+    values: Mapping[str, Dim] = dict.fromkeys(symbols_of(dim) & frozenset(known), size)
+    return substitute(dim, values)
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
+    if not atom.op:
+        value = values.get(atom.name)
+        return symbol(atom.name) if value is None else value
+    left, right = (substitute(arg, values) for arg in atom.args)
+    return _REBUILD[atom.op](left, right)

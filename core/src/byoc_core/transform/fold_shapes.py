@@ -1,0 +1,57 @@
+"""Shapes as data: what reads only the sizes of a tensor no longer needs the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byoc_core.dims import Dim, bound_symbols, product, shape_symbols
+from byoc_core.ir import Binding, IRModule, TensorType, Value
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
+
+__all__ = ["FoldShapes"]
+
+Rewritten = Sequence[Value] | None
+
+
+@dataclass(frozen=True)
+class FoldShapes(Pass):
+    """Makes ``shape_of`` and ``size`` a ``shape_to_tensor`` of the sizes, and ``full`` a ``broadcast_to``.
+
+    A size stays with its tensor where the parameters of the function do not determine its symbols. Constant folding
+    afterwards makes constants of what has no symbols.
+    """
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with shapes folded. Cost: linear."""
+        return rewrite_module(module, _RULES)
+
+
+def _sizes(value: Value, graph: RewriteGraph) -> tuple[Dim, ...] | None:
+    """Gives the sizes of a value if calls of the function know them; ``None`` where they do not."""
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    if shape is None:
+        return None
+    given = [param.type.shape or () for param in graph.function.params if isinstance(param.type, TensorType)]
+    return shape if shape_symbols(shape) <= bound_symbols(given) else None
+
+
+def _shape_of(binding: Binding, graph: RewriteGraph) -> Rewritten:
+    sizes = _sizes(binding.operands[0], graph)
+    return None if sizes is None else (graph.emit("shape_to_tensor", (), {"sizes": sizes}),)
+
+
+def _size(binding: Binding, graph: RewriteGraph) -> Rewritten:
+    sizes = _sizes(binding.operands[0], graph)
+    if sizes is None:
+        return None
+    vector = graph.emit("shape_to_tensor", (), {"sizes": (product(sizes),)})
+    return (graph.emit("reshape", (vector,), {"shape": ()}),)
+
+
+def _full(binding: Binding, graph: RewriteGraph) -> Rewritten:
+    return (graph.emit("broadcast_to", binding.operands, binding.attrs),)
+
+
+_RULES: Rules = {"shape_of": (_shape_of,), "size": (_size,), "full": (_full,)}
