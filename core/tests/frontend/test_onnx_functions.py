@@ -143,7 +143,7 @@ def test_ops_that_the_standard_defines_by_others(
 
 
 def test_an_op_newer_than_the_oracle(run: Callable[..., Any]) -> None:
-    """``SwiGLU(a, b) = a * sigmoid(alpha * a) * b``; its attribute has a default of 1. Eight operations round at most."""
+    """``SwiGLU(a, b) = a * sigmoid(alpha * a) * b``; alpha is 1 by default. At most eight operations round."""
     a, b = _ints(3, 4).astype(np.float64), _ints(3, 4, seed=1).astype(np.float64)
     for attributes, alpha in (("", 1.0), ("<alpha = 0.5>", 0.5)):
         graph = f"g (double[n, 4] a, double[n, 4] b) => (y) {{ y = SwiGLU {attributes}(a, b) }}"

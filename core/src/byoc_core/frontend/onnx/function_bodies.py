@@ -13,7 +13,6 @@ from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.weights import DTYPES
-from byoc_core.ir.types import TensorType
 
 __all__ = ["fixed_body", "has_own_body", "instantiate", "standard_body"]
 
@@ -86,8 +85,8 @@ def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
     sequence = onnx.TypeProto()
     for element in found.elements[:1]:
         value = node.to_value(element, "an element of the sequence")
-        if isinstance(value.type, TensorType):
-            sequence.sequence_type.elem_type.CopyFrom(_tensor_type(value.type.dtype, node.shape_of(value)))
+        type_ = _tensor_type(node.tensor_type(value).dtype, node.shape_of(value))
+        sequence.sequence_type.elem_type.CopyFrom(type_)
     return sequence
 
 

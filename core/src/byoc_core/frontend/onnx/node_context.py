@@ -318,15 +318,26 @@ class NodeContext:
         pairs = zip(values, shapes, strict=True)
         return self.emit("concat", *(self.reshape(v, (*s[:axis], 1, *s[axis:])) for v, s in pairs), axis=axis)
 
+    def tensor_type(self, value: Value) -> TensorType:
+        """Gives the type of a value that is no input.
+
+        Raises:
+            FrontendError: it is no tensor.
+        """
+        if not isinstance(value.type, TensorType):
+            raise self.error("needs a tensor", got=value.type)
+        return value.type
+
     def shape_of(self, value: Value) -> tuple[Dim, ...]:
         """Gives the shape of a value that is no input.
 
         Raises:
             FrontendError: its rank is unknown.
         """
-        if not isinstance(value.type, TensorType) or value.type.shape is None:
+        shape = self.tensor_type(value).shape
+        if shape is None:
             raise self.error("needs the rank of a value, which the model does not say", got=value.type)
-        return value.type.shape
+        return shape
 
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""

@@ -114,9 +114,9 @@ class Rounds:
 
     def _zeros(self, like: Value, count: int) -> Value:
         """Gives zeros with room for so many values like one."""
-        shape = self.node.shape_of(like)
-        zero = self.node.constant(np.zeros((), to_numpy(like.type.dtype if isinstance(like.type, TensorType) else "")))
-        return self.node.emit("broadcast_to", zero, shape=(count, *shape))
+        type_ = self.node.tensor_type(like)
+        zero = self.node.constant(np.zeros((), to_numpy(type_.dtype)))
+        return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(like)))
 
     def _emit_loop(self, carried: Sequence[Imported], rounds: npt.NDArray[np.int64]) -> list[Imported]:
         """Adds a loop; ``rounds`` counts them, where there are scan outputs."""
