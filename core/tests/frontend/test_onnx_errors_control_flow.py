@@ -186,7 +186,7 @@ _REFUSED: list[tuple[str, str, str]] = [
         _loop(_KEEP, outputs="c_out, w, w", results="y, s"),
         (
             "node `y` (Loop): has scan outputs, but how many rounds it makes is known only while it runs; "
-            "expected a constant number of rounds, and a condition that is constantly true"
+            "expected a number of rounds that sizes give, and a condition that is constantly true"
         ),
     ),
     (
@@ -199,7 +199,7 @@ _REFUSED: list[tuple[str, str, str]] = [
         ),
         (
             "node `y` (Loop): has scan outputs, but how many rounds it makes is known only while it runs; "
-            "expected a constant number of rounds, and a condition that is constantly true"
+            "expected a number of rounds that sizes give, and a condition that is constantly true"
         ),
     ),
     (
@@ -224,14 +224,6 @@ _REFUSED: list[tuple[str, str, str]] = [
         (
             'node `y` (Loop): the condition is no scalar of the right dtype; got R.Tensor(("n", 4), "bool"), '
             'expected R.Tensor((), "bool")'
-        ),
-    ),
-    (
-        "scan: of dynamic length",
-        _scan(inputs="p, x"),
-        (
-            "node `y` (Scan): uses the number of rounds as data, whose elements are dynamic sizes; got k, "
-            "expected a tensor that is computed from data, or sizes that are known"
         ),
     ),
     (

@@ -114,7 +114,23 @@ def _scan(opset: int) -> Cases:
             => (float[4] w, float[2, {length}] r, float[{length}, 4] s)
             {{ w, r, s = Scan <num_scan_inputs = 2, {attributes}, scan_output_axes = [1, 0], {body}>(v, p, q) }}"""
         cases.append((text, {"v": _ints(4), "p": _ints(2, length), "q": _ints(length, 4, seed=1)}))
-    return cases
+    return [*cases, *_scan_of_dynamic_length()]
+
+
+def _scan_of_dynamic_length() -> Cases:
+    """As long as an input is: forwards and backwards, and the same as a loop."""
+    cases: Cases = []
+    for back in (0, 1):
+        text = f"""g (float[4] v, float[n, 2] p, float[n, 4] q) => (float[4] w, float[n, 2] r, float[n, 4] s) {{
+            w, r, s = Scan <num_scan_inputs = 2, scan_input_directions = [1, 0], scan_output_directions = [{back}, 0],
+                body = b (float[4] v, float[2] p, float[4] q) => (float[4] w, float[2] r, float[4] s) {{
+                    w = Add(v, q) r = Neg(p) s = Mul(q, w) }}>(v, p, q) }}"""
+        cases += [(text, {"v": _ints(4), "p": _ints(n, 2), "q": _ints(n, 4, seed=1)}) for n in (1, 5)]
+    loop = """g (float[n, 4] x) => (float[4] y, float[k, 4] s) <int64 zero = {0}> {
+        t = Shape(x) m = Gather(t, zero) z = Gather(x, zero) y, s = Loop(m, , z) <
+            body = b (int64 i, bool c, float[4] v) => (bool d, float[4] w, float[4] r) {
+                d = Identity(c) u = Gather(x, i) w = Add(v, u) r = Neg(w) }> }"""
+    return [*cases, *((loop, {"x": _ints(n, 4)}) for n in (1, 5))]
 
 
 def _scan_of_batches(body: str) -> Cases:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from byoc_core.dims import Dim
@@ -77,13 +76,12 @@ class Rounds:
         count, repeats = self.count, self.node.repeats
         if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
             return self._unroll(carried, count)
-        if self.is_reversed and not isinstance(count, int):
+        if self.is_reversed and count is None:
             raise self.node.error(
                 "has scan outputs, but how many rounds it makes is known only while it runs",
-                got=count,
-                expected="a constant number of rounds, and a condition that is constantly true",
+                expected="a number of rounds that sizes give, and a condition that is constantly true",
             )
-        return self._emit_loop(carried, np.arange(count if isinstance(count, int) else 0, dtype=np.int64))
+        return self._emit_loop(carried, 0 if count is None else count)
 
     def _unroll(self, carried: Sequence[Imported], count: int) -> list[Imported]:
         if count == 0:
@@ -112,14 +110,14 @@ class Rounds:
         result = self.run(inside, region.param("i", _INDEX), [inside.bring_in(item) for item in carried])
         return [self._zeros(inside.to_value(item, "a scan output"), 0) for item in result.scanned]
 
-    def _zeros(self, like: Value, count: int) -> Value:
+    def _zeros(self, like: Value, count: Dim) -> Value:
         """Gives zeros with room for so many values like one."""
         type_ = self.node.tensor_type(like)
         zero = self.node.constant(np.zeros((), to_numpy(type_.dtype)))
         return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(like)))
 
-    def _emit_loop(self, carried: Sequence[Imported], rounds: npt.NDArray[np.int64]) -> list[Imported]:
-        """Adds a loop; ``rounds`` counts them, where there are scan outputs."""
+    def _emit_loop(self, carried: Sequence[Imported], num_slices: Dim) -> list[Imported]:
+        """Adds a loop; ``num_slices`` is the number of rounds, where there are scan outputs."""
         node = self.node
         first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
         region, inside = node.open_region("body")
@@ -139,10 +137,13 @@ class Rounds:
                 )
         for item, is_reversed in zip(result.scanned, self.is_reversed, strict=True):
             slot = inside.to_value(item, "a scan output")
-            room = self._zeros(slot, len(rounds))
+            room = self._zeros(slot, num_slices)
             params.append(region.param("scanned", room.type))
             first.append(room)
-            order = inside.constant(rounds[::-1] if is_reversed else rounds)
+            bounds: dict[str, object] = (
+                {"start": num_slices - 1, "stop": -1, "step": -1} if is_reversed else {"stop": num_slices}
+            )
+            order = inside.emit("arange", **bounds)
             following.append(self._write(inside, params[-1], slot, inside.emit("equal", order, number)))
         condition = read_scalar(inside, inside.to_value(result.condition, "the condition"), "bool", "the condition")
         return list(self._bind(region, (number, *params), first, (condition, *following)))

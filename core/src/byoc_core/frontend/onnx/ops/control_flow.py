@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, dim_max
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.rounds import Round, Rounds, read_scalar
@@ -110,10 +110,11 @@ def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
     if starts is not None and not _truth(node, starts):
         return 0
     known = node.shape_value(0) if node.has_input(0) else None
-    if starts is None or known is None or len(known.elements) != 1 or not _is_always_true(node, body):
+    counts = None if known is None else known.dims
+    if starts is None or counts is None or len(counts) != 1 or not _is_always_true(node, body):
         return None
-    (count,) = known.elements
-    return max(0, count) if isinstance(count, int) else count
+    (count,) = counts
+    return dim_max(count, 0)
 
 
 def _is_always_true(node: NodeContext, body: onnx.GraphProto) -> bool:
