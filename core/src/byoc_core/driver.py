@@ -21,7 +21,7 @@ from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, bu
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.partitioning.partition import check_option_owners
 from byoc_core.pattern import Rejection, Support
-from byoc_core.transform import Sequential, UniqueNames, default_passes
+from byoc_core.transform import Sequential, UniqueNames, default_passes, trace_sizes
 from byoc_core.transform.rewrite import inline_composites
 
 __all__ = ["BuildOptions", "build"]
@@ -141,6 +141,7 @@ class _Build:
         module = Sequential(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
         self._refuse_all(module, missing)
+        sizes = [origin.to_data() for origin in trace_sizes(module).origins]
         module = self._partition(module, offloading, self._chosen.policy)
         module = self._partition(module, [self._handles[-1]], None)
         self._say("compile")
@@ -151,7 +152,7 @@ class _Build:
         )
         compiled = Sequential([codegen], dump=self._dump("compile"))(module)
         final = module.with_functions({**module.functions, **self._moved})
-        report = build_report(final, self._log, host=HOST_NAME, asked=asked)
+        report = {**build_report(final, self._log, host=HOST_NAME, asked=asked), "sizes": sizes}
         self._judge_fallback(report, asked)
         self._say("lower")
         program = lower(compiled)

@@ -70,3 +70,19 @@ def test_a_report_from_anywhere_is_rendered() -> None:
 def test_many_ops_are_named_in_part() -> None:
     ops = [op(name, "host", 1, "c", "t") for name in "abcdef"]
     assert "a, b, c, d and 2 more: t [c]" in render_report({"ops": ops, "total_flops": 6})
+
+
+def test_sizes_that_no_input_determines_are_named() -> None:
+    sizes = [
+        {"function": "main", "size": "n", "kind": "input", "where": "input `x`, axis 0"},
+        {"function": "main", "size": "k", "kind": "unknown", "where": "op `nonzero` (`lv3`) of m.onnx:/find, axis 1"},
+        {"kind": "unknown"},
+        "no size",
+    ]
+    data = {"backends": [{"name": "host"}], "total_flops": 0, "sizes": sizes}
+    assert render_report(data).splitlines()[2:] == [
+        "",
+        "sizes that no input determines:",
+        "  k: op `nonzero` (`lv3`) of m.onnx:/find, axis 1",
+        "  ?: nobody knows where",
+    ]

@@ -93,6 +93,13 @@ def test_explain_has_a_line_for_every_op(byoc: Any, model: Path, artifact: Path)
     assert json.loads(byoc("explain", artifact, "--json", "--only-host").out) == report
 
 
+def test_explain_says_where_dynamic_sizes_come_from(byoc: Any, model: Path, artifact: Path) -> None:
+    for file in (model, artifact):
+        lines = [line.split() for line in byoc("explain", file).out.splitlines()]
+        assert ["n", "input", "main", "input", "`x`,", "axis", "0"] in lines
+    assert "Dynamic sizes" not in byoc("explain", model, "--only-host").out
+
+
 def test_inspect_shows_the_interface_and_the_needs(byoc: Any, artifact: Path) -> None:
     done = byoc("inspect", artifact, "--program", "--members")
     assert (done.code, done.err) == (0, "")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from byoc_core.errors import ExecutionError, FrontendError
+from byoc_core.errors import ExecutionError, FrontendError, IRTypeError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import IRModule, TensorType, tensor
 from byoc_core.ir.verify import verify
@@ -229,7 +229,7 @@ def test_a_slice_of_a_dynamic_axis_is_cut(check_model: Callable[..., IRModule]) 
 def test_a_dynamic_axis_splits_into_equal_parts(
     opset: int, first: str, check_model: Callable[..., IRModule], run: Callable[..., Any]
 ) -> None:
-    attrs = {"num_outputs": 2} if opset >= 18 else {}
+    attrs: dict[str, Any] = {"num_outputs": 2} if opset >= 18 else {}
     nodes = [_node("Split", ["x"], ["y", "z"], axis=0, **attrs)]
     model = _model(nodes, ("y", "z"), {"x": (_FLOAT, ["n", 2])}, opset)
     for n in (2, 6) if opset < 18 else (2, 5, 6):
@@ -297,3 +297,46 @@ def test_sums_in_the_names_of_sizes_are_sums(run: Callable[..., Any]) -> None:
         tensor(("batch", "a_length")),
     ]
     assert _result_type(module) == tensor(("batch", "length + past_length"))
+
+
+def test_a_part_of_a_small_table_between_sizes_is_taken_when_the_model_runs(
+    check_model: Callable[..., IRModule],
+) -> None:
+    nodes = [
+        *_scalars(),
+        _node("Unsqueeze", ["n", "v0"], ["first"]),
+        _node("Add", ["first", "v2"], ["last"]),
+        _node("Slice", ["table", "first", "last", "v0"], ["y"]),
+    ]
+    model = _model(nodes, weights={"table": np.arange(6)})
+    for n in (0, 2, 4):
+        module = check_model(model, {"x": np.zeros((n, 1, 4), np.float32)})
+    assert _result_type(module) == tensor((2,), "int64")
+
+
+@pytest.mark.parametrize("count", [40, 100])
+def test_a_range_of_known_length_that_begins_at_a_size(count: int, check_model: Callable[..., IRModule]) -> None:
+    nodes = [*_scalars(), _node("Add", ["n", "count"], ["last"]), _node("Range", ["n", "last", "one"], ["y"])]
+    module = check_model(_model(nodes, weights={"count": np.array(count)}), {"x": np.zeros((3, 1, 4), np.float32)})
+    assert _result_type(module) == tensor((count,), "int64")
+
+
+def test_long_ranges_of_constants() -> None:
+    nodes = [_node("Range", ["zero", "limit", "one"], ["y"])]
+    for limit, ops in ((1000, []), (10**6, ["arange"])):
+        module = from_onnx(_model(nodes, weights={"limit": np.array(limit)}))
+        assert [binding.op.name for binding in module["main"].bindings] == ops
+        assert _result_type(module) == tensor((limit,), "int64")
+
+
+def test_an_expansion_between_two_sizes_is_checked_when_it_runs(
+    check_model: Callable[..., IRModule], run: Callable[..., Any]
+) -> None:
+    nodes = [*_scalars(), _node("Unsqueeze", ["n", "v0"], ["n1"]), _node("Expand", ["t", "n1"], ["y"])]
+    model = _model(nodes, inputs={"x": (_FLOAT, ["n", 2]), "t": (_FLOAT, ["k"])})
+    for n, k in ((3, 3), (3, 1), (1, 3)):
+        module = check_model(model, {"x": np.zeros((n, 2), np.float32), "t": np.ones(k, np.float32)})
+    assert _result_type(module) == tensor(("broadcast(k, n)",))
+    with pytest.raises(IRTypeError) as caught:
+        run(module, {"x": np.zeros((3, 2), np.float32), "t": np.ones(2, np.float32)})
+    assert str(caught.value) == "broadcast: sizes 2 and 3 do not fit; expected equal sizes, or one of them 1"

@@ -9,11 +9,13 @@ import byoc_core
 import numpy as np
 import onnx
 import pytest
+from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule, TensorType, Var, tensor
 from byoc_core.ir.verify import verify
 from byoc_core.transform import Sequential, default_passes
 from onnx import TensorProto, helper, numpy_helper
 
+Inputs = Mapping[str, tuple[int, Sequence[Any]]]
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 _FLOAT, _INT64, _BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -67,7 +69,7 @@ class Graph:
         target = self.shape(self.size(value, 0), self.size(value, 1), _HEADS, -1)
         return self.op("Transpose", self.op("Reshape", value, target), perm=[0, 2, 1, 3])
 
-    def model(self, inputs: Mapping[str, tuple[int, Sequence[int | str]]], outputs: Sequence[str]) -> onnx.ModelProto:
+    def model(self, inputs: Inputs, outputs: Sequence[str]) -> onnx.ModelProto:
         graph = helper.make_graph(
             self.nodes,
             "transformer",
@@ -113,7 +115,7 @@ def _gpt2_attention() -> onnx.ModelProto:
     target = g.shape(g.size(joined, 0), g.size(joined, 1), _HIDDEN)
     g.op("Add", "input", g.linear(g.op("Reshape", joined, target), _HIDDEN, 2), name="output")
     cache = (_FLOAT, ["batch", _HEADS, "past", _HEAD_SIZE])
-    inputs = {"input": (_FLOAT, ["batch", "seq", _HIDDEN]), "past_key": cache, "past_value": cache}
+    inputs: Inputs = {"input": (_FLOAT, ["batch", "seq", _HIDDEN]), "past_key": cache, "past_value": cache}
     return g.model(inputs, ["output", "key", "value", "scores", "mask", "positions"])
 
 
@@ -174,7 +176,7 @@ def _causal_mask_from_ranges() -> onnx.ModelProto:
     key = g.op("Concat", "past_key", query, axis=2, name="key")
     scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
     g.op("Softmax", g.op("Where", mask, scores, g.const(_LOWEST, np.float32)), axis=-1, name="output")
-    inputs = {
+    inputs: Inputs = {
         "input": (_FLOAT, ["batch", "seq", _HIDDEN]),
         "past_key": (_FLOAT, ["batch", _HEADS, "past", _HEAD_SIZE]),
         "attention_mask": (_INT64, ["batch", "past + seq"]),
@@ -250,7 +252,7 @@ def test_the_sizes_survive_a_transformer(name: str, run: Callable[..., Any]) -> 
     module = verify(byoc_core.from_onnx(model))
     assert list(module["main"].result_types) == types
     assert {b.op.name for b in module["main"].bindings} & _SIZE_OPS == size_ops
-    symbols = {s for b in module["main"].bindings for r in b.results if isinstance(r, Var) for s in _symbols(r)}
+    symbols = {s for b in module["main"].bindings for r in b.results for s in _symbols(r)}
     assert symbols <= {"batch", "seq", "past"}
     prepared = Sequential(default_passes())(module)
     assert list(prepared["main"].result_types) == types
@@ -276,11 +278,14 @@ def test_the_host_runs_a_transformer_at_all_sizes(name: str, run: Callable[..., 
     machine = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(model), backends=[]))
     for sizes in _SIZES:
         feeds = _feeds(model, sizes)
-        _check_equal(machine["main"](*feeds.values()), run(model, feeds))
+        results = machine["main"](*feeds.values())
+        assert isinstance(results, tuple)
+        _check_equal(results, run(model, feeds))
 
 
 def test_a_position_beyond_the_table_is_an_error(run: Callable[..., Any]) -> None:
     model = _gpt2_attention()
     module: IRModule = byoc_core.from_onnx(model)
-    with pytest.raises(byoc_core.errors.ExecutionError):
+    with pytest.raises(ExecutionError) as caught:
         run(module, _feeds(model, {"batch": 1, "seq": 1, "past": _MAX_POSITIONS}))
+    assert str(caught.value) == "op `take`: an index lies outside the axis; got 16, expected -16 to 15"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.dims import evaluate, parse_dim
+from byoc_core.errors import IRTypeError
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.module import Var
 from byoc_core.ir.types import TensorType, tensor
@@ -150,3 +151,21 @@ def test_sizes_that_are_spelled_in_two_ways_are_equal() -> None:
     assert _types("matmul", [left, value]) == [str(tensor(("b", 12, "seq", 64)))]
     assert _types("concat", [value, value], axis=0) == [str(tensor(("2*b", 12, "past + seq", 64)))]
     assert _types("where", [tensor((1, 1, "seq", "seq + past"), "bool"), left, tensor(())]) == [str(left)]
+
+
+def test_the_ops_of_attention_take_a_cache_of_any_spelling() -> None:
+    query, total = tensor(("b", 8, "seq", 64)), "seq + past"
+    key, value = tensor(("b", 2, "past + seq", 64)), tensor(("b", 2, total, 32))
+    mask = tensor((1, 1, "seq", "(2*past + 2*seq)//2"))
+    assert _types("nn.attention", [query, key, value, mask]) == [str(tensor(("b", 8, "seq", 32)))]
+    angles = tensor(("b", "past + seq - past", 32))
+    assert _types("nn.rotary_embedding", [query, angles, angles]) == [str(query)]
+    scores = _types("einsum", [query, tensor(("b", 8, total, 64))], equation="bhqd,bhkd->bhqk")
+    assert scores == [str(tensor(("b", 8, "seq", "past + seq")))]
+    assert _types("nn.softmax", [tensor(("b", 8, "seq", total))], axis=-1) == scores
+    with pytest.raises(IRTypeError) as caught:
+        _types("nn.attention", [query, key, tensor(("b", 2, "past + seq + 1", 32))])
+    assert str(caught.value) == (
+        "op `nn.attention`, operand `value=x2`: axis 2 has size past+seq+1; got (b, 2, past+seq+1, 32), "
+        "expected past+seq as axis 2 of operand `key`"
+    )

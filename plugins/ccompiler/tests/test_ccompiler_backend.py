@@ -74,7 +74,25 @@ REFUSED = [
         "layout",
         "nn.max_pool2d is compiled for the layout NCHW, not for NHWC",
     ),
+    *(
+        ((op, *types), attrs, "dynamic-shape", f"whether the sizes of {op} agree shows only when it runs")
+        for op, types, attrs in (
+            ("reshape", [tensor(("n", "m"))], {"shape": ("n", "n")}),
+            ("split", [tensor(("n", 3))], {"sections": ("n//2", "n//2")}),
+            ("concat", [tensor((1, "n")), tensor((1, "m"))], {"axis": 0}),
+        )
+    ),
 ]
+SIZES_THAT_AGREE = [
+    (("reshape", tensor(("n", "m"))), {"shape": ("m*n",)}),
+    (("split", tensor(("past + seq", 3))), {"sections": ("past", "seq")}),
+    (("concat", tensor((1, "2*n")), tensor(("m", "n + n"))), {"axis": 0}),
+]
+
+
+@pytest.mark.parametrize(("binding", "attrs"), SIZES_THAT_AGREE, ids=lambda value: str(value)[:24])
+def test_movements_between_equal_sizes_are_compiled(binding: Any, attrs: dict[str, Any]) -> None:
+    assert _supports(*binding, **attrs) == Support()
 
 
 @pytest.mark.parametrize(("binding", "attrs", "code", "text"), REFUSED, ids=lambda value: str(value)[:24])

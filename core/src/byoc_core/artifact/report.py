@@ -5,7 +5,8 @@ The report's data is plain JSON, made by whoever compiled the model::
     {"backends": [{"name", "regions", "ops", "flops", "share"}], "total_flops": int or expression,
      "offloaded_share": share of FLOPs that are not the host's,
      "ops": [{"function", "op", "name", "outcome": backend or "host", "region": str or null, "code", "text", "flops",
-              "share"}]}
+              "share"}],
+     "sizes": [{"function", "size", "kind": "input", "expression" or "unknown", "where"}]}
 
 An artifact may carry any JSON here, so what does not fit is left out rather than trusted.
 """
@@ -28,7 +29,7 @@ def render_report(data: Mapping[str, Any]) -> str:
     """Gives the report for people to read.
 
     A header line for each backend with its share of FLOPs, then a table of the reasons why ops stayed on the host, the
-    most expensive first. Shares count every symbolic size as 1.
+    most expensive first, then the dynamic sizes that no input determines. Shares count every symbolic size as 1.
     """
     backends = [item for item in _items(data, "backends") if isinstance(item.get("name"), str)]
     ops = _items(data, "ops")
@@ -51,6 +52,10 @@ def render_report(data: Mapping[str, Any]) -> str:
         lines += ["", "why ops stayed on the host:"]
         for reason in reasons:
             lines.append(f"  {_percent(reason.share):>6}  {reason.count:>5} x {reason.ops_text()}: {reason.text}")
+    unknown = [item for item in _items(data, "sizes") if item.get("kind") == "unknown"]
+    if unknown:
+        lines += ["", "sizes that no input determines:"]
+        lines += [f"  {item.get('size', '?')}: {item.get('where', 'nobody knows where')}" for item in unknown]
     return "\n".join(lines)
 
 

@@ -26,6 +26,7 @@ from byoc_core.dims.algebra import (
 from byoc_core.dims.substitution import (
     bound_symbols,
     evaluate,
+    has_calls,
     shape_symbols,
     solve_symbol,
     substitute,
@@ -43,6 +44,7 @@ __all__ = [
     "dim_min",
     "evaluate",
     "exact_div",
+    "has_calls",
     "is_name",
     "is_nonnegative",
     "is_positive",

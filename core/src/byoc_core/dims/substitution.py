@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, floordiv, mod, symbol
 from byoc_core.errors import IRTypeError
 
-__all__ = ["bound_symbols", "evaluate", "shape_symbols", "solve_symbol", "substitute", "symbols_of"]
+__all__ = ["bound_symbols", "evaluate", "has_calls", "shape_symbols", "solve_symbol", "substitute", "symbols_of"]
 
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
 
@@ -51,6 +51,11 @@ def symbols_of(dim: Dim) -> frozenset[str]:
             else:
                 found.add(atom.name)
     return frozenset(found)
+
+
+def has_calls(dim: Dim) -> bool:
+    """Tells whether a dimension is no polynomial: a quotient, remainder, extremum or broadcast is part of it."""
+    return not isinstance(dim, int) and any(atom.op for monomial, _ in dim.terms for atom, _ in monomial)
 
 
 def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:

@@ -15,7 +15,7 @@ __all__ = ["KERNELS", "arange", "full", "shape_of", "shape_to_tensor", "size"]
 def arange(*, start: int, stop: int, step: int, dtype: str) -> NDArray:
     """Gives ``start``, ``start + step``, ... up to (not with) ``stop``, each rounded once to ``dtype``."""
     with np.errstate(all="ignore"):
-        return np.arange(start, stop, step, np.int64).astype(to_numpy(dtype))
+        return np.asarray(np.arange(start, stop, step, dtype="int64").astype(to_numpy(dtype)))
 
 
 def full(fill_value: NDArray, *, shape: Sequence[int]) -> NDArray:

@@ -13,6 +13,7 @@ from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.pass_ import Pass, PassTiming, Sequential
 from byoc_core.transform.recognise_composites import RecogniseComposites
+from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
 from byoc_core.transform.unique_names import UniqueNames
 
 __all__ = [
@@ -30,8 +31,12 @@ __all__ = [
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
     "Sequential",
+    "SizeKind",
+    "SizeOrigin",
+    "SizeTrace",
     "UniqueNames",
     "default_passes",
     "evaluate_binding",
     "evaluate_function",
+    "trace_sizes",
 ]

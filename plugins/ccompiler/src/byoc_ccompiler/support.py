@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from byoc_core.authoring.csource_scalars import SCALAR_OPS
 from byoc_core.authoring.csource_types import C_TYPES
 from byoc_core.backend.info import Rejection
+from byoc_core.dims import product
 from byoc_core.ir import Binding, TensorType
 
 from byoc_ccompiler.grouping import POINTWISE, Step
@@ -107,8 +108,23 @@ def _reject_reduction(binding: Binding) -> Rejection | None:
     return Rejection("dtype", f"{binding.op.name} has no C form for bool") if dtype == "bool" else None
 
 
-def _accept(binding: Binding) -> Rejection | None:
-    return None
+def _reject_movement(binding: Binding) -> Rejection | None:
+    """Refuses sizes that only running shows to agree: the C code copies without looking."""
+    shapes = [_type(binding, index).shape or () for index in range(len(binding.operands))]
+    agrees = True
+    if binding.op.name == "reshape":
+        (result,) = binding.results
+        agrees = isinstance(result.type, TensorType) and result.type.num_elements == product(shapes[0])
+    elif binding.op.name in ("split", "concat"):
+        axis = int(str(binding.attrs["axis"])) % len(shapes[0])
+        parts = [r.type.shape or () for r in binding.results if isinstance(r.type, TensorType)]
+        if binding.op.name == "split":
+            agrees = sum((part[axis] for part in parts), start=0) == shapes[0][axis]
+        else:
+            agrees = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
+    if agrees:
+        return None
+    return Rejection("dynamic-shape", f"whether the sizes of {binding.op.name} agree shows only when it runs")
 
 
 _OTHERS: Mapping[str, Callable[[Binding], Rejection | None]] = {
@@ -118,5 +134,5 @@ _OTHERS: Mapping[str, Callable[[Binding], Rejection | None]] = {
     "nn.softmax": _reject_dtype,
     **dict.fromkeys(POOLS, _reject_pool),
     **dict.fromkeys(REDUCTIONS, _reject_reduction),
-    **dict.fromkeys(MOVEMENTS, _accept),
+    **dict.fromkeys(MOVEMENTS, _reject_movement),
 }

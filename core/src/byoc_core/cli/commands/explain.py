@@ -22,7 +22,7 @@ def explain_model(
     only_host: Annotated[bool, typer.Option("--only-host", help="Only the ops that stay on the host.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Shows which backend takes each op, or why it stays on the host.
+    """Shows which backend takes each op, or why it stays on the host, and where each dynamic size comes from.
 
     An artifact tells what was decided when it was compiled; a model is compiled now, and nothing is written.
     """
@@ -37,6 +37,8 @@ def explain_model(
         return
     console = open_console()
     console.print(_new_table(report, only_host=only_host))
+    if report.get("sizes") and not only_host:
+        console.print(_new_size_table(report))
     console.print(summary, soft_wrap=True)
 
 
@@ -72,4 +74,14 @@ def _new_table(report: Mapping[str, Any], *, only_host: bool) -> Any:
                 str(row.get("region") or ""),
                 str(row.get("text", "")),
             )
+    return table
+
+
+def _new_size_table(report: Mapping[str, Any]) -> Any:
+    from byoc_core.cli.console import new_table
+
+    columns = ("size", "kind", "function", "where")
+    table = new_table("Dynamic sizes", *columns)
+    for row in report.get("sizes", ()):
+        table.add_row(*(str(row.get(column, "")) for column in columns))
     return table

@@ -123,6 +123,10 @@ def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[Dim, ...]:
 
 
 def _import_expand(node: NodeContext) -> Sequence[Imported]:
+    """Imports an expansion, whose target may have a 1 where the input has more.
+
+    Two sizes of which nothing is known give ``broadcast(n, m)``; that they fit is checked when the model runs.
+    """
     shape, target = node.shape(0), node.dims(1)
     rank = max(len(shape), len(target))
     padded = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(target)) + target, strict=True)

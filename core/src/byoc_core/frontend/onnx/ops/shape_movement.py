@@ -151,20 +151,19 @@ def _range(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     dtype = inputs[0].dtype
     if any(value.shape not in ((), (1,)) or value.dtype != dtype for value in inputs):
         return None
-    numbers = [_whole(value.elements[0]) for value in inputs]
-    start, stop, step = numbers
+    start, stop, step = (_whole(value.elements[0]) for value in inputs)
     if start is None or stop is None or step is None or step == 0:
         return None
     op = default_ops()["arange"]
+    attrs = {"start": start, "stop": stop, "step": step, "dtype": dtype}
     count = ceildiv(stop - start, step)
-    if not isinstance(count, int) or count * dtype_info(dtype).itemsize > _MAX_CONSTANT_RANGE_NBYTES:
-        return (node.emit(op.name, start=start, stop=stop, step=step, dtype=dtype),)
-    if not (isinstance(start, int) and isinstance(step, int)):
-        sizes = [start + index * step for index in range(max(0, count))]
-        return _wrapped([Ratio(size) for size in sizes] if is_float(dtype) else sizes, dtype)
-    assert op.kernel is not None
-    result = op.kernel(start=start, stop=start + count * step, step=step, dtype=dtype)
-    return result if isinstance(result, tuple) else (result,)
+    if isinstance(count, int) and count <= MAX_ELEMENTS:
+        sizes = [start + index * step for index in range(count)]
+        return _wrapped([Ratio(number) for number in sizes] if is_float(dtype) else sizes, dtype)
+    is_constant = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
+    if not is_constant or op.kernel is None or count * dtype_info(dtype).itemsize > _MAX_CONSTANT_RANGE_NBYTES:
+        return (node.emit(op.name, **attrs),)
+    return (np.asarray(op.kernel(**attrs)),)
 
 
 def _whole(element: Element) -> Dim | None:
