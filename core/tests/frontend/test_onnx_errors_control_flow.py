@@ -1,4 +1,4 @@
-"""Bad control flow, scans, sequences and functions: each gives one clear error that names the node and its place."""
+"""Bad control flow, scans and sequences: each gives one clear error that names the node and its place."""
 
 from __future__ import annotations
 
@@ -211,6 +211,22 @@ _REFUSED: list[tuple[str, str, str]] = [
         ),
     ),
     (
+        "conditions that give one another",
+        _loop("c_out = Identity(d) d = Identity(c_out) w = Neg(v)", inputs="k, , x"),
+        (
+            "node `y` (Loop), attribute `body`: its graph has a cycle; got nodes that wait for one another: "
+            "node `c_out` (Identity), node `d` (Identity)"
+        ),
+    ),
+    (
+        "a condition of nothing",
+        _loop("c_out = Identity() w = Neg(v)", inputs="k, , x"),
+        (
+            "node `y` (Loop), attribute `body`, node `c_out` (Identity): has the wrong number of inputs; "
+            "got 0, expected 1"
+        ),
+    ),
+    (
         "a number of rounds that is no int64",
         _loop(_KEEP, limit="int32 m"),
         (
@@ -317,68 +333,4 @@ def test_unsupported_ops_inside_are_listed_with_counts() -> None:
     text = f"g (bool c, float[4, 4] x) => (y) {{ h = If(c) <{inner}> k = local.F(h) y = local.F(k) }} {function}"
     assert _refuse(text, UnsupportedOpsError) == (
         "ONNX model: 5 of its 9 nodes are of ops that are not imported; got Det (4x), Multinomial (1x)"
-    )
-
-
-def test_functions_do_not_call_themselves() -> None:
-    head = '<domain: "local", opset_import: ["" : 17, "local" : 1]>'
-    functions = f"{head} F (u) => (v) {{ w = local.G(u) v = Neg(w) }} {head} G (u) => (v) {{ v = local.F(u) }}"
-    assert _refuse(f"g (float[4] x) => (y) {{ y = local.F(x) }} {functions}") == (
-        "ONNX model, node `y` (F), node `w` (G), node `v` (F): calls a function that calls itself; got F -> G -> F"
-    )
-
-
-def test_functions_are_not_nested_without_end() -> None:
-    head = '<domain: "local", opset_import: ["" : 17, "local" : 1]>'
-    calls = [f"{head} F{index} (u) => (v) {{ v = local.F{index + 1}(u) }}" for index in range(70)]
-    functions = " ".join([*calls, f"{head} F70 (u) => (v) {{ v = Neg(u) }}"])
-    assert _refuse(f"g (float[4] x) => (y) {{ y = local.F0(x) }} {functions}") == (
-        "ONNX model: its function calls are nested more than 64 deep"
-    )
-
-
-@pytest.mark.parametrize(
-    ("call", "body", "expected"),
-    [
-        ("y = local.F(x, x)", "v = Neg(u)", "has more inputs than its function; got 2, expected 1"),
-        ("y, z = local.F(x)", "v = Neg(u)", "has more outputs than its function; got 2, expected 1"),
-        ("y = local.F<beta = 1>(x)", "v = Neg(u)", "has attributes that are not imported; got beta"),
-        (
-            "y = local.F(x)",
-            "v = Neg(t)",
-            "node `v` (Neg): reads `t`, which is no input, no initializer and no node's output",
-        ),
-        (
-            "y = local.F<axis = 5>(x)",
-            "v = Softmax<axis : int = @axis>(u)",
-            "node `v` (Softmax): names no axis of a tensor of rank 1; got 5",
-        ),
-    ],
-)
-def test_bad_functions(call: str, body: str, expected: str) -> None:
-    function = f'<domain: "local", opset_import: ["" : 17]> F<axis>(u) => (v) {{ {body} }}'
-    text = _refuse(f"g (float[4] x) => (y) {{ {call} }} {function}")
-    separator = ", " if expected.startswith("node") else ": "
-    assert text == f"ONNX model, node `y` (F){separator}{expected}"
-
-
-def test_a_function_of_an_old_operator_set() -> None:
-    function = '<domain: "local", opset_import: ["" : 6]> F (u) => (v) { v = Neg(u) }'
-    assert _refuse(f"g (float[4] x) => (y) {{ y = local.F(x) }} {function}") == (
-        "ONNX model, node `y` (F): uses an ONNX operator set that is not imported; got 6, expected 7 to 28. Convert it "
-        "with onnx.version_converter."
-    )
-
-
-def test_a_function_that_stands_there_twice() -> None:
-    function = '<domain: "local", opset_import: ["" : 17]> F (u) => (v) { v = Neg(u) }'
-    assert _refuse(f"g (float[4] x) => (y) {{ y = local.F(x) }} {function} {function}") == (
-        "ONNX model, function `F`: stands there twice"
-    )
-
-
-def test_a_variant_that_no_function_defines() -> None:
-    """Before operator set 18 the standard defines the op by no others."""
-    assert _refuse("g (float[4, 3] x) => (y) { y = CenterCropPad(x, x) }", UnsupportedOpsError) == (
-        "ONNX model: 1 of its 1 nodes are of ops that are not imported; got CenterCropPad (1x)"
     )

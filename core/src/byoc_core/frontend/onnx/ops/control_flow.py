@@ -121,10 +121,11 @@ def _is_always_true(node: NodeContext, body: onnx.GraphProto) -> bool:
     """Tells whether the condition that a body gives is the one it takes, or a constant that is true."""
     producers = {output: inner for inner in body.node for output in inner.output}
     name = body.output[0].name
-    while name in producers and producers[name].op_type == "Identity":
-        name = producers[name].input[0]
-    if name == body.input[1].name:
-        return True
+    for _ in body.node:  # a damaged body may have a cycle
+        if name in producers and producers[name].op_type == "Identity":
+            name = next(iter(producers[name].input), "")
+    if name in ("", body.input[1].name):
+        return bool(name)
     tensors = {tensor.name: tensor for tensor in body.initializer}
     if name in producers and producers[name].op_type == "Constant":
         tensors.update((name, attribute.t) for attribute in producers[name].attribute if attribute.name == "value")
