@@ -79,14 +79,6 @@ def test_a_model_of_a_foreign_domain_only() -> None:
     )
 
 
-def test_control_flow_is_unsupported_for_now() -> None:
-    branch = helper.make_graph([_node("Relu", ["x"], ["b"])], "branch", [], [onnx.ValueInfoProto(name="b")])
-    model = _model([_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)])
-    assert _refuse(model, UnsupportedOpsError) == (
-        "ONNX model: 1 of its 1 nodes are of ops that are not imported; got If (1x)"
-    )
-
-
 _MALFORMED: list[tuple[str, onnx.ModelProto, str]] = [
     (
         "cycle",

@@ -30,6 +30,8 @@ def from_onnx(model: str | os.PathLike[str] | bytes | ModelProto, *, ops: OpRegi
         A module whose ``main`` has one parameter for each input that is no initializer, in the model's order. Its
         attributes ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``)
         become symbols of that name, unnamed ones become fresh symbols. Each binding's location names its node.
+        Functions are imported in the place of their calls. Branches and loop bodies become regions, unless it is known
+        which branch is taken, or that a loop has few rounds: then these stand in the place of the node.
 
     Raises:
         UnsupportedOpsError: the model has ops that are not imported; all of them are listed, with counts.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import onnx
 
 from byoc_core.errors import FrontendError, near_names
 
-__all__ = ["node_label", "order_nodes"]
+__all__ = ["node_label", "order_nodes", "subgraphs"]
 
 
 def node_label(node: onnx.NodeProto) -> str:
@@ -18,35 +18,67 @@ def node_label(node: onnx.NodeProto) -> str:
     return f"node `{name}` ({node.op_type})"
 
 
-def order_nodes(graph: onnx.GraphProto, source: str) -> Sequence[onnx.NodeProto]:
+def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Yields the graphs that a node holds as attributes, each with how messages name it."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield f"attribute `{attribute.name}`", attribute.g
+        for index, graph in enumerate(attribute.graphs):
+            yield f"attribute `{attribute.name}[{index}]`", graph
+
+
+def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], bool]) -> Sequence[onnx.NodeProto]:
     """Gives the nodes in an order in which each reads only what stands before; the given order where it is one.
+
+    A node also reads what the graphs that it holds read from around them.
+
+    Args:
+        graph: the graph.
+        source: its place, for messages.
+        is_outer: tells whether a name is defined around the graph.
 
     Raises:
         FrontendError: a name is defined twice or not at all, or nodes depend on one another in a cycle.
 
-    Cost: ``O(nodes * log(nodes))``.
+    Cost: ``O(nodes * log(nodes))``, where nodes of nested graphs count once for each level.
     """
     producers = _find_producers(graph, source)
     waiting_for: list[int] = []
     readers: dict[int, list[int]] = {}
     for index, node in enumerate(graph.node):
         needed = set()
-        for name in filter(None, node.input):
-            if name not in producers:
+        for name, reader in _reads(node, source):
+            if name in producers:
+                needed.add(producers[name])
+            elif not is_outer(name):
                 raise FrontendError(
-                    f"{source}, {node_label(node)}",
+                    reader,
                     f"reads `{name}`, which is no input, no initializer and no node's output",
                     hint=near_names(name, producers) or None,
                 )
-            needed.add(producers[name])
         needed.discard(-1)
         waiting_for.append(len(needed))
         for producer in needed:
             readers.setdefault(producer, []).append(index)
     for output in graph.output:
-        if output.name not in producers:
+        if output.name not in producers and not is_outer(output.name):
             raise FrontendError(f"{source}, output `{output.name}`", "is defined by no node")
     return _sort(graph, source, waiting_for, readers)
+
+
+def _reads(node: onnx.NodeProto, source: str) -> Iterator[tuple[str, str]]:
+    """Yields the names from its graph that a node reads, itself or in the graphs it holds, and what reads them."""
+    where = f"{source}, {node_label(node)}"
+    for name in filter(None, node.input):
+        yield name, where
+    for label, graph in subgraphs(node):
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        own.update(name for inner in graph.node for name in inner.output)
+        for inner in graph.node:
+            yield from (read for read in _reads(inner, f"{where}, {label}") if read[0] not in own)
+        for output in graph.output:
+            if output.name not in own:
+                yield output.name, f"{where}, {label}, output `{output.name}`"
 
 
 def _find_producers(graph: onnx.GraphProto, source: str) -> dict[str, int]:

@@ -1,27 +1,29 @@
-"""The importer: walks a graph in order and hands each node to the importer of its op."""
+"""The importer: walks graphs in order and hands each node to the importer of its op."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
 from byoc_core.dims import Dim
-from byoc_core.errors import FrontendError, IRTypeError, UnsupportedOpsError
+from byoc_core.errors import FrontendError, IRTypeError
+from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
-from byoc_core.frontend.onnx.loading import STANDARD_DOMAINS, LoadedModel
+from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops import NODE_IMPORTERS, SHAPE_IMPORTERS
+from byoc_core.frontend.onnx.regions import Region
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
-from byoc_core.frontend.onnx.symbols import NameTable, SymbolTable
+from byoc_core.frontend.onnx.support import check_ops
+from byoc_core.frontend.onnx.symbols import SymbolTable
 from byoc_core.frontend.onnx.weights import dtype_of, to_array
 from byoc_core.ir.builder import FunctionBuilder
-from byoc_core.ir.constants import Constant
-from byoc_core.ir.module import IRModule, Value
+from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.ir.module import IRModule, Value, Var
 from byoc_core.ir.opdef import OpRegistry
 from byoc_core.ir.types import TensorType
 
@@ -35,69 +37,120 @@ def import_model(model: LoadedModel, ops: OpRegistry) -> IRModule:
         UnsupportedOpsError: the model has ops that are not imported.
         FrontendError: the graph is malformed, or a node is of a variant that is not imported.
     """
-    _check_ops(model)
-    return GraphImporter(model, ops).run()
-
-
-def _check_ops(model: LoadedModel) -> None:
-    unknown = Counter(
-        node.op_type if node.domain in STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
-        for node in model.graph.node
-        if node.domain not in STANDARD_DOMAINS or node.op_type not in NODE_IMPORTERS
-    )
-    if unknown:
-        listed = ", ".join(f"{name} ({count}x)" for name, count in sorted(unknown.items()))
-        raise UnsupportedOpsError(
-            model.source,
-            f"{unknown.total()} of its {len(model.graph.node)} nodes are of ops that are not imported",
-            got=listed,
-        )
+    check_ops(model)
+    return GraphImporter(
+        model, Region("main", ops, ConstantStore()), SymbolTable(_size_names(model.graph))
+    ).import_main()
 
 
 class GraphImporter:
-    """The state of one import: what each ONNX name stands for, and the function built so far.
+    """One graph while it is imported: what each ONNX name stands for, and the function built so far.
+
+    A graph that a node holds has an importer of its own, which also sees the names around it. Where its nodes become
+    a region of their own, a value from around comes in as parameter; what is known while importing comes in as it is.
+
+    Args:
+        model: the model.
+        region: the function that the graph's nodes become part of.
+        symbols: the symbols of the model.
+        opset: the version of the operator set; the model's by default.
+        where: the graph's place in the model, for messages.
+        path: what locations of its nodes begin with.
+        repeats: how often the nodes are imported, for what is unrolled.
+        outer: the graph whose names the graph sees.
 
     Attributes:
-        builder: the function under construction.
+        model: the model.
+        region: the function that the graph's nodes become part of.
+        builder: what builds that function.
         opset: the version of the operator set.
-        source: the model, for messages.
-        directory: where external data may lie.
+        where: the graph's place in the model, for messages.
+        path: what locations of its nodes begin with.
+        repeats: how often the nodes are imported.
+        symbols: the symbols of the model.
     """
 
-    def __init__(self, model: LoadedModel, ops: OpRegistry) -> None:
-        self.builder = FunctionBuilder("main", ops=ops)
-        self.opset = model.opset
-        self.source = model.source
-        self.directory: Path | None = model.directory
-        self._graph = model.graph
-        self._names = NameTable()
-        self._symbols = SymbolTable(_size_names(model.graph))
+    def __init__(
+        self,
+        model: LoadedModel,
+        region: Region,
+        symbols: SymbolTable,
+        *,
+        opset: int | None = None,
+        where: str | None = None,
+        path: str = "",
+        repeats: int = 1,
+        outer: GraphImporter | None = None,
+    ) -> None:
+        self.model = model
+        self.region = region
+        self.builder: FunctionBuilder = region.builder
+        self.opset = model.opset if opset is None else opset
+        self.where = model.source if where is None else where
+        self.path = path
+        self.repeats = repeats
+        self.symbols = symbols
+        self._outer = outer
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
         self._not_imported: dict[str, NodeContext] = {}
 
-    def run(self) -> IRModule:
-        """Imports the graph."""
-        graph = self._graph
-        if graph.sparse_initializer:
-            raise FrontendError(self.source, "has sparse initializers, which are not imported")
+    def import_main(self) -> IRModule:
+        """Imports the model's graph: its inputs become parameters."""
+        graph = self.model.graph
         if not graph.output:
-            raise FrontendError(self.source, "its graph has no outputs")
-        nodes = order_nodes(graph, self.source)
-        self._initializers = {tensor.name: tensor for tensor in graph.initializer}
-        inputs = [value for value in graph.input if value.name not in self._initializers]
+            raise FrontendError(self.where, "its graph has no outputs")
+        weights = {tensor.name for tensor in graph.initializer}
+        inputs = [value for value in graph.input if value.name not in weights]
+        nodes = self._open(graph)
         for value in inputs:
-            self._imported[value.name] = self.builder.param(
-                self._names.fresh(value.name, "input"), self._input_type(value)
-            )
+            self._imported[value.name] = self.region.param(value.name, self._input_type(value))
         for node in nodes:
             self._import_node(node)
         names = [output.name for output in graph.output]
-        results = [self.materialise(name, f"{self.source}, output `{name}`") for name in names]
+        results = [self.materialise(name, f"{self.where}, output `{name}`") for name in names]
         main = self.builder.finish(
             *results, input_names=tuple(value.name for value in inputs), output_names=tuple(names)
         )
         return IRModule({"main": main}, self.builder.constants)
+
+    def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
+        """Imports a graph for given inputs and gives what its outputs stand for.
+
+        Raises:
+            FrontendError: the graph is malformed, takes another number of inputs, or has a node that is not imported.
+        """
+        if len(graph.input) != len(inputs):
+            raise FrontendError(
+                self.where, "has the wrong number of inputs", got=len(graph.input), expected=len(inputs)
+            )
+        nodes = self._open(graph)
+        self._imported.update(zip((value.name for value in graph.input), inputs, strict=True))
+        for node in nodes:
+            self._import_node(node)
+        return [self.lookup(output.name) for output in graph.output]
+
+    def nest(
+        self, where: str | None = None, path: str | None = None, *, repeats: int = 1, region: Region | None = None
+    ) -> GraphImporter:
+        """Gives an importer of what stands inside this graph and sees its names.
+
+        Args:
+            where: its place, for messages; that of this graph by default.
+            path: what locations of its nodes begin with; as in this graph by default.
+            repeats: how often it is imported for one import of this graph.
+            region: the region that it becomes; without one its nodes become part of this graph's function.
+        """
+        return GraphImporter(
+            self.model,
+            self.region if region is None else region,
+            self.symbols,
+            opset=self.opset,
+            where=self.where if where is None else where,
+            path=self.path if path is None else path,
+            repeats=self.repeats * repeats,
+            outer=self,
+        )
 
     def lookup(self, name: str) -> Imported:
         """Gives what a name stands for; initializers are decoded when they are first asked for.
@@ -109,30 +162,77 @@ class GraphImporter:
         if found is None:
             if name in self._not_imported:
                 raise self._not_imported[name].error(f"its output `{name}` is not imported, but the model uses it")
-            where = f"{self.source}, initializer `{name}`"
-            found = to_array(self._initializers[name], where, self.directory)
+            if name not in self._initializers and self._outer is not None:
+                return self.bring_in(self._outer.lookup(name))
+            where = f"{self.where}, initializer `{name}`"
+            found = to_array(self._initializers[name], where, self.model.directory)
             self._imported[name] = found
         return found
 
     def materialise(self, name: str, where: str) -> Value:
-        """Gives what a name stands for as IR value: arrays become constants, sizes are made data when it runs."""
+        """Gives what a name stands for as IR value; arrays become constants, sizes are made data when it runs.
+
+        Raises:
+            FrontendError: it is a sequence.
+        """
+        if self._outer is not None and not self._defines(name):
+            value = self._outer.materialise(name, where)  # where it is defined, so that it is stored once
+            return self._captured(value) if isinstance(value, Var) else value
         found = self.lookup(name)
+        value = self.as_value(found, f"`{name}`", where)
+        if isinstance(found, np.ndarray):
+            self._imported[name] = value
+        return value
+
+    def as_value(self, found: Imported, what: str, where: str) -> Value:
+        """Gives what is known as IR value.
+
+        Args:
+            found: what is known.
+            what: what the message calls it.
+            where: what asks for it, for the message.
+
+        Raises:
+            FrontendError: it is a sequence.
+        """
         if isinstance(found, ShapeValue):
             return found.emit(self.builder)
-        if isinstance(found, np.ndarray):
-            found = self.builder.const(found)
-            self._imported[name] = found
-        return found
+        if isinstance(found, SequenceValue):
+            raise FrontendError(where, f"uses {what} as a tensor, which is a sequence", got=found)
+        return self.builder.const(found) if isinstance(found, np.ndarray) else found
+
+    def bring_in(self, found: Imported) -> Imported:
+        """Gives what stands in this graph for what is known or computed in the graph around."""
+        if isinstance(found, SequenceValue):
+            return SequenceValue(tuple(map(self.bring_in, found.elements)))
+        return self._captured(found) if isinstance(found, Var) else found
 
     def constant_array(self, constant: Constant) -> npt.NDArray[np.generic]:
         """Gives the array of a constant."""
         return self.builder.constants[constant.digest]
 
+    def _open(self, graph: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
+        """Makes a graph's weights known and gives its nodes in order."""
+        if graph.sparse_initializer:
+            raise FrontendError(self.where, "has sparse initializers, which are not imported")
+        self._initializers = {tensor.name: tensor for tensor in graph.initializer}
+        return order_nodes(graph, self.where, lambda name: self._outer is not None and self._outer._knows(name))
+
+    def _defines(self, name: str) -> bool:
+        return name in self._imported or name in self._initializers or name in self._not_imported
+
+    def _knows(self, name: str) -> bool:
+        return self._defines(name) or (self._outer is not None and self._outer._knows(name))
+
+    def _captured(self, value: Var) -> Var:
+        """Gives what stands in this graph's function for a value of the graph around."""
+        is_same_function = self._outer is None or self._outer.region is self.region
+        return value if is_same_function else self.region.capture(value)
+
     def _import_node(self, proto: onnx.NodeProto) -> None:
         node = NodeContext(self, proto)
-        _check_arity(node, proto)
         try:
-            results = self._import_as_shape(node) or NODE_IMPORTERS[proto.op_type](node)
+            results = self._results(node, proto)
         except IRTypeError as error:
             problem = f"{error.where}: {error.problem}"
             raise FrontendError(
@@ -144,6 +244,31 @@ class GraphImporter:
         for name, result in zip(proto.output, results, strict=False):
             if name:
                 self._imported[name] = result
+
+    def _results(self, node: NodeContext, proto: onnx.NodeProto) -> Sequence[Imported]:
+        function = self.model.functions.get(function_key(proto))
+        if function is None:
+            _check_arity(node, proto)
+            importer = NODE_IMPORTERS.get(proto.op_type)
+            if importer is not None:
+                return self._import_as_shape(node) or importer(node)
+            function = standard_body(node, proto)
+        return self._call(node, proto, function)
+
+    def _call(self, node: NodeContext, proto: onnx.NodeProto, function: onnx.FunctionProto) -> Sequence[Imported]:
+        """Imports a function's nodes in the place of a call."""
+        node.ignore_attrs(*function.attribute, *(attribute.name for attribute in function.attribute_proto))
+        inner = GraphImporter(
+            self.model,
+            self.region,
+            self.symbols,
+            opset=find_opset(function, node.label, nodes=function.node),
+            where=node.label,
+            path=f"{node.path}/",
+            repeats=self.repeats,
+        )
+        graph = instantiate(function, proto, node.label)
+        return inner.import_nested(graph, [self.lookup(name) for name in proto.input if name])
 
     def _import_as_shape(self, node: NodeContext) -> Sequence[Imported] | None:
         importer = SHAPE_IMPORTERS.get(node.op_type)
@@ -158,7 +283,7 @@ class GraphImporter:
         return importer(node, inputs)
 
     def _input_type(self, value: onnx.ValueInfoProto) -> TensorType:
-        where = f"{self.source}, input `{value.name}`"
+        where = f"{self.where}, input `{value.name}`"
         if not value.type.HasField("tensor_type"):
             kind = value.type.WhichOneof("value") or "nothing"
             raise FrontendError(where, "is not a tensor", got=kind.removesuffix("_type"))
@@ -174,8 +299,8 @@ class GraphImporter:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         if dim.dim_param:
-            return self._symbols.named(dim.dim_param)
-        return self._symbols.fresh(fallback)
+            return self.symbols.named(dim.dim_param)
+        return self.symbols.fresh(fallback)
 
 
 def _size_names(graph: onnx.GraphProto) -> list[str]:

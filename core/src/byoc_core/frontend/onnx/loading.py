@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,16 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx.graph_order import subgraphs
 
-__all__ = ["STANDARD_DOMAINS", "LoadedModel", "load_model"]
+__all__ = ["STANDARD_DOMAINS", "FunctionKey", "LoadedModel", "find_opset", "function_key", "load_model"]
 
 _OLDEST_OPSET = 7
 STANDARD_DOMAINS = ("", "ai.onnx")
 """The two names of the standard operator set's domain."""
+
+FunctionKey = tuple[str, str, str]
+"""What a call and the function it means agree in: domain, name and overload."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +28,15 @@ class LoadedModel:
     """A model whose container is sound.
 
     Attributes:
-        graph: its main graph; calls of model-local functions are inlined.
-        opset: the version of the standard operator set it uses.
+        graph: its main graph.
+        functions: the functions that its nodes may call.
+        opset: the version of the standard operator set that the main graph uses.
         source: the file, or ``"ONNX model"``; for messages and locations.
         directory: where external data may lie, or ``None`` where the model is no file.
     """
 
     graph: onnx.GraphProto
+    functions: Mapping[FunctionKey, onnx.FunctionProto]
     opset: int
     source: str
     directory: Path | None
@@ -57,12 +63,26 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         )
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise FrontendError(source, "is not an ONNX model: it has no graph", hint="Is the file complete?")
-    opset = _find_opset(proto, source)
-    graph = _inline_functions(proto, source).graph
-    for name in _names(graph):
+    opset = find_opset(proto, source, nodes=proto.graph.node)
+    for name in _names(proto):
         if not isinstance(name, str):  # protobuf gives bytes for text that is no UTF-8
             raise FrontendError(source, "is damaged: a name in it is not text", got=repr(name))
-    return LoadedModel(graph, opset, source, directory)
+    functions: dict[FunctionKey, onnx.FunctionProto] = {}
+    for function in proto.functions:
+        key = _standardised(function.domain), function.name, function.overload
+        if key in functions:
+            raise FrontendError(f"{source}, function `{function.name}`", "stands there twice")
+        functions[key] = function
+    return LoadedModel(proto.graph, functions, opset, source, directory)
+
+
+def function_key(node: onnx.NodeProto) -> FunctionKey:
+    """Gives the key of the function that a node calls, if it calls one."""
+    return _standardised(node.domain), node.op_type, node.overload
+
+
+def _standardised(domain: str) -> str:
+    return "" if domain in STANDARD_DOMAINS else domain
 
 
 def _read(path: Path) -> bytes:
@@ -85,11 +105,16 @@ def _parse(data: bytes, source: str) -> onnx.ModelProto:
     return proto
 
 
-def _find_opset(proto: onnx.ModelProto, source: str) -> int:
+def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, nodes: Sequence[onnx.NodeProto]) -> int:
+    """Gives the version of the standard operator set that a model or function uses; the newest where it needs none.
+
+    Raises:
+        FrontendError: it does not say, says it twice, or says one that is not imported.
+    """
     versions = {int(entry.version) for entry in proto.opset_import if entry.domain in STANDARD_DOMAINS}
     newest = onnx.defs.onnx_opset_version()
     if not versions:
-        if proto.graph.node and all(node.domain not in STANDARD_DOMAINS for node in proto.graph.node):
+        if nodes and all(node.domain not in STANDARD_DOMAINS for node in nodes):
             return newest
         raise FrontendError(source, "does not say which version of the ONNX operator set it uses")
     if len(versions) > 1:
@@ -111,30 +136,34 @@ def _find_opset(proto: onnx.ModelProto, source: str) -> int:
     return version
 
 
-def _inline_functions(proto: onnx.ModelProto, source: str) -> onnx.ModelProto:
-    if not proto.functions:
-        return proto
-    from onnx.inliner import inline_local_functions
-
-    try:
-        inlined: onnx.ModelProto = inline_local_functions(proto)
-    except (RuntimeError, ValueError) as error:
-        raise FrontendError(source, f"its local functions cannot be inlined: {error}") from error
-    return inlined
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[object]:
+def _names(proto: onnx.ModelProto) -> Iterator[object]:
     """Yields every name that the importer reads."""
-    for node in graph.node:
-        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        for attribute in node.attribute:
-            yield attribute.name
-            yield from _tensor_names(attribute.t)
+    yield from _graph_names(proto.graph)
+    for function in proto.functions:
+        yield from (function.domain, function.name, function.overload)
+        yield from (*function.input, *function.output, *function.attribute)
+        yield from (attribute.name for attribute in function.attribute_proto)
+        yield from (entry.domain for entry in function.opset_import)
+        yield from _node_names(function.node)
+
+
+def _graph_names(graph: onnx.GraphProto) -> Iterator[object]:
+    yield from _node_names(graph.node)
     for value in (*graph.input, *graph.output):
         yield value.name
         yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
     for tensor in graph.initializer:
         yield from _tensor_names(tensor)
+
+
+def _node_names(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield from (attribute.name, attribute.ref_attr_name)
+            yield from _tensor_names(attribute.t)
+        for _, graph in subgraphs(node):
+            yield from _graph_names(graph)
 
 
 def _tensor_names(tensor: onnx.TensorProto) -> Iterator[object]:

@@ -15,21 +15,23 @@ from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, FrontendError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
-from byoc_core.ir.module import Binding, Location, Value, Var
+from byoc_core.ir.module import Binding, Function, Location, Value, Var
 from byoc_core.ir.opdef import Trait
 from byoc_core.ir.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.importer import GraphImporter
+    from byoc_core.frontend.onnx.regions import Region
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
-Imported = Value | ShapeValue | npt.NDArray[np.generic]
-"""What an ONNX name stands for: an IR value, a known shape, or an array that is no IR constant yet."""
+Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue
+"""What an ONNX name stands for: an IR value, a known shape, an array that is no IR constant yet, or a sequence."""
 
 _KINDS: dict[int, str] = {
     onnx.AttributeProto.INT: "an int",
@@ -39,6 +41,7 @@ _KINDS: dict[int, str] = {
     onnx.AttributeProto.STRING: "a string",
     onnx.AttributeProto.STRINGS: "strings",
     onnx.AttributeProto.TENSOR: "a tensor",
+    onnx.AttributeProto.GRAPH: "a graph",
 }
 
 
@@ -54,9 +57,10 @@ class NodeContext:
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
         self._unread = set(self._attributes)
         self._folded: dict[Var, npt.NDArray[np.generic]] = {}
-        self.label = f"{graph.source}, {node_label(proto)}"
+        self.label = f"{graph.where}, {node_label(proto)}"
         output = next((name for name in proto.output if name), "")
-        self._location = Location(Path(graph.source).name, proto.name or output)
+        self.path = f"{graph.path}{proto.name or output}"
+        self._location = Location(Path(graph.model.source).name, self.path)
 
     # What the node is
 
@@ -86,6 +90,11 @@ class NodeContext:
             count -= 1
         return count
 
+    @property
+    def output_names(self) -> Sequence[str]:
+        """The names of all outputs; empty ones are left out by the model."""
+        return list(self._proto.output)
+
     # Inputs
 
     def has_input(self, index: int) -> bool:
@@ -110,6 +119,14 @@ class NodeContext:
         """
         self.imported(index)
         return self._graph.materialise(self._proto.input[index], self.label)
+
+    def named(self, name: str) -> Imported:
+        """Gives what a name stands for where the node stands."""
+        return self._graph.lookup(name)
+
+    def to_value(self, imported: Imported, what: str) -> Value:
+        """Gives as IR value what is known; ``what`` is what messages call it."""
+        return self._graph.as_value(imported, what, self.label)
 
     def values(self) -> list[Value]:
         """Gives all inputs as IR values."""
@@ -138,7 +155,10 @@ class NodeContext:
 
     def array(self, index: int) -> npt.NDArray[np.generic] | None:
         """Gives an input as an array if it is constant."""
-        imported = self.imported(index)
+        return self.as_array(self.imported(index))
+
+    def as_array(self, imported: Imported) -> npt.NDArray[np.generic] | None:
+        """Gives what is imported as an array if it is constant."""
         if isinstance(imported, ShapeValue):
             return imported.to_array()
         if isinstance(imported, Constant):
@@ -147,10 +167,13 @@ class NodeContext:
 
     def shape_value(self, index: int) -> ShapeValue | None:
         """Gives an input as a known shape, if it is one."""
-        imported = self.imported(index)
+        return self.as_shape_value(self.imported(index))
+
+    def as_shape_value(self, imported: Imported) -> ShapeValue | None:
+        """Gives what is imported as a known shape, if it is one."""
         if isinstance(imported, ShapeValue):
             return imported
-        array = self.array(index)
+        array = self.as_array(imported)
         return None if array is None else ShapeValue.from_array(array)
 
     def dims(self, index: int) -> tuple[Dim, ...]:
@@ -223,7 +246,12 @@ class NodeContext:
     def attr_array(self, name: str) -> npt.NDArray[np.generic]:
         """Gives a tensor attribute as an array."""
         tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
-        return to_array(tensor, f"{self.label}, attribute `{name}`", self._graph.directory)
+        return to_array(tensor, f"{self.label}, attribute `{name}`", self._graph.model.directory)
+
+    def attr_graph(self, name: str) -> onnx.GraphProto:
+        """Gives an attribute that is a graph."""
+        graph: onnx.GraphProto = self._read(name, onnx.AttributeProto.GRAPH, "g", None)
+        return graph
 
     def ignore_attrs(self, *names: str) -> None:
         """Declares attributes that do not change what the node computes."""
@@ -251,13 +279,15 @@ class NodeContext:
         """Adds a binding with one result and gives the result."""
         return self.emit_all(op, operands, attrs)[0]
 
-    def emit_all(self, op: str, operands: Sequence[Value], attrs: dict[str, object]) -> tuple[Var, ...]:
+    def emit_all(
+        self, op: str, operands: Sequence[Value], attrs: dict[str, object], regions: Sequence[Function] = ()
+    ) -> tuple[Var, ...]:
         """Adds a binding and gives all of its results.
 
         Raises:
             IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
         """
-        binding = self._graph.builder.bind(op, operands, attrs, location=self._location)
+        binding = self._graph.builder.bind(op, operands, attrs, regions=regions, location=self._location)
         arrays = [self._known_array(operand) for operand in operands]
         known = [array for array in arrays if array is not None]
         if len(known) == len(arrays) and _is_small(binding):
@@ -275,6 +305,40 @@ class NodeContext:
         """
         return [self._folded.get(result, result) if isinstance(result, Var) else result for result in results]
 
+    def stack(self, values: Sequence[Value], axis: int = 0) -> Value:
+        """Gives values joined along a new axis, which is counted from the front.
+
+        Raises:
+            FrontendError: their types differ, or the rank is unknown.
+        """
+        shapes = [self.shape_of(value) for value in values]
+        for value in values:
+            if value.type != values[0].type:
+                raise self.error("stacks tensors of different types", got=value.type, expected=values[0].type)
+        pairs = zip(values, shapes, strict=True)
+        return self.emit("concat", *(self.reshape(v, (*s[:axis], 1, *s[axis:])) for v, s in pairs), axis=axis)
+
+    def tensor_type(self, value: Value) -> TensorType:
+        """Gives the type of a value that is no input.
+
+        Raises:
+            FrontendError: it is no tensor.
+        """
+        if not isinstance(value.type, TensorType):
+            raise self.error("needs a tensor", got=value.type)
+        return value.type
+
+    def shape_of(self, value: Value) -> tuple[Dim, ...]:
+        """Gives the shape of a value that is no input.
+
+        Raises:
+            FrontendError: its rank is unknown.
+        """
+        shape = self.tensor_type(value).shape
+        if shape is None:
+            raise self.error("needs the rank of a value, which the model does not say", got=value.type)
+        return shape
+
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""
         return self._graph.builder.const(array)
@@ -288,6 +352,31 @@ class NodeContext:
         if isinstance(value.type, TensorType) and value.type.shape == tuple(shape):
             return value
         return self.emit("reshape", value, shape=tuple(shape))
+
+    # Nested graphs
+
+    @property
+    def repeats(self) -> int:
+        """How often the node is imported, where it stands in what is unrolled."""
+        return self._graph.repeats
+
+    def open_region(self, name: str) -> tuple[Region, NodeContext]:
+        """Gives a new region, and this node seen from inside of it."""
+        region = self._graph.region.nest(name)
+        return region, NodeContext(self._graph.nest(region=region), self._proto)
+
+    def repeated(self, repeats: int) -> NodeContext:
+        """Gives this node seen from inside of what is imported so many times for it."""
+        return NodeContext(self._graph.nest(repeats=repeats), self._proto)
+
+    def bring_in(self, outer: Imported) -> Imported:
+        """Gives what stands inside, where this node is seen from there, for what is known or computed outside."""
+        return self._graph.bring_in(outer)
+
+    def inline(self, attribute: str, inputs: Sequence[Imported]) -> list[Imported]:
+        """Imports a graph that is an attribute in the place of the node, and gives what its outputs stand for."""
+        graph = self._graph.nest(f"{self.label}, attribute `{attribute}`", f"{self.path}/")
+        return graph.import_nested(self.attr_graph(attribute), inputs)
 
     def axis(self, axis: int, rank: int) -> int:
         """Gives an axis counted from the front.

@@ -10,6 +10,7 @@ from byoc_core.frontend.onnx.ops import (
     arrangement,
     attention,
     constants,
+    control_flow,
     convolution,
     elementwise,
     functions,
@@ -24,6 +25,8 @@ from byoc_core.frontend.onnx.ops import (
     recurrence,
     reduction,
     resize,
+    scan,
+    sequences,
     shape_arithmetic,
     shape_movement,
 )
@@ -33,6 +36,7 @@ __all__ = ["NODE_IMPORTERS", "SHAPE_IMPORTERS"]
 NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
     {
         **constants.IMPORTERS,
+        **control_flow.IMPORTERS,
         **convolution.IMPORTERS,
         **elementwise.IMPORTERS,
         **functions.IMPORTERS,
@@ -44,6 +48,8 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **reduction.IMPORTERS,
         **resize.IMPORTERS,
         **recurrence.IMPORTERS,
+        **scan.IMPORTERS,
+        **sequences.IMPORTERS,
         **quantisation.IMPORTERS,
         **attention.IMPORTERS,
         **ordering.IMPORTERS,

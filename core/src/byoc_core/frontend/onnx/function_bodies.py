@@ -1,0 +1,156 @@
+"""Functions: those of a model, and ops that the standard defines by other ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from byoc_core.dims import Dim
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx.graph_order import subgraphs
+from byoc_core.frontend.onnx.node_context import NodeContext
+from byoc_core.frontend.onnx.sequence_value import SequenceValue
+from byoc_core.frontend.onnx.weights import DTYPES
+
+__all__ = ["fixed_body", "has_own_body", "instantiate", "standard_body"]
+
+_ELEMENT_TYPES = {dtype: element_type for element_type, dtype in DTYPES.items()}
+
+
+def fixed_body(op_type: str, opset: int) -> onnx.FunctionProto | None:
+    """Gives the function by which the standard defines an op, if it is the same for all nodes."""
+    schema = _schema(op_type, opset)
+    version = None if schema is None else _newest(schema.function_opset_versions, opset)
+    if schema is None or version is None:
+        return None
+    return _with_defaults(schema, schema.get_function_with_opset_version(version))
+
+
+def has_own_body(op_type: str, opset: int) -> bool:
+    """Tells whether the standard defines an op by a function that depends on the node."""
+    schema = _schema(op_type, opset)
+    return schema is not None and _newest(schema.context_dependent_function_opset_versions, opset) is not None
+
+
+def standard_body(node: NodeContext, proto: onnx.NodeProto) -> onnx.FunctionProto:
+    """Gives the function by which the standard defines a node's op.
+
+    Raises:
+        FrontendError: there is none for a node of these attributes and inputs.
+    """
+    schema = _schema(node.op_type, node.opset)
+    body = fixed_body(node.op_type, node.opset)
+    if body is None and has_own_body(node.op_type, node.opset):
+        version = _newest(schema.context_dependent_function_opset_versions, node.opset)
+        types = [_type_of(node, index).SerializeToString() for index in range(len(proto.input))]
+        data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+        body = _with_defaults(schema, data)
+        if not body.node:
+            raise node.error("the standard defines this variant of the op by no other ops, and it is not imported")
+    if body is None:
+        raise node.error("the op is not imported")
+    node.ignore_attrs(*schema.attributes)  # the body refers to them, or is made for them
+    return body
+
+
+def _with_defaults(schema: Any, data: bytes) -> onnx.FunctionProto:
+    """Gives a function of a schema, with the defaults of attributes that the schema gives."""
+    body: onnx.FunctionProto = onnx.FunctionProto.FromString(data)
+    declared = [schema.attributes[name] for name in body.attribute if name in schema.attributes]
+    body.attribute_proto.extend(attribute.default_value for attribute in declared if attribute.default_value.name)
+    return body
+
+
+def _schema(op_type: str, opset: int) -> Any:  # what the package declares of a schema lacks its functions
+    """Gives the schema of an op, or ``None`` where the operator set has no such op."""
+    try:
+        return onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _newest(versions: Iterable[int], opset: int) -> int | None:
+    return max((version for version in versions if version <= opset), default=None)
+
+
+def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
+    """Gives the type of an input as the standard's functions ask for it; of a sequence that of its first element."""
+    if not node.has_input(index):
+        return onnx.TypeProto()
+    found = node.imported(index)
+    if not isinstance(found, SequenceValue):
+        return _tensor_type(node.type(index).dtype, node.shape(index))
+    sequence = onnx.TypeProto()
+    for element in found.elements[:1]:
+        value = node.to_value(element, "an element of the sequence")
+        type_ = _tensor_type(node.tensor_type(value).dtype, node.shape_of(value))
+        sequence.sequence_type.elem_type.CopyFrom(type_)
+    return sequence
+
+
+def _tensor_type(dtype: str, shape: Sequence[Dim]) -> onnx.TypeProto:
+    sizes = [size if isinstance(size, int) else None for size in shape]
+    type_: onnx.TypeProto = onnx.helper.make_tensor_type_proto(_ELEMENT_TYPES[dtype], sizes)
+    return type_
+
+
+def instantiate(function: onnx.FunctionProto, call: onnx.NodeProto, where: str) -> onnx.GraphProto:
+    """Gives a function's body as a graph, for one call: its inputs are those that the call gives.
+
+    Args:
+        function: the function.
+        call: the node that calls it; its attributes take the place of references to them.
+        where: the call, for messages.
+
+    Raises:
+        FrontendError: the call has more inputs or outputs than the function.
+    """
+    for what, given, declared in (
+        ("inputs", call.input, function.input),
+        ("outputs", call.output, function.output),
+    ):
+        if len(given) > len(declared):
+            raise FrontendError(where, f"has more {what} than its function", got=len(given), expected=len(declared))
+    attributes = {attribute.name: attribute for attribute in function.attribute_proto}
+    attributes.update((attribute.name, attribute) for attribute in call.attribute)
+    graph = onnx.GraphProto(name=function.name)
+    graph.node.extend(function.node)
+    given = dict(zip(function.input, call.input, strict=False))
+    present = [name for name in function.input if given.get(name)]
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in present)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output[: len(call.output)])
+    absent = frozenset(function.input) - frozenset(present)
+    for node in _all_nodes(graph.node):
+        _resolve_attributes(node, attributes)
+        for index, name in enumerate(node.input):
+            if name in absent:
+                node.input[index] = ""
+    return graph
+
+
+def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for _, graph in subgraphs(node):
+            yield from _all_nodes(graph.node)
+
+
+def _resolve_attributes(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
+    """Puts a call's attributes in the place of references; a reference to one that is not given goes."""
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
+        return
+    resolved = []
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            resolved.append(attribute)
+        elif attribute.ref_attr_name in attributes:
+            copy = onnx.AttributeProto()
+            copy.CopyFrom(attributes[attribute.ref_attr_name])
+            copy.name = attribute.name
+            resolved.append(copy)
+    kept = onnx.NodeProto()
+    kept.attribute.extend(resolved)
+    del node.attribute[:]
+    node.attribute.extend(kept.attribute)

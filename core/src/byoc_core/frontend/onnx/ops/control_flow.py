@@ -1,0 +1,143 @@
+"""Importers of control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+
+from byoc_core.dims import Dim, dim_max
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.regions import Region
+from byoc_core.frontend.onnx.rounds import Round, Rounds, read_scalar
+from byoc_core.frontend.onnx.weights import to_array
+from byoc_core.ir.module import Value, Var
+
+__all__ = ["IMPORTERS"]
+
+_FOREVER = np.array(np.iinfo(np.int64).max, np.int64)
+
+
+def _import_if(node: NodeContext) -> Sequence[Imported]:
+    """Imports the branch that is taken where the condition is known, else both as regions of the IR's ``if``."""
+    names = ("then_branch", "else_branch")
+    for name in names:
+        outputs = node.attr_graph(name).output
+        if len(outputs) != len(node.output_names):
+            raise node.error(
+                f"attribute `{name}` has another number of outputs than the node",
+                got=len(outputs),
+                expected=len(node.output_names),
+            )
+    known = node.array(0)
+    if known is not None:
+        return node.inline(names[0] if _truth(node, known) else names[1], ())
+    condition = read_scalar(node, node.value(0), "bool", "the condition")
+    regions, results = zip(*(_import_branch(node, name) for name in names), strict=True)
+    for output, first, second in zip(node.output_names, *results, strict=True):
+        if first.type != second.type:
+            raise node.error(
+                f"its branches give output `{output}` different types",
+                got=f"{first.type} and {second.type}",
+                expected="one type, as which branch is taken is known only while the model runs",
+            )
+    finished = [region.finish(values) for region, values in zip(regions, results, strict=True)]
+    captured = dict.fromkeys(outer for _, params in finished for outer in params)
+    branches = [
+        replace(function, params=tuple(params.get(outer) or Var(outer.name, outer.type) for outer in captured))
+        for function, params in finished
+    ]
+    return node.emit_all("if", (condition, *captured), {}, branches)
+
+
+def _import_branch(node: NodeContext, name: str) -> tuple[Region, list[Value]]:
+    region, inside = node.open_region(name)
+    outputs = inside.inline(name, ())
+    pairs = zip(outputs, node.output_names, strict=True)
+    return region, [inside.to_value(output, f"output `{of}` of `{name}`") for output, of in pairs]
+
+
+def _truth(node: NodeContext, known: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
+    if known.size != 1 or known.dtype != np.bool_:
+        raise node.error(
+            "the condition is no scalar of the right dtype",
+            got=f"{known.dtype} of shape {known.shape}",
+            expected="bool",
+        )
+    return bool(known.item())
+
+
+def _import_loop(node: NodeContext) -> Sequence[Imported]:
+    """Imports a loop. Without a condition it begins, and the body's decides from then on, as in ONNX Runtime."""
+    body = node.attr_graph("body")
+    carried = [node.imported(index) for index in range(2, node.num_inputs)]
+    num_outputs = len(body.output) - 1
+    if not len(carried) <= num_outputs or len(node.output_names) > num_outputs:
+        raise node.error(
+            "attribute `body` has the wrong number of outputs",
+            got=len(body.output),
+            expected=f"the condition, {len(carried)} carried values, then the scan outputs",
+        )
+    if len(body.input) != 2 + len(carried):
+        raise node.error(
+            "attribute `body` has the wrong number of inputs", got=len(body.input), expected=2 + len(carried)
+        )
+
+    def run(inside: NodeContext, number: Imported, values: Sequence[Imported]) -> Round:
+        condition, *outputs = inside.inline("body", (number, np.array(True), *values))
+        return Round(condition, outputs[: len(carried)], outputs[len(carried) :])
+
+    limit: Imported = node.imported(0) if node.has_input(0) else _FOREVER
+    condition: Imported = node.imported(1) if node.has_input(1) else np.array(True)
+    rounds = Rounds(
+        node,
+        body,
+        [value.name for value in body.input[2:]],
+        run,
+        _count_rounds(node, body),
+        limit,
+        condition,
+        [False] * (num_outputs - len(carried)),
+    )
+    return rounds.emit(carried)
+
+
+def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
+    """Gives the number of rounds, or ``None`` where the body's condition may end them."""
+    starts = node.array(1) if node.has_input(1) else np.array(True)
+    if starts is not None and not _truth(node, starts):
+        return 0
+    known = node.shape_value(0) if node.has_input(0) else None
+    counts = None if known is None else known.dims
+    if starts is None or counts is None or len(counts) != 1 or not _is_always_true(node, body):
+        return None
+    (count,) = counts
+    return dim_max(count, 0)
+
+
+def _is_always_true(node: NodeContext, body: onnx.GraphProto) -> bool:
+    """Tells whether the condition that a body gives is the one it takes, or a constant that is true."""
+    producers = {output: inner for inner in body.node for output in inner.output}
+    name = body.output[0].name
+    for _ in body.node:  # a damaged body may have a cycle
+        if name in producers and producers[name].op_type == "Identity":
+            name = next(iter(producers[name].input), "")
+    if name in ("", body.input[1].name):
+        return bool(name)
+    tensors = {tensor.name: tensor for tensor in body.initializer}
+    if name in producers and producers[name].op_type == "Constant":
+        tensors.update((name, attribute.t) for attribute in producers[name].attribute if attribute.name == "value")
+    if name in tensors:
+        known: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | None = to_array(tensors[name], node.label, None)
+    else:
+        known = None if name in producers else node.as_array(node.named(name))
+    return known is not None and bool(np.all(known))
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "If": _import_if,
+    "Loop": _import_loop,
+}
+"""The family's importers, by ONNX name."""

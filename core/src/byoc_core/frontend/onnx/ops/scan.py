@@ -1,0 +1,151 @@
+"""Importer of ``Scan``: a graph for each slice of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from byoc_core.dims import Dim
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.rounds import Round, Rounds
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.ir.module import Value
+
+__all__ = ["IMPORTERS"]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What is scanned: a value, the axis along which it is sliced, and whether the last slice comes first."""
+
+    value: Value
+    axis: int
+    is_reversed: bool
+
+
+def _import_scan(node: NodeContext) -> Sequence[Imported]:
+    if node.opset < 9:
+        return _import_batched(node)
+    num_sources = node.attr_int("num_scan_inputs")
+    num_states = _check_counts(node, node.num_inputs, num_sources)
+    num_outputs = len(node.attr_graph("body").output) - num_states
+    axes = _list(node, "scan_input_axes", num_sources)
+    backward = _list(node, "scan_input_directions", num_sources)
+    sources = []
+    for index, axis, is_reversed in zip(range(num_states, node.num_inputs), axes, backward, strict=True):
+        sources.append(_Source(node.value(index), node.axis(axis, len(node.shape(index))), bool(is_reversed)))
+    states = [node.imported(index) for index in range(num_states)]
+    results = _scan(node, states, sources, _list(node, "scan_output_directions", num_outputs))
+    outputs = zip(results[num_states:], _list(node, "scan_output_axes", num_outputs), strict=True)
+    return [*results[:num_states], *(_move_first_axis(node, output, axis) for output, axis in outputs)]
+
+
+def _import_batched(node: NodeContext) -> Sequence[Imported]:
+    """Imports the op as it was in operator set 8: axis 0 is a batch of independent sequences along axis 1."""
+    num_sources = node.attr_int("num_scan_inputs")
+    num_states = _check_counts(node, node.num_inputs - 1, num_sources)
+    backward = _list(node, "directions", num_sources)
+    values = [node.value(index) for index in range(1, node.num_inputs)]
+    shapes = [node.shape(index) for index in range(1, node.num_inputs)]
+    if any(len(shape) < 2 for shape in shapes[num_states:]) or not all(shapes):
+        raise node.error("its inputs lack the axis of the batch or of the sequence")
+    batch, length = shapes[-1][:2]
+    if not isinstance(batch, int):
+        raise node.error("has a batch of dynamic size, which is not imported", got=batch)
+    lengths = node.array(0) if node.has_input(0) else None
+    if node.has_input(0) and (lengths is None or np.any(lengths != length)):
+        raise node.error("has sequences of different lengths, which are not imported")
+    inside = node.repeated(batch)
+    members: list[list[Value]] = []
+    for member in range(batch):
+        items = [inside.emit("take", value, node.constant(np.int64(member)), axis=0) for value in values]
+        pairs = zip(items[num_states:], backward, strict=True)
+        sources = [_Source(item, 0, bool(is_reversed)) for item, is_reversed in pairs]
+        num_outputs = len(node.attr_graph("body").output) - num_states
+        results = _scan(inside, items[:num_states], sources, [0] * num_outputs)
+        members.append([node.to_value(result, "a result") for result in results])
+    if not members:
+        raise node.error("has an empty batch")
+    return [node.stack(column) for column in zip(*members, strict=True)]
+
+
+def _check_counts(node: NodeContext, num_inputs: int, num_sources: int) -> int:
+    """Gives the number of states, after checking it against the body."""
+    body, num_states = node.attr_graph("body"), num_inputs - num_sources
+    if num_sources < 1 or num_states < 0:
+        raise node.error("attribute `num_scan_inputs` does not fit the inputs", got=num_sources)
+    if len(body.input) != num_inputs or not len(node.output_names) <= len(body.output) or len(body.output) < num_states:
+        raise node.error(
+            "attribute `body` has the wrong number of inputs or outputs",
+            got=f"{len(body.input)} and {len(body.output)}",
+            expected=f"{num_inputs}, and {num_states} or more",
+        )
+    return num_states
+
+
+def _list(node: NodeContext, name: str, count: int) -> tuple[int, ...]:
+    values = node.attr_ints(name, (0,) * count)
+    if len(values) != count:
+        raise node.error(f"attribute `{name}` has the wrong number of elements", got=len(values), expected=count)
+    return values
+
+
+def _scan(
+    node: NodeContext, states: Sequence[Imported], sources: Sequence[_Source], backward: Sequence[int]
+) -> list[Imported]:
+    """Gives the final states and the scan outputs, stacked on axis 0."""
+    body = node.attr_graph("body")
+    length = _length(node, sources)
+
+    def run(inside: NodeContext, number: Imported, carried: Sequence[Imported]) -> Round:
+        slices = [_slice(inside, source, number, length) for source in sources]
+        outputs = inside.inline("body", (*carried, *slices))
+        return Round(np.array(True), outputs[: len(states)], outputs[len(states) :])
+
+    rounds = Rounds(
+        node,
+        body,
+        [value.name for value in body.input[: len(states)]],
+        run,
+        length,
+        ShapeValue.scalar(length),
+        np.array(True),
+        [bool(direction) for direction in backward],
+    )
+    return rounds.emit(states)
+
+
+def _length(node: NodeContext, sources: Sequence[_Source]) -> Dim:
+    """Gives the number of slices, which must be the same for all sources."""
+    sizes = [node.shape_of(source.value)[source.axis] for source in sources]
+    for size in sizes:
+        difference = size - sizes[0]
+        if isinstance(difference, int) and difference != 0:
+            raise node.error("its scan inputs differ in length", got=size, expected=sizes[0])
+    return next((size for size in sizes if isinstance(size, int)), sizes[0])
+
+
+def _slice(inside: NodeContext, source: _Source, number: Imported, length: Dim) -> Imported:
+    position = inside.to_value(number, "the round's number")
+    if source.is_reversed:
+        last = inside.to_value(ShapeValue.scalar(length - 1), "the number of slices")
+        position = inside.emit("subtract", last, position)
+    value = inside.to_value(inside.bring_in(source.value), "a scan input")
+    return inside.emit("take", value, position, axis=source.axis)
+
+
+def _move_first_axis(node: NodeContext, output: Imported, axis: int) -> Imported:
+    value = node.to_value(output, "a scan output")
+    rank = len(node.shape_of(value))
+    target = node.axis(axis, rank)
+    if target == 0:
+        return output
+    order = list(range(1, rank))
+    order.insert(target, 0)
+    return node.emit("permute_dims", value, axes=order)
+
+
+IMPORTERS: dict[str, NodeImporter] = {"Scan": _import_scan}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,56 @@
+"""Functions under construction: the model's own, and the regions of control flow nested in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.frontend.onnx.symbols import NameTable
+from byoc_core.ir.builder import FunctionBuilder
+from byoc_core.ir.constants import ConstantStore
+from byoc_core.ir.module import Function, Value, Var
+from byoc_core.ir.opdef import OpRegistry
+from byoc_core.ir.types import Type
+
+__all__ = ["Region"]
+
+
+class Region:
+    """A function under construction. What it reads from the function around it comes in as parameters.
+
+    Args:
+        name: the function's name.
+        ops: where op names are looked up.
+        constants: the store for constants, the same for all functions of a model.
+
+    Attributes:
+        builder: builds the function.
+    """
+
+    def __init__(self, name: str, ops: OpRegistry, constants: ConstantStore) -> None:
+        self.builder = FunctionBuilder(name, ops=ops, constants=constants)
+        self._names = NameTable()
+        self._captured: dict[Var, Var] = {}
+
+    def nest(self, name: str) -> Region:
+        """Gives a region for a binding of this function."""
+        return Region(name, self.builder.ops, self.builder.constants)
+
+    def param(self, name: str, type_: Type) -> Var:
+        """Adds a parameter with a name like ``name``."""
+        return self.builder.param(self._names.fresh(name, "input"), type_)
+
+    def capture(self, outer: Var) -> Var:
+        """Gives the parameter that stands for a value of the function around this one."""
+        if outer not in self._captured:
+            self._captured[outer] = self.param(outer.name, outer.type)
+        return self._captured[outer]
+
+    def finish(self, results: Sequence[Value]) -> tuple[Function, dict[Var, Var]]:
+        """Gives the function, and the values around it that it reads, in order of first use, with their parameters.
+
+        A captured value of which only the type was asked for is not read. Whoever binds the region decides in which
+        order it takes its parameters.
+        """
+        function = self.builder.finish(*results)
+        read = {value for binding in function.bindings for value in binding.operands} | set(function.results)
+        return function, {outer: param for outer, param in self._captured.items() if param in read}

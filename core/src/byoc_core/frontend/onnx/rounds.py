@@ -1,0 +1,186 @@
+"""Rounds: what ``Loop`` and ``Scan`` have in common, unrolled or as the IR's ``loop``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx.graph_order import subgraphs
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext
+from byoc_core.frontend.onnx.regions import Region
+from byoc_core.ir.module import Value, Var
+from byoc_core.ir.types import TensorType
+
+__all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds"]
+
+MAX_UNROLLED_NODES = 256
+"""Rounds are unrolled where their number is known and all of them together have no more nodes than this."""
+
+_INDEX = TensorType((), "int64")
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round gives.
+
+    Attributes:
+        condition: whether another one follows.
+        carried: the carried values for the next one.
+        scanned: a slice of each scan output.
+    """
+
+    condition: Imported
+    carried: Sequence[Imported]
+    scanned: Sequence[Imported]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of a node that repeats a graph.
+
+    Attributes:
+        node: the node.
+        body: the graph.
+        names: what messages call the carried values.
+        run: imports one round: takes the node as seen from inside, the round's number and the carried values.
+        count: the number of rounds, or ``None`` where the body's condition may end them.
+        limit: the most rounds there are, as an IR value if no integer is known.
+        condition: whether there is a first round.
+        is_reversed: for each scan output whether its first slice is that of the last round.
+    """
+
+    node: NodeContext
+    body: onnx.GraphProto
+    names: Sequence[str]
+    run: Callable[[NodeContext, Imported, Sequence[Imported]], Round]
+    count: Dim | None
+    limit: Imported
+    condition: Imported
+    is_reversed: Sequence[bool]
+
+    def emit(self, carried: Sequence[Imported]) -> list[Imported]:
+        """Adds the rounds to the function and gives the final carried values, then the scan outputs, stacked on axis 0.
+
+        Few rounds are unrolled: then scan outputs are put together once instead of being written to in each round, the
+        round's number and what follows from it is known, and sizes may change from round to round.
+
+        Raises:
+            FrontendError: the rounds are not unrolled and a carried value changes its type, or there are scan outputs
+                whose size only a run can tell.
+        """
+        count, repeats = self.count, self.node.repeats
+        if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
+            return self._unroll(carried, count)
+        if self.is_reversed and count is None:
+            raise self.node.error(
+                "has scan outputs, but how many rounds it makes is known only while it runs",
+                expected="a number of rounds that sizes give, and a condition that is constantly true",
+            )
+        return self._emit_loop(carried, 0 if count is None else count)
+
+    def _unroll(self, carried: Sequence[Imported], count: int) -> list[Imported]:
+        if count == 0:
+            return [*carried, *self._empty_outputs(carried)]
+        slices: list[list[Imported]] = [[] for _ in self.is_reversed]
+        inside = self.node.repeated(count)
+        for number in range(count):
+            result = self.run(inside, np.array(number, np.int64), carried)
+            carried = result.carried
+            for collected, item in zip(slices, result.scanned, strict=True):
+                collected.append(item)
+        ordered = (items[::-1] if back else items for items, back in zip(slices, self.is_reversed, strict=True))
+        return [*carried, *(self._stack(items) for items in ordered)]
+
+    def _stack(self, items: Sequence[Imported]) -> Imported:
+        arrays = [array for array in map(self.node.as_array, items) if array is not None]
+        if len(arrays) == len(items) and len({(array.dtype, array.shape) for array in arrays}) == 1:
+            return np.stack(arrays)
+        return self.node.stack([self.node.to_value(item, "a scan output") for item in items])
+
+    def _empty_outputs(self, carried: Sequence[Imported]) -> list[Imported]:
+        """Gives the scan outputs of no rounds: a round tells their types."""
+        if not self.is_reversed:
+            return []
+        region, inside = self.node.open_region("body")
+        result = self.run(inside, region.param("i", _INDEX), [inside.bring_in(item) for item in carried])
+        return [self._zeros(inside.to_value(item, "a scan output"), 0) for item in result.scanned]
+
+    def _zeros(self, like: Value, count: Dim) -> Value:
+        """Gives zeros with room for so many values like one."""
+        type_ = self.node.tensor_type(like)
+        zero = self.node.constant(np.zeros((), to_numpy(type_.dtype)))
+        return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(like)))
+
+    def _emit_loop(self, carried: Sequence[Imported], num_slices: Dim) -> list[Imported]:
+        """Adds a loop; ``num_slices`` is the number of rounds, where there are scan outputs."""
+        node = self.node
+        first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
+        region, inside = node.open_region("body")
+        number = region.param("i", _INDEX)
+        params = [region.param(name, value.type) for name, value in zip(self.names, first, strict=True)]
+        result = self.run(inside, number, params)
+        pairs = zip(result.carried, self.names, strict=True)
+        following = [inside.to_value(item, f"carried value `{name}`") for item, name in pairs]
+        for name, before, after in zip(self.names, first, following, strict=True):
+            if before.type != after.type:
+                raise node.error(
+                    f"carried value `{name}` changes its type from round to round",
+                    got=after.type,
+                    expected=before.type,
+                    hint=f"Types may change where the rounds are unrolled: at most {MAX_UNROLLED_NODES} nodes in all, "
+                    "a constant number of rounds, and a condition that is constantly true.",
+                )
+        for item, is_reversed in zip(result.scanned, self.is_reversed, strict=True):
+            slot = inside.to_value(item, "a scan output")
+            room = self._zeros(slot, num_slices)
+            params.append(region.param("scanned", room.type))
+            first.append(room)
+            bounds: dict[str, object] = (
+                {"start": num_slices - 1, "stop": -1, "step": -1} if is_reversed else {"stop": num_slices}
+            )
+            order = inside.emit("arange", **bounds)
+            following.append(self._write(inside, params[-1], slot, inside.emit("equal", order, number)))
+        condition = read_scalar(inside, inside.to_value(result.condition, "the condition"), "bool", "the condition")
+        return list(self._bind(region, (number, *params), first, (condition, *following)))
+
+    def _write(self, inside: NodeContext, room: Var, slot: Value, here: Value) -> Value:
+        """Gives the slices gathered so far with one more: the IR has no op that writes in place.
+
+        Cost: all slices, in each round.
+        """
+        mask = inside.reshape(here, (*inside.shape_of(here), *(1 for _ in inside.shape_of(slot))))
+        return inside.emit("where", mask, slot, room)
+
+    def _bind(
+        self, region: Region, params: Sequence[Var], first: Sequence[Value], results: Sequence[Value]
+    ) -> Sequence[Var]:
+        """Adds the loop; values from around the body are carried through it unchanged."""
+        node = self.node
+        body, captured = region.finish(results)
+        kept = tuple(captured.values())
+        body = replace(body, params=(*params, *kept), results=(*results, *kept))
+        limit = read_scalar(node, node.to_value(self.limit, "the number of rounds"), "int64", "the number of rounds")
+        condition = read_scalar(node, node.to_value(self.condition, "the condition"), "bool", "the condition")
+        return node.emit_all("loop", (limit, condition, *first, *captured), {}, (body,))[: len(first)]
+
+
+def read_scalar(node: NodeContext, value: Value, dtype: str, what: str) -> Value:
+    """Gives a value of one element without axes: models give such with an axis, too.
+
+    Raises:
+        FrontendError: it has another dtype or more elements.
+    """
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.dtype != dtype or type_.num_elements != 1:
+        raise node.error(f"{what} is no scalar of the right dtype", got=type_, expected=TensorType((), dtype))
+    return node.reshape(value, ())
+
+
+def _count_nodes(graph: onnx.GraphProto) -> int:
+    """Gives the number of nodes, those of nested graphs included."""
+    return sum(1 + sum(_count_nodes(inner) for _, inner in subgraphs(node)) for node in graph.node)

@@ -1,0 +1,25 @@
+"""Sequences of tensors, known while importing: the IR has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.frontend.onnx.node_context import Imported
+
+__all__ = ["SequenceValue"]
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceValue:
+    """An ONNX sequence whose length is known; each of its elements is what a name may stand for.
+
+    Attributes:
+        elements: the tensors, in order.
+    """
+
+    elements: tuple[Imported, ...]
+
+    def __str__(self) -> str:
+        return f"a sequence of {len(self.elements)}"

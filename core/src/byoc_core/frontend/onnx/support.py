@@ -1,0 +1,106 @@
+"""Which ops of a model are imported: all that are not are reported at once, before anything is imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import onnx
+
+from byoc_core.errors import FrontendError, UnsupportedOpsError
+from byoc_core.frontend.onnx.function_bodies import fixed_body, has_own_body
+from byoc_core.frontend.onnx.graph_order import node_label, subgraphs
+from byoc_core.frontend.onnx.loading import STANDARD_DOMAINS, FunctionKey, LoadedModel, find_opset, function_key
+from byoc_core.frontend.onnx.ops import NODE_IMPORTERS
+
+__all__ = ["check_ops"]
+
+_MAX_CALL_DEPTH = 64
+
+
+def check_ops(model: LoadedModel) -> None:
+    """Checks that all nodes are of ops that are imported, those of nested graphs and of called functions included.
+
+    Raises:
+        UnsupportedOpsError: some are not; all of them are listed, with counts. A function's nodes count for each call.
+        FrontendError: a function calls itself, or calls are nested too deeply.
+    """
+    survey = _Surveyor(model).survey(model.graph.node, model.opset, model.source)
+    if survey.unknown:
+        listed = ", ".join(f"{name} ({count}x)" for name, count in sorted(survey.unknown.items()))
+        raise UnsupportedOpsError(
+            model.source,
+            f"{survey.unknown.total()} of its {survey.num_nodes} nodes are of ops that are not imported",
+            got=listed,
+        )
+
+
+@dataclass
+class _Survey:
+    """How many nodes there are, and how many of each op that is not imported."""
+
+    num_nodes: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: _Survey) -> None:
+        self.num_nodes += other.num_nodes
+        self.unknown.update(other.unknown)
+
+
+class _Surveyor:
+    def __init__(self, model: LoadedModel) -> None:
+        self._model = model
+        self._functions: dict[FunctionKey, _Survey] = {}
+        self._calls: list[FunctionKey] = []
+        self._standard: dict[tuple[str, int], bool] = {}
+
+    def survey(self, nodes: Sequence[onnx.NodeProto], opset: int, where: str) -> _Survey:
+        found = _Survey()
+        for node in nodes:
+            key = function_key(node)
+            if key in self._model.functions:
+                found.add(self._function(key, f"{where}, {node_label(node)}"))
+                continue
+            found.num_nodes += 1
+            if node.domain not in STANDARD_DOMAINS:
+                found.unknown[f"{node.domain}.{node.op_type}"] += 1
+            elif not self._is_imported(node.op_type, opset):
+                found.unknown[node.op_type] += 1
+            else:
+                for label, graph in subgraphs(node):
+                    found.add(self.survey(graph.node, opset, f"{where}, {node_label(node)}, {label}"))
+        return found
+
+    def _function(self, key: FunctionKey, where: str) -> _Survey:
+        if key not in self._functions:
+            if key in self._calls:
+                raise FrontendError(where, "calls a function that calls itself", got=_chain([*self._calls, key]))
+            if len(self._calls) == _MAX_CALL_DEPTH:
+                raise FrontendError(
+                    self._model.source, f"its function calls are nested more than {_MAX_CALL_DEPTH} deep"
+                )
+            self._calls.append(key)
+            function = self._model.functions[key]
+            opset = find_opset(function, where, nodes=function.node)
+            self._functions[key] = self.survey(function.node, opset, where)
+            self._calls.pop()
+        return self._functions[key]
+
+    def _is_imported(self, op_type: str, opset: int) -> bool:
+        """Tells whether an op has an importer, or is a function of ops that have."""
+        if op_type in NODE_IMPORTERS:
+            return True
+        key = op_type, opset
+        if key not in self._standard:
+            body = fixed_body(op_type, opset)
+            self._standard[key] = (
+                has_own_body(op_type, opset)
+                if body is None
+                else not self.survey(body.node, find_opset(body, op_type, nodes=body.node), op_type).unknown
+            )
+        return self._standard[key]
+
+
+def _chain(calls: Sequence[FunctionKey]) -> str:
+    return " -> ".join(name for _, name, _ in calls)

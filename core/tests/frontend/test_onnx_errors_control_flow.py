@@ -1,0 +1,336 @@
+"""Bad control flow, scans and sequences: each gives one clear error that names the node and its place."""
+
+from __future__ import annotations
+
+import pytest
+from byoc_core.errors import FrontendError, UnsupportedOpsError
+from byoc_core.frontend.onnx import from_onnx
+from onnx import parser
+
+
+def _refuse(model: str, error: type[FrontendError] = FrontendError) -> str:
+    text = '<ir_version: 10, opset_import: ["" : 17, "local" : 1]> ' + model
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(parser.parse_model(text))
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def _if(then: str, other: str, *, condition: str = "bool c", outputs: str = "y", weights: str = "") -> str:
+    return f"""g ({condition}, float[n, 4] x) => (y) {weights} {{ {outputs} = If(c) <
+        then_branch = t () => (a) {{ {then} }}, else_branch = e () => (b) {{ {other} }}> }}"""
+
+
+def _loop(
+    body: str,
+    *,
+    inputs: str = "m, c, x",
+    outputs: str = "c_out, w",
+    results: str = "y",
+    limit: str = "int64 m",
+    known: int = 2,
+) -> str:
+    return f"""g (float[n, 4] x, {limit}, bool c) => (y) <int64 k = {{{known}}}> {{ {results} = Loop({inputs}) <
+        body = b (int64 i, bool t, v) => ({outputs}) {{ {body} }}> }}"""
+
+
+def _scan(n: int = 1, attrs: str = "", ins: str = "v, p", body: str = "w = Add(v, p)", inputs: str = "p, p") -> str:
+    return f"""g (float[k, 4] x, float[3, 4] p, float[5, 4] q) => (y) {{ y = Scan<num_scan_inputs = {n}{attrs},
+        body = b ({ins}) => (w) {{ {body} }}>({inputs}) }}"""
+
+
+def _seq(body: str) -> str:
+    return f"g (float[n, 4] x, int64 i) => (y) <int64 one = {{1}}, int64 nine = {{9}}> {{ {body} }}"
+
+
+_KEEP = "c_out = Identity(t) w = Neg(v)"
+_GROW = "c_out = Identity(t) w = Concat<axis = 1>(v, x)"
+_UNROLL_HINT = (
+    "Types may change where the rounds are unrolled: at most 256 nodes in all, a constant number of rounds, and a "
+    "condition that is constantly true."
+)
+
+_REFUSED: list[tuple[str, str, str]] = [
+    (
+        "branches of different sizes",
+        _if("a = Neg(x)", "b = Concat<axis = 1>(x, x)"),
+        (
+            'node `y` (If): its branches give output `y` different types; got R.Tensor(("n", 4), "float32") '
+            'and R.Tensor(("n", 8), "float32"), expected one type, as which branch is taken is known only '
+            "while the model runs"
+        ),
+    ),
+    (
+        "branches of different dtypes",
+        _if("a = Neg(x)", "b = Cast<to = 7>(x)"),
+        (
+            'node `y` (If): its branches give output `y` different types; got R.Tensor(("n", 4), "float32") '
+            'and R.Tensor(("n", 4), "int64"), expected one type, as which branch is taken is known only '
+            "while the model runs"
+        ),
+    ),
+    (
+        "branches with other numbers of outputs",
+        _if("a = Neg(x)", "b = Neg(x)", outputs="y, z"),
+        ("node `y` (If): attribute `then_branch` has another number of outputs than the node; got 1, expected 2"),
+    ),
+    (
+        "a condition of several elements",
+        _if("a = Neg(x)", "b = Neg(x)", condition="bool[2] c"),
+        (
+            'node `y` (If): the condition is no scalar of the right dtype; got R.Tensor((2,), "bool"), '
+            'expected R.Tensor((), "bool")'
+        ),
+    ),
+    (
+        "a condition that is no bool",
+        _if("a = Neg(x)", "b = Neg(x)", condition="float c"),
+        (
+            'node `y` (If): the condition is no scalar of the right dtype; got R.Tensor((), "float32"), '
+            'expected R.Tensor((), "bool")'
+        ),
+    ),
+    (
+        "a known condition that is no bool",
+        _if("a = Neg(x)", "b = Neg(x)", condition="float d", weights="<float c = {1}>"),
+        ("node `y` (If): the condition is no scalar of the right dtype; got float32 of shape (), expected bool"),
+    ),
+    (
+        "a branch with inputs",
+        _if("a = Neg(x)", "b = Neg(x)").replace("t ()", "t (u)"),
+        "node `y` (If), attribute `then_branch`: has the wrong number of inputs; got 1, expected 0",
+    ),
+    (
+        "a branch reads what is not there",
+        _if("a = Neg(z)", "b = Neg(x)"),
+        (
+            "node `y` (If), attribute `then_branch`, node `a` (Neg): reads `z`, which is no input, no "
+            "initializer and no node's output"
+        ),
+    ),
+    (
+        "a branch gives what is not there",
+        _if("q = Neg(x)", "b = Neg(x)"),
+        (
+            "node `y` (If), attribute `then_branch`, output `a`: reads `a`, which is no input, no "
+            "initializer and no node's output"
+        ),
+    ),
+    (
+        "a branch defines a name twice",
+        _if("a = Neg(x) a = Abs(x)", "b = Neg(x)"),
+        "node `y` (If), attribute `then_branch`, node `a` (Abs): defines `a`, which is defined already",
+    ),
+    (
+        "a cycle in a branch",
+        _if("a = Neg(d) d = Neg(a)", "b = Neg(x)"),
+        (
+            "node `y` (If), attribute `then_branch`: its graph has a cycle; got nodes that wait for one "
+            "another: node `a` (Neg), node `d` (Neg)"
+        ),
+    ),
+    (
+        "an error deep inside",
+        _if(
+            "a = If(c) <then_branch = p () => (u) { u = Squeeze(x, ax) }, else_branch = q () => (u) { u = Neg(x) }>",
+            "b = Neg(x)",
+            weights="<int64[1] ax = {7}>",
+        ),
+        (
+            "node `y` (If), attribute `then_branch`, node `a` (If), attribute `then_branch`, node `u` "
+            "(Squeeze): names no axis of a tensor of rank 2; got 7"
+        ),
+    ),
+    (
+        "a body without the condition",
+        _loop(_KEEP, outputs="w"),
+        (
+            "node `y` (Loop): attribute `body` has the wrong number of outputs; got 1, expected the "
+            "condition, 1 carried values, then the scan outputs"
+        ),
+    ),
+    (
+        "a body with other inputs",
+        _loop(_KEEP, inputs="m, c, x, x", outputs="c_out, w, w"),
+        "node `y` (Loop): attribute `body` has the wrong number of inputs; got 3, expected 4",
+    ),
+    (
+        "a carried value that grows",
+        _loop(_GROW),
+        (
+            'node `y` (Loop): carried value `v` changes its type from round to round; got R.Tensor(("n", 8), '
+            '"float32"), expected R.Tensor(("n", 4), "float32"). '
+        )
+        + _UNROLL_HINT,
+    ),
+    (
+        "a carried value of another dtype",
+        _loop("c_out = Identity(t) w = Cast<to = 7>(v)", inputs="m, c, x"),
+        (
+            'node `y` (Loop): carried value `v` changes its type from round to round; got R.Tensor(("n", 4), '
+            '"int64"), expected R.Tensor(("n", 4), "float32"). '
+        )
+        + _UNROLL_HINT,
+    ),
+    (
+        "too many rounds to unroll",
+        _loop(_GROW, inputs="k, , x", known=200),
+        (
+            'node `y` (Loop): carried value `v` changes its type from round to round; got R.Tensor(("n", 8), '
+            '"float32"), expected R.Tensor(("n", 4), "float32"). '
+        )
+        + _UNROLL_HINT,
+    ),
+    (
+        "a scan output of unknown length",
+        _loop(_KEEP, outputs="c_out, w, w", results="y, s"),
+        (
+            "node `y` (Loop): has scan outputs, but how many rounds it makes is known only while it runs; "
+            "expected a number of rounds that sizes give, and a condition that is constantly true"
+        ),
+    ),
+    (
+        "a scan output and an early end",
+        _loop(
+            "zero = Constant<value = int64 {0}>() c_out = Less(i, zero) w = Neg(v)",
+            inputs="k, , x",
+            outputs="c_out, w, w",
+            results="y, s",
+        ),
+        (
+            "node `y` (Loop): has scan outputs, but how many rounds it makes is known only while it runs; "
+            "expected a number of rounds that sizes give, and a condition that is constantly true"
+        ),
+    ),
+    (
+        "a scan output of a size that changes",
+        _loop(_GROW, inputs="k, , x", outputs="c_out, w, w", results="y, s"),
+        (
+            'node `y` (Loop): stacks tensors of different types; got R.Tensor(("n", 12), "float32"), '
+            'expected R.Tensor(("n", 8), "float32")'
+        ),
+    ),
+    (
+        "conditions that give one another",
+        _loop("c_out = Identity(d) d = Identity(c_out) w = Neg(v)", inputs="k, , x"),
+        (
+            "node `y` (Loop), attribute `body`: its graph has a cycle; got nodes that wait for one another: "
+            "node `c_out` (Identity), node `d` (Identity)"
+        ),
+    ),
+    (
+        "a condition of nothing",
+        _loop("c_out = Identity() w = Neg(v)", inputs="k, , x"),
+        (
+            "node `y` (Loop), attribute `body`, node `c_out` (Identity): has the wrong number of inputs; "
+            "got 0, expected 1"
+        ),
+    ),
+    (
+        "a number of rounds that is no int64",
+        _loop(_KEEP, limit="int32 m"),
+        (
+            "node `y` (Loop): the number of rounds is no scalar of the right dtype; got R.Tensor((), "
+            '"int32"), expected R.Tensor((), "int64")'
+        ),
+    ),
+    (
+        "a body's condition of several elements",
+        _loop("c_out = Less(v, x) w = Neg(v)"),
+        (
+            'node `y` (Loop): the condition is no scalar of the right dtype; got R.Tensor(("n", 4), "bool"), '
+            'expected R.Tensor((), "bool")'
+        ),
+    ),
+    (
+        "scan: inputs of two lengths",
+        _scan(n=2, ins="v, p, q", body="w = Add(p, q)", inputs="p, p, q"),
+        "node `y` (Scan): its scan inputs differ in length; got 5, expected 3",
+    ),
+    ("scan: no inputs", _scan(n=0), "node `y` (Scan): attribute `num_scan_inputs` does not fit the inputs; got 0"),
+    (
+        "scan: body",
+        _scan(ins="v"),
+        (
+            "node `y` (Scan): attribute `body` has the wrong number of inputs or outputs; got 1 and 1, "
+            "expected 2, and 1 or more"
+        ),
+    ),
+    (
+        "scan: too many directions",
+        _scan(attrs=", scan_input_directions = [1, 0]"),
+        ("node `y` (Scan): attribute `scan_input_directions` has the wrong number of elements; got 2, expected 1"),
+    ),
+    (
+        "scan: no such axis",
+        _scan(attrs=", scan_input_axes = [2]"),
+        "node `y` (Scan): names no axis of a tensor of rank 2; got 2",
+    ),
+    (
+        "a sequence as an output",
+        _seq("y = SequenceConstruct(x, x)"),
+        "output `y`: uses `y` as a tensor, which is a sequence; got a sequence of 2",
+    ),
+    (
+        "a sequence as a tensor",
+        _seq("s = SequenceConstruct(x, x) y = Neg(s)"),
+        "node `y` (Neg): uses `s` as a tensor, which is a sequence; got a sequence of 2",
+    ),
+    (
+        "a tensor as a sequence",
+        _seq("y = SequenceAt(x, one)"),
+        "node `y` (SequenceAt): its first input is no sequence that is known before the model runs",
+    ),
+    (
+        "no such position",
+        _seq("s = SequenceConstruct(x, x) y = SequenceAt(s, nine)"),
+        "node `y` (SequenceAt): names no position of a sequence of 2; got 9",
+    ),
+    (
+        "a position that is not known",
+        _seq("s = SequenceConstruct(x, x) y = SequenceAt(s, i)"),
+        (
+            "node `y` (SequenceAt): input `i` is not known before the model runs; expected a constant, or "
+            "sizes computed from shapes"
+        ),
+    ),
+    (
+        "nothing to join",
+        _seq("s = SequenceEmpty() y = ConcatFromSequence<axis = 0>(s)"),
+        "node `y` (ConcatFromSequence): joins the elements of an empty sequence",
+    ),
+    (
+        "parts of a dynamic axis",
+        _seq("s = SplitToSequence<axis = 0>(x) y = SequenceAt(s, one)"),
+        "node `s` (SplitToSequence): splits an axis into a number of parts that is not known; got n",
+    ),
+    (
+        "a sequence from both branches",
+        _if("a = SequenceConstruct(x)", "b = SequenceConstruct(x, x)"),
+        ("node `y` (If): uses output `y` of `then_branch` as a tensor, which is a sequence; got a sequence of 1"),
+    ),
+    (
+        "joined elements differ",
+        _seq("s = SequenceConstruct(x, i) y = ConcatFromSequence<axis = 0, new_axis = 1>(s)"),
+        (
+            'node `y` (ConcatFromSequence): stacks tensors of different types; got R.Tensor((), "int64"), '
+            'expected R.Tensor(("n", 4), "float32")'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "expected"), [case[1:] for case in _REFUSED], ids=[case[0] for case in _REFUSED])
+def test_what_is_refused(model: str, expected: str) -> None:
+    assert _refuse(model) == f"ONNX model, {expected}"
+
+
+def test_unsupported_ops_inside_are_listed_with_counts() -> None:
+    """Nodes of nested graphs count, and those of a function once for each call."""
+    inner = """then_branch = t () => (a) { p = Det(x) a = Neg(p) },
+        else_branch = e () => (a) { q = Det(x) a = Multinomial(q) }"""
+    function = '<domain: "local", opset_import: ["" : 17]> F (u) => (v) { w = Neg(u) v = Det(w) }'
+    text = f"g (bool c, float[4, 4] x) => (y) {{ h = If(c) <{inner}> k = local.F(h) y = local.F(k) }} {function}"
+    assert _refuse(text, UnsupportedOpsError) == (
+        "ONNX model: 5 of its 9 nodes are of ops that are not imported; got Det (4x), Multinomial (1x)"
+    )
