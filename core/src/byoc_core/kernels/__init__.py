@@ -16,6 +16,7 @@ from byoc_core.kernels import (
     activations,
     attention,
     convolution,
+    data_dependent,
     einsum,
     elementwise,
     functions,
@@ -51,6 +52,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **einsum.KERNELS,
         **quantisation.KERNELS,
         **attention.KERNELS,
+        **data_dependent.KERNELS,
     }
 )
 """The reference kernel of every op that computes, by op name."""

@@ -3,7 +3,7 @@
 While code is emitted, every buffer is a virtual register. A result of the function is written into its result
 register by the op that makes it, a result of an ``if`` by both branches into one register, and the parameters of
 a region are the registers of its operands; so nothing is copied but inputs, constants and values that are results
-twice, and the values that a loop carries into its next round.
+twice, and the values that a loop changes from round to round. What it carries unchanged stays where it is.
 """
 
 from __future__ import annotations
@@ -276,7 +276,9 @@ class _Lowering:
         self._code[branch] = If(condition, len(self._code))
         self._emit_branch(else_region, inputs, buffers, ready)
         self._code[skip] = Goto(len(self._code))
-        self._known &= known_then
+        # What a branch learns for itself may be learnt again later; only the sizes of the results stay.
+        told = frozenset[str]().union(*map(self._symbols, binding.results))
+        self._known = known | (self._known & known_then & told)
 
     def _emit_branch(
         self, region: Function, inputs: Sequence[int], buffers: Sequence[int], ready: Sequence[bool]
@@ -302,9 +304,14 @@ class _Lowering:
     def _emit_loop(self, binding: Binding) -> None:
         max_trip, condition, *initial = self._operands(binding)
         (body,) = binding.regions
-        carried = [self._buffer(var) for var in binding.results]
-        for source, buffer in zip(initial, carried, strict=True):
-            self._copy(source, buffer)
+        carried = []
+        for var, source, param, after in zip(binding.results, initial, body.params[1:], body.results[1:], strict=True):
+            if param is after:  # no round changes it, so it stays where it is
+                self._places[var] = source
+                self._targets.pop(var, None)
+            else:
+                self._copy(source, self._buffer(var))
+            carried.append(self._places[var])
         iteration, keep_going, test = self._temporary(_INT64), self._temporary(_BOOL), self._temporary(_BOOL)
         self._builtin(Builtin.ZERO, (), iteration)
         self._copy(condition, keep_going)

@@ -21,6 +21,7 @@ def default_ops() -> OpRegistry:
         activations,
         attention,
         convolution,
+        data_dependent,
         einsum,
         elementwise,
         functions,
@@ -51,6 +52,7 @@ def default_ops() -> OpRegistry:
         einsum,
         quantisation,
         attention,
+        data_dependent,
     )
     return OpRegistry([*(op for family in families for op in family.OPS), *STRUCTURAL_OPS])
 

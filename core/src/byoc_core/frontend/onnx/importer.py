@@ -62,6 +62,7 @@ class GraphImporter:
         opset: the version of the operator set.
         source: the model, for messages.
         directory: where external data may lie.
+        symbols: the names of dynamic sizes.
     """
 
     def __init__(self, model: LoadedModel, ops: OpRegistry) -> None:
@@ -71,7 +72,7 @@ class GraphImporter:
         self.directory: Path | None = model.directory
         self._graph = model.graph
         self._names = NameTable()
-        self._symbols = SymbolTable()
+        self.symbols = SymbolTable()
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
         self._not_imported: dict[str, NodeContext] = {}
@@ -186,8 +187,8 @@ class GraphImporter:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         if dim.dim_param:
-            return self._symbols.named(dim.dim_param)
-        return self._symbols.fresh(fallback)
+            return self.symbols.named(dim.dim_param)
+        return self.symbols.fresh(fallback)
 
 
 def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:

@@ -18,7 +18,7 @@ from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Location, Value, Var
-from byoc_core.ir.types import TensorType
+from byoc_core.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.importer import GraphImporter
@@ -246,13 +246,25 @@ class NodeContext:
         """Adds a binding with one result and gives the result."""
         return self.emit_all(op, operands, attrs)[0]
 
-    def emit_all(self, op: str, operands: Sequence[Value], attrs: dict[str, object]) -> tuple[Var, ...]:
+    def emit_all(
+        self, op: str, operands: Sequence[Value], attrs: dict[str, object], *, out_types: Sequence[Type] | None = None
+    ) -> tuple[Var, ...]:
         """Adds a binding and gives all of its results.
+
+        Args:
+            op: its name.
+            operands: what it reads.
+            attrs: its attributes.
+            out_types: result types, for ops that declare them.
 
         Raises:
             IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
         """
-        return self._graph.builder.bind(op, operands, attrs, location=self._location).results
+        return self._graph.builder.bind(op, operands, attrs, out_types=out_types, location=self._location).results
+
+    def fresh_size(self, name: str) -> Dim:
+        """Gives a symbol for a size that only running tells, with a name like ``name``."""
+        return self._graph.symbols.fresh(name)
 
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""

@@ -10,6 +10,7 @@ from byoc_core.frontend.onnx.ops import (
     attention,
     constants,
     convolution,
+    data_dependent,
     elementwise,
     functions,
     linear,
@@ -38,6 +39,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **recurrence.IMPORTERS,
         **quantisation.IMPORTERS,
         **attention.IMPORTERS,
+        **data_dependent.IMPORTERS,
     }
 )
 """The importer of every op of the standard domain that is imported, by ONNX name."""
