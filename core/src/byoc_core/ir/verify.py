@@ -150,16 +150,16 @@ class _Verifier:
                 hint="Give the new size a name of its own.",
             )
         for result in binding.results:
-            unknown = result.type.symbols - symbols if isinstance(result.type, TensorType) else ()
+            unknown = type_symbols((result,)) - symbols
             if unknown and not learnt_symbols(binding, functions).issuperset(unknown):
                 raise self._fail(
                     function, binding, f"size {', '.join(sorted(unknown))} is given by no parameter", got=result.type
                 )
         symbols |= type_symbols(binding.results)
-        unknown = attribute_symbols(binding.attrs) - symbols
-        if unknown:
+        missing = attribute_symbols(binding.attrs) - symbols
+        if missing:
             raise self._fail(
-                function, binding, f"an attribute needs the size {', '.join(sorted(unknown))}, which nothing gives"
+                function, binding, f"an attribute needs the size {', '.join(sorted(missing))}, which nothing gives"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray, is_integer, working_dtype
 
-__all__ = ["KERNELS", "compress", "nonzero", "range_", "unique"]
+__all__ = ["KERNELS", "compress", "nonzero", "range_", "range_length", "unique"]
 
 
 def nonzero(x: NDArray) -> NDArray:
@@ -78,20 +78,31 @@ def range_(start: NDArray, limit: NDArray, delta: NDArray) -> NDArray:
         ExecutionError: the step is zero, or a bound is not finite.
     """
     dtype = start.dtype
+    work = working_dtype(dtype)
+    if is_integer(dtype):
+        work = np.dtype(np.uint64 if dtype == np.uint64 else np.int64)
+    # Integers in arrays wrap around in silence, so only the sums have to be in range.
+    steps = np.arange(range_length(start, limit, delta)).astype(work)
+    first, step = (bound.astype(work).reshape(1) for bound in (start, delta))
+    return np.asarray(first + steps * step).astype(dtype)
+
+
+def range_length(start: NDArray, limit: NDArray, delta: NDArray) -> int:
+    """Gives the number of elements of a range.
+
+    Raises:
+        ExecutionError: the step is zero, or a bound is not finite.
+    """
     if delta == 0:
         raise ExecutionError("op `range`", "has a step of zero")
-    if is_integer(dtype):
-        count = -((int(start) - int(limit)) // int(delta))
-        work = np.dtype(np.uint64 if dtype == np.uint64 else np.int64)
-        steps = np.arange(max(count, 0)).astype(work)
-    else:
-        length = (float(limit) - float(start)) / float(delta)
-        if not np.isfinite(length):
-            raise ExecutionError("op `range`", "has no finite number of steps", got=f"{start} to {limit} by {delta}")
-        work = working_dtype(dtype)
-        steps = np.arange(max(ceil(length), 0)).astype(work)
-    # Arrays wrap around in silence, so only the last sum has to be in range.
-    return np.asarray(start.astype(work).reshape(1) + steps * delta.astype(work).reshape(1)).astype(dtype)
+    if is_integer(start.dtype):
+        return max(-((int(start) - int(limit)) // int(delta)), 0)
+    work = working_dtype(start.dtype)
+    with np.errstate(all="ignore"):
+        length = float(limit.astype(work) - start.astype(work)) / float(delta)
+    if not isfinite(length):
+        raise ExecutionError("op `range`", "has no finite number of steps", got=f"{start} to {limit} by {delta}")
+    return max(ceil(length), 0)
 
 
 def _comparable(x: NDArray) -> NDArray:

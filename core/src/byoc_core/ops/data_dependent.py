@@ -11,9 +11,10 @@ from byoc_core.dims import Dim, is_name, product, symbol
 from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
+from byoc_core.kernels.data_dependent import range_length
 from byoc_core.ops.type_rules import NUMBER_KINDS, require_kind, require_rank, require_same_dtype, resolve_axis
 
-__all__ = ["OPS", "result_types"]
+__all__ = ["OPS", "range_length", "result_types"]
 
 ResultTypes = Callable[[TypeContext, Dim], tuple[TensorType, ...]]
 """The types of an op's results for a given size."""

@@ -11,10 +11,10 @@ from byoc_core.dims import product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "MAX_WEIGHT_BYTES"]
 
-# A larger constant stays a repeated scalar instead of becoming a weight.
-_MAX_WEIGHT_BYTES = 1 << 31
+MAX_WEIGHT_BYTES = 1 << 31
+"""What a few numbers describe becomes a weight up to this size; beyond it stays an op."""
 
 
 def _import_constant(node: NodeContext) -> Sequence[Imported]:
@@ -39,7 +39,7 @@ def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
     sizes = tuple(dim for dim in dims if isinstance(dim, int))
     if any(size < 0 for size in sizes):
         raise node.error("is of a negative size", got=ShapeValue(dims))
-    if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= _MAX_WEIGHT_BYTES:
+    if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= MAX_WEIGHT_BYTES:
         return (np.full(sizes, value.reshape(())),)
     return (node.emit("broadcast_to", node.constant(value.reshape(())), shape=dims),)
 

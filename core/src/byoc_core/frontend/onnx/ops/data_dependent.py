@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from byoc_core.errors import ExecutionError
+from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.ir.opdef import AttrValue, TypeContext
+from byoc_core.frontend.onnx.ops.constants import MAX_WEIGHT_BYTES
+from byoc_core.ir.module import Value
+from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
 from byoc_core.ops import default_ops
-from byoc_core.ops.data_dependent import result_types
+from byoc_core.ops.data_dependent import range_length, result_types
 
 __all__ = ["IMPORTERS"]
 
@@ -17,21 +19,26 @@ def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequen
     op = default_ops().find(name)
     attrs = op.normalise_attrs(given)
     arrays = [array for index in range(node.num_inputs) if (array := node.array(index)) is not None]
-    if len(arrays) == node.num_inputs and op.kernel is not None:
-        try:
-            results = op.kernel(*arrays, **attrs)
-        except ExecutionError as error:
-            raise node.error(error.problem, got=error.got, expected=error.expected) from error
-        return results if isinstance(results, tuple) else (results,)
-    return _emit(node, name, attrs)
+    if len(arrays) < node.num_inputs or op.kernel is None:
+        return _emit(node, op, attrs, node.values())
+    try:
+        results = op.kernel(*arrays, **attrs)
+    except ExecutionError as error:
+        raise _refusal(node, error) from error
+    return results if isinstance(results, tuple) else (results,)
 
 
-def _emit(node: NodeContext, name: str, attrs: Mapping[str, AttrValue]) -> Sequence[Imported]:
-    op = default_ops().find(name)
-    operands = node.values()
-    types = tuple(operand.type for operand in operands)
-    context = TypeContext(name, types, attrs, operand_names=op.operand_names(len(operands)))
-    return node.emit_all(name, operands, dict(attrs), out_types=result_types(op, context, node.fresh_size(name)))
+def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
+    return node.error(error.problem, got=error.got, expected=error.expected)
+
+
+def _emit(
+    node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]
+) -> Sequence[Imported]:
+    given = tuple(operand.type for operand in operands)
+    context = TypeContext(op.name, given, attrs, operand_names=op.operand_names(len(operands)))
+    types = result_types(op, context, node.fresh_size(op.name))
+    return node.emit_all(op.name, operands, dict(attrs), out_types=types)
 
 
 def _import_nonzero(node: NodeContext) -> Sequence[Imported]:
@@ -48,7 +55,14 @@ def _import_unique(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_range(node: NodeContext) -> Sequence[Imported]:
-    return _import(node, "range", {})
+    bounds = [bound.reshape(()) for index in range(3) if (bound := node.array(index)) is not None]
+    try:
+        is_small = len(bounds) == 3 and range_length(*bounds) * bounds[0].itemsize <= MAX_WEIGHT_BYTES
+    except ExecutionError as error:
+        raise _refusal(node, error) from error
+    if is_small:
+        return _import(node, "range", {})
+    return _emit(node, default_ops().find("range"), {}, [node.reshape(value, ()) for value in node.values()])
 
 
 IMPORTERS: dict[str, NodeImporter] = {
