@@ -94,8 +94,8 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], list[TensorType] | Non
         {"axis": 1},
         [tensor(("n", "k"))],
         (
-            "op `compress`, operand `condition=b`: has a dtype that the op does not take; got float32, expected a dtype "
-            "that is bool"
+            "op `compress`, operand `condition=b`: has a dtype that the op does not take; got float32, expected a "
+            "dtype that is bool"
         ),
     ),
     (
