@@ -281,5 +281,5 @@ def _check_symbols(function: GraphFunction, where: str) -> None:
             if unknown:
                 raise ArtifactError(
                     f"{where}, node {index} (`{node.op}`), attribute `{name}`",
-                    f"the symbol {min(unknown)} is in no shape of the function's inputs or outputs",
+                    f"the symbol {min(unknown)} is in no shape that the caller passes",
                 )
