@@ -113,9 +113,9 @@ def test_a_model_that_computes_with_a_size_that_it_learns() -> None:
         ],
         [onnx.ValueInfoProto(name=name) for name in ("twice", "places", "numbers")],
         [
-            numpy_helper.from_array(np.float32(0), "zero"),
-            numpy_helper.from_array(np.int64(3), "three"),
-            numpy_helper.from_array(np.int64(1), "one"),
+            numpy_helper.from_array(np.asarray(np.float32(0)), "zero"),
+            numpy_helper.from_array(np.asarray(np.int64(3)), "three"),
+            numpy_helper.from_array(np.asarray(np.int64(1)), "one"),
         ],
     )
     module = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))

@@ -123,7 +123,8 @@ class Maker:
     def of_type(self, fb: FunctionBuilder, values: list[Value], type_: Any) -> Value:
         fitting = [value for value in values if value.type == type_]
         if fitting:
-            return self.draw(st.sampled_from(fitting[-3:]))
+            chosen: Value = self.draw(st.sampled_from(fitting[-3:]))
+            return chosen
         if type_.symbols:
             row = fb.const(np.array([1.0, -1.0, 0.25], np.float32))
             return fb.bind("broadcast_to", [row], {"shape": type_.shape}).result
@@ -180,7 +181,7 @@ def _check(executable: Executable, module: IRModule) -> None:
         assert _arena(function, {"n": n}) <= _sum_of_tensors(function, {"n": n})
         for flag in (True, False):
             table = np.random.default_rng(n).integers(-3, 4, (n, 3)).astype(np.float32)
-            inputs = [np.array(flag), np.int64(2), np.array([1.5, -2.0, 0.25], np.float32), table]
+            inputs: list[Any] = [np.array(flag), np.int64(2), np.array([1.5, -2.0, 0.25], np.float32), table]
             results = machine["main"](*inputs)
             wanted = evaluate_function(module, "main", inputs)
             for have, want in zip(results, wanted, strict=True):
@@ -202,7 +203,7 @@ def test_default_passes_keep_the_bits(data: st.DataObject) -> None:
     verify(passed)
     for flag in (True, False):
         table = np.random.default_rng(1).integers(-3, 4, (4, 3)).astype(np.float32)
-        inputs = [np.array(flag), np.int64(3), np.array([1.5, -2.0, 0.25], np.float32), table]
+        inputs: list[Any] = [np.array(flag), np.int64(3), np.array([1.5, -2.0, 0.25], np.float32), table]
         pairs = zip(evaluate_function(passed, "main", inputs), evaluate_function(module, "main", inputs), strict=True)
         for have, want in pairs:
             np.testing.assert_array_equal(have, want)

@@ -56,7 +56,7 @@ def test_a_result_that_is_an_input_is_copied() -> None:
     results = PackedFunction("f", lambda x: (x[:2], x[:2]), signature)(X)
     assert results is not None
     assert not any(np.shares_memory(result, X) for result in results)
-    assert not np.shares_memory(*results)
+    assert not np.shares_memory(results[0], results[1])
 
 
 @pytest.mark.parametrize(
