@@ -32,7 +32,11 @@ def is_data_dependent(binding: Binding) -> bool:
 
 def type_symbols(values: Iterable[Value]) -> frozenset[str]:
     """Gives the symbols in the types of values."""
-    return frozenset[str]().union(*(v.type.symbols for v in values if isinstance(v.type, TensorType)))
+    found: set[str] = set()
+    for value in values:
+        if isinstance(value.type, TensorType):
+            found |= value.type.symbols
+    return frozenset(found)
 
 
 def result_symbols(function: Function) -> frozenset[str]:
@@ -124,8 +128,9 @@ class SizeGivers:
     def add(self, values: Iterable[Var]) -> None:
         """Adds values, which come after those that are there."""
         for value in values:
-            for name in given_symbols(value.type):
-                self._first.setdefault(name, value)
+            if not type_symbols((value,)) <= self._first.keys():
+                for name in given_symbols(value.type):
+                    self._first.setdefault(name, value)
 
     def find(self, names: Iterable[str]) -> list[Var]:
         """Gives the values for those symbols that some value gives, in the symbols' alphabetical order."""

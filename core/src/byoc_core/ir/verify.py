@@ -149,13 +149,14 @@ class _Verifier:
                 f"introduces the size {', '.join(sorted(again))}, which is known already",
                 hint="Give the new size a name of its own.",
             )
-        for result in binding.results:
-            unknown = type_symbols((result,)) - symbols
-            if unknown and not learnt_symbols(binding, functions).issuperset(unknown):
-                raise self._fail(
-                    function, binding, f"size {', '.join(sorted(unknown))} is given by no parameter", got=result.type
-                )
-        symbols |= type_symbols(binding.results)
+        if not type_symbols(binding.results) <= symbols:
+            learnt = symbols | learnt_symbols(binding, functions)
+            for result in binding.results:
+                unknown = type_symbols((result,)) - learnt
+                if unknown:
+                    names = ", ".join(sorted(unknown))
+                    raise self._fail(function, binding, f"size {names} is given by no parameter", got=result.type)
+            symbols |= learnt
         missing = attribute_symbols(binding.attrs) - symbols
         if missing:
             raise self._fail(
