@@ -150,6 +150,28 @@ return total
         assert total == sum(value for value in values if value > 0)
 
 
+def test_what_both_branches_learn_for_themselves_may_be_learnt_again() -> None:
+    branch = """
+@R.region
+def {name}(y: R.Tensor(("n",), "int64")):
+    chosen = R.{op}(y, R.const(2, "int64"))
+    kept = R.compress(y, chosen, axis=0, out_types=[R.Tensor(("k",), "int64")])
+    total = R.sum(kept, axis=(0,))
+    return total
+"""
+    rest = """
+a = R.if_(c, x, regions=[then, otherwise])
+chosen = R.less(x, R.const(4, "int64"))
+b = R.compress(x, chosen, axis=0, out_types=[R.Tensor(("k",), "int64")])
+d = R.add(b, a)
+return d
+"""
+    module = main(branch.format(name="then", op="greater") + branch.format(name="otherwise", op="less") + rest)
+    for flag, total in ((True, 7), (False, 1)):
+        (d,) = run(module, np.array(flag), np.int64(0), np.arange(5))
+        assert d.tolist() == [total + number for number in range(4)]
+
+
 def test_branches_that_learn_the_size_of_their_result() -> None:
     branch = """
 @R.region

@@ -75,6 +75,23 @@ def test_an_op_that_needs_the_size_comes_after_the_one_that_tells_it() -> None:
     assert any('"k"' in str(operand.type) for operand in call.operands)
 
 
+def test_a_region_waits_for_a_size_that_only_its_last_op_needs() -> None:
+    module = parse(
+        """
+class M:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
+        p = R.nn.relu(y)
+        i = R.nonzero(x, out_types=[R.Tensor((1, "k"), "int64")])
+        e = R.broadcast_to(p, shape=("k", 3))
+        return e, i
+"""
+    )
+    after = partition(module, ["host"])
+    assert _regions(after) == [["nonzero"], ["nn.relu", "broadcast_to"]]
+    _check(module, np.array([0, 2, 3], np.float32), np.array([1, -1, 0], np.float32))
+
+
 def test_a_backend_that_does_not_say_so_is_not_asked(fake_backend: Callable[..., Any]) -> None:
     log = PartitionLog()
     fake = fake_backend("fake", ops=None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core import parse
-from byoc_core.ir import IRModule, tensor, verify
+from byoc_core.ir import Binding, IRModule, Value, tensor, verify
 from byoc_core.transform import (
     BindParams,
     CaptureSizes,
@@ -21,6 +21,7 @@ from byoc_core.transform import (
     default_passes,
     evaluate_function,
 )
+from byoc_core.transform.rewriter import RewriteGraph, rewrite_module
 
 PARAMS = 'c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")'
 NONZERO = 'R.nonzero({}, out_types=[R.Tensor((1, "{}"), "int64")])'
@@ -75,15 +76,17 @@ def test_an_op_goes_whose_size_nothing_needs(function: Callable[[str], IRModule]
 
 
 def test_rewriting_keeps_an_op_whose_size_is_needed(function: Callable[[str], IRModule]) -> None:
-    """Nothing reads the reshaped positions once the double reshape is gone, but their size is still cited."""
-    module = function(
-        FOUND
-        + "b = R.reshape(a, shape=('k',))\nd = R.reshape(b, shape=(1, 'k'))\n"
-        + "e = R.multiply(d, R.const([0], 'int64'))\nf = R.broadcast_to(x, shape=('k', 'n'))\nreturn f"
-    )
-    after = verify(Sequential(list(default_passes()))(module))
-    for x in ([1.0, 0.0, 3.0], [0.0]):
-        _same(module, after, np.array(True), np.array(x, np.float32))
+    """Nothing reads the positions once the product is gone, but their number is still the size of ``e``."""
+    ones = "e = R.broadcast_to(R.const(1, 'int64'), shape=(1, 'k'))\n"
+    module = function(FOUND + ones + "m = R.multiply(a, e)\nreturn m")
+
+    def second_factor(binding: Binding, graph: RewriteGraph) -> Sequence[Value]:
+        return binding.operands[1:]
+
+    after = verify(rewrite_module(module, {"multiply": [second_factor]}))
+    assert after == function(FOUND + ones + "return e")
+    passed = verify(Sequential(list(default_passes()))(after))
+    _same(after, passed, np.array(True), np.array([1, 0, 2], np.float32))
 
 
 def test_constants_fold_through_a_size(function: Callable[[str], IRModule]) -> None:
