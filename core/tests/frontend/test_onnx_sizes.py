@@ -271,16 +271,6 @@ def test_sizes_that_only_data_tells_are_refused() -> None:
         )
 
 
-def test_a_range_of_data_is_refused() -> None:
-    nodes = [_node("Range", ["zero", "i", "one"], ["y"], name="the_node")]
-    with pytest.raises(FrontendError) as caught:
-        from_onnx(_model(nodes, inputs={"i": (_INT64, [])}))
-    assert str(caught.value) == (
-        "ONNX model, node `the_node` (Range): its bounds are not known before the model runs; "
-        "expected constants, or sizes"
-    )
-
-
 def test_sums_in_the_names_of_sizes_are_sums(run: Callable[..., Any]) -> None:
     inputs = {
         "mask": (_FLOAT, ["batch", "past_length + length"]),

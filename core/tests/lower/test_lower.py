@@ -442,12 +442,14 @@ class TestErrors:
         main = body.function(body.dps("double", body.dps("double", body.params[0], type=tensor(("k",))), type=F4))
         assert self.error(main) == (
             "function `main`: the size of `lv0_0` is not known when it is made: nothing gives k; "
-            'got R.Tensor(("k",), "float32")'
+            'got R.Tensor(("k",), "float32"). '
+            "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
         )
         body = Body(F4)
         main = body.function(body.packed("f", body.params[0], type=tensor(("a*b",))))
         assert self.error(main) == (
-            'function `main`: the shape of `lv0_0` does not determine a, b; got R.Tensor(("a*b",), "float32")'
+            'function `main`: the shape of `lv0_0` does not determine a, b; got R.Tensor(("a*b",), "float32"). '
+            "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
         )
 
 

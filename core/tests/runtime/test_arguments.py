@@ -128,7 +128,7 @@ def test_output_may_be_any_view_of_its_own_memory() -> None:
 def test_empty_output() -> None:
     assert as_output(np.empty((0, 3), "float32"), spec("y", "n", 3), "output").shape == (0, 3)
     empty = zeros(0)
-    PackedFunction("f", lambda a, b: None, Signature((), (spec("a", "n"), spec("b", "n"))))(empty, empty)
+    PackedFunction("f", lambda a, b: None, Signature((), (spec("a", 0), spec("b", 0))))(empty, empty)
 
 
 def test_two_overlapping_outputs_are_refused() -> None:

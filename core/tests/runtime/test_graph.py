@@ -243,7 +243,7 @@ LAWS: list[tuple[Callable[[Any], object], str]] = [
         lambda d: node(d, 2).update(attrs={"shape": [{"dim": "k"}]}),
         (
             "graph document, function 0 (`main`), node 2 (`reshape`), attribute `shape`: "
-            "the symbol k is in no shape of the function's inputs or outputs"
+            "the symbol k is in no shape that the caller passes"
         ),
     ),
     (

@@ -591,7 +591,7 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("value", "text"),
         [
-            ((1, 2), "CallError: returned values: wrong number of values; got 2, expected 1"),
+            ((1, 2), "CallError: function `main`, returned values: wrong number of values; got 2, expected 1"),
             (
                 np.zeros((2, 2), np.int64),
                 (

@@ -62,18 +62,22 @@ class ExecutableModule(RuntimeModule):
 
 
 class _Caller:
-    """Calls a function of a virtual machine in destination-passing style."""
+    """Calls a function of a virtual machine as a packed function: it fills buffers, or returns what it allocates."""
 
     def __init__(self, run: Callable[..., object], signature: Signature) -> None:
         self._run = run
+        self._returns = bool(signature.new_symbols)
         self._inputs = tuple(spec.name for spec in signature.inputs)
         self._outputs = tuple(spec.name for spec in signature.outputs)
 
-    def __call__(self, *arrays: NDArray) -> None:
+    def __call__(self, *arrays: NDArray) -> object:
+        if self._returns:
+            return self._run(dict(zip(self._inputs, arrays, strict=True)))
         count = len(self._inputs)
         self._run(
             dict(zip(self._inputs, arrays, strict=False)), out=dict(zip(self._outputs, arrays[count:], strict=True))
         )
+        return None
 
 
 def export_library(executable: Executable, path: str | os.PathLike[str]) -> None:

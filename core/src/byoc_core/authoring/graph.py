@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Literal
 
 from byoc_core.backend.info import CodegenResult, CompileContext, Rejection
-from byoc_core.dims import symbols_of
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.types import TensorType, Type
@@ -231,11 +230,9 @@ def _check_type(type_: Type, what: str) -> Rejection | None:
 
 def _check_symbols(graph: GraphFunction) -> Rejection | None:
     """Refuses a graph with an attribute whose size neither inputs nor outputs determine."""
-    signature = graph.signature
-    known = frozenset().union(*(symbols_of(d) for s in (*signature.inputs, *signature.outputs) for d in s.shape))
     for node in graph.nodes:
         for name, attr in node.attrs.items():
-            unknown = attr_symbols(attr) - known
+            unknown = attr_symbols(attr) - graph.given_symbols
             if unknown:
                 return Rejection(
                     "symbol", f"attribute `{name}` of `{node.op}` needs the size {min(unknown)}, which no input gives"

@@ -52,6 +52,8 @@ class Trait(Enum):
     """The result holds the operand's elements in the same row-major order."""
     REDUCTION = "reduction"
     """Combines the elements along axes."""
+    DATA_DEPENDENT = "data-dependent"
+    """The elements of the operands decide sizes of the results; each binding declares fresh symbols for them."""
 
 
 @dataclass(frozen=True, slots=True)

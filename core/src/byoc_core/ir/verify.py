@@ -4,7 +4,8 @@ Laws: functions have names that script can spell; every value has one definition
 in its own function (regions see only their parameters); every binding has a result; attributes are those of the op,
 in stored form; result types are what the type rules give; a called function exists and no function calls itself,
 directly or not; cited constants are in the store; global symbols are unique; symbolic sizes are given by the
-parameters or declared by an op.
+parameters or told by a binding before; a binding that introduces sizes gives them names that are not known yet, and
+what a region learns is known inside it only, unless it stands in the results of both branches of an ``if``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.printer import binding_window
+from byoc_core.ir.sizes import attribute_symbols, introduced_symbols, learnt_symbols, type_symbols
 from byoc_core.ir.structural import CALL
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.ir.types import TensorType
@@ -53,6 +55,7 @@ class _Verifier:
         self._owners = owners
 
     def check(self, function: Function, outer_symbols: frozenset[str]) -> None:
+        """Checks a function, or a region that sees the sizes which its surroundings know."""
         defined: set[int] = set()
         symbols = set(outer_symbols)
         for param in function.params:
@@ -67,8 +70,7 @@ class _Verifier:
             self._check_types(binding, function)
             for result in binding.results:
                 self._define(result, defined, function, binding)
-                if isinstance(result.type, TensorType):
-                    self._check_symbols(binding, result.type, symbols, function)
+            self._check_symbols(binding, symbols, function)
         for value in function.results:
             self._check_read(value, defined, function, None)
 
@@ -136,13 +138,30 @@ class _Verifier:
                 expected=", ".join(map(str, types)),
             )
 
-    def _check_symbols(self, binding: Binding, type_: TensorType, symbols: set[str], function: Function) -> None:
-        unknown = type_.symbols - symbols
-        if unknown and not binding.op.declares_results:
+    def _check_symbols(self, binding: Binding, symbols: set[str], function: Function) -> None:
+        """Checks the sizes that a binding needs or introduces, and adds to the known symbols those that it tells."""
+        functions = self._module.functions
+        again = introduced_symbols(binding, functions) & symbols
+        if again:
             raise self._fail(
-                function, binding, f"size {', '.join(sorted(unknown))} is given by no parameter", got=type_
+                function,
+                binding,
+                f"introduces the size {', '.join(sorted(again))}, which is known already",
+                hint="Give the new size a name of its own.",
             )
-        symbols |= unknown
+        if not type_symbols(binding.results) <= symbols:
+            learnt = symbols | learnt_symbols(binding, functions)
+            for result in binding.results:
+                unknown = type_symbols((result,)) - learnt
+                if unknown:
+                    names = ", ".join(sorted(unknown))
+                    raise self._fail(function, binding, f"size {names} is given by no parameter", got=result.type)
+            symbols |= learnt
+        missing = attribute_symbols(binding.attrs) - symbols
+        if missing:
+            raise self._fail(
+                function, binding, f"an attribute needs the size {', '.join(sorted(missing))}, which nothing gives"
+            )
 
 
 def _check_attributes(binding: Binding) -> None:

@@ -20,6 +20,7 @@ from byoc_core.kernels import (
     convolution,
     creation,
     cumulative,
+    data_dependent,
     einsum,
     elementwise,
     functions,
@@ -67,6 +68,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **cumulative.KERNELS,
         **arrangement.KERNELS,
         **border.KERNELS,
+        **data_dependent.KERNELS,
     }
 )
 """The reference kernel of every op that computes, by op name."""

@@ -3,7 +3,8 @@
 While code is emitted, every buffer is a virtual register. A result of the function is written into its result
 register by the op that makes it, a result of an ``if`` by both branches into one register, and the parameters of
 a region are the registers of its operands; so nothing is copied but inputs, constants and values that are results
-twice, and the values that a loop carries into its next round.
+twice, and the values that a loop takes and those of a round that are made before the last round's were read for the
+last time. What a loop carries unchanged stays where it is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.lower.assign_registers import VirtualRegister, assign_registers
+from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import ConstantRef, RegisterKind, VMFunction
@@ -24,6 +26,7 @@ __all__ = ["ProgramTables", "lower_function"]
 
 _BOOL = TensorType((), "bool")
 _INT64 = TensorType((), "int64")
+_HOW_SIZES_ARE_KNOWN = "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
 
 
 class ProgramTables:
@@ -171,7 +174,10 @@ class _Lowering:
         if not symbols <= self._known:
             unknown = ", ".join(sorted(symbols - self._known))
             raise CodegenError(
-                self._where, f"the size of {what} is not known when it is made: nothing gives {unknown}", got=type_
+                self._where,
+                f"the size of {what} is not known when it is made: nothing gives {unknown}",
+                got=type_,
+                hint=_HOW_SIZES_ARE_KNOWN,
             )
         register = self._new(RegisterKind.DYNAMIC, type_)
         self._builtin(Builtin.ALLOCATE, (), register)
@@ -252,7 +258,12 @@ class _Lowering:
             bound = bound_symbols([_shape(type_)], self._known)
             if not type_.symbols <= bound:
                 unknown = ", ".join(sorted(type_.symbols - bound))
-                raise CodegenError(self._where, f"the shape of `{var.name}` does not determine {unknown}", got=type_)
+                raise CodegenError(
+                    self._where,
+                    f"the shape of `{var.name}` does not determine {unknown}",
+                    got=type_,
+                    hint=_HOW_SIZES_ARE_KNOWN,
+                )
             learnt.append(tuple(sorted(bound - self._known)))
             self._known = bound
         return learnt
@@ -276,7 +287,9 @@ class _Lowering:
         self._code[branch] = If(condition, len(self._code))
         self._emit_branch(else_region, inputs, buffers, ready)
         self._code[skip] = Goto(len(self._code))
-        self._known &= known_then
+        # What a branch learns for itself may be learnt again later; only the sizes of the results stay.
+        told = frozenset[str]().union(*map(self._symbols, binding.results))
+        self._known = known | (self._known & known_then & told)
 
     def _emit_branch(
         self, region: Function, inputs: Sequence[int], buffers: Sequence[int], ready: Sequence[bool]
@@ -302,9 +315,14 @@ class _Lowering:
     def _emit_loop(self, binding: Binding) -> None:
         max_trip, condition, *initial = self._operands(binding)
         (body,) = binding.regions
-        carried = [self._buffer(var) for var in binding.results]
-        for source, buffer in zip(initial, carried, strict=True):
-            self._copy(source, buffer)
+        carried = []
+        for index, (var, source) in enumerate(zip(binding.results, initial, strict=True)):
+            if is_unchanged(body, index):
+                self._places[var] = source
+                self._targets.pop(var, None)
+            else:
+                self._copy(source, self._buffer(var))
+            carried.append(self._places[var])
         iteration, keep_going, test = self._temporary(_INT64), self._temporary(_BOOL), self._temporary(_BOOL)
         self._builtin(Builtin.ZERO, (), iteration)
         self._copy(condition, keep_going)
@@ -314,6 +332,7 @@ class _Lowering:
         self._code.append(If(test, 0))
         known = self._known
         self._places.update(zip(body.params, (iteration, *carried), strict=True))
+        self._aim(body, (keep_going, *carried), results_in_place(body))
         self._emit_bindings(body)
         self._copy_at_once([self._place(value) for value in body.results], [keep_going, *carried])
         self._known = known

@@ -25,6 +25,7 @@ def default_ops() -> OpRegistry:
         convolution,
         creation,
         cumulative,
+        data_dependent,
         einsum,
         elementwise,
         functions,
@@ -67,6 +68,7 @@ def default_ops() -> OpRegistry:
         cumulative,
         arrangement,
         border,
+        data_dependent,
     )
     return OpRegistry([*(op for family in families for op in family.OPS), *STRUCTURAL_OPS])
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from byoc_core.backend import BackendHandle, CompileContext, backends
-from byoc_core.dims import DimExpr
 from byoc_core.ir import (
     STRUCTURAL_OPS,
-    AttrValue,
     Binding,
     Function,
     IRModule,
@@ -17,6 +15,7 @@ from byoc_core.ir import (
     Trait,
     Type,
 )
+from byoc_core.ir.sizes import attribute_symbols, is_data_dependent
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform.pass_ import Pass
@@ -75,7 +74,9 @@ def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
     types = [value.type for value in (*binding.operands, *binding.results)]
     if any(not isinstance(type_, TensorType) or type_.shape is None for type_ in types):
         return Rejection("unknown-rank", "a value is no tensor of known rank")
-    is_static = not any(map(_has_symbols, types)) and not any(map(_holds_dim, binding.attrs.values()))
+    if is_data_dependent(binding) and not handle.info().data_dependent_sizes:
+        return Rejection("data-dependent-size", f"backend `{handle.name}` takes no sizes that only the data tells")
+    is_static = not any(map(_has_symbols, types)) and not attribute_symbols(binding.attrs)
     if not is_static and not handle.info().dynamic_shapes:
         return Rejection("dynamic-shape", f"backend `{handle.name}` takes static shapes only")
     return None
@@ -83,7 +84,3 @@ def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
 
 def _has_symbols(type_: Type) -> bool:
     return isinstance(type_, TensorType) and bool(type_.symbols)
-
-
-def _holds_dim(value: AttrValue) -> bool:
-    return isinstance(value, DimExpr) or (isinstance(value, tuple) and any(map(_holds_dim, value)))

@@ -8,6 +8,7 @@ from typing import Literal
 
 from byoc_core.errors import PatternError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
+from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.outline import outline_claims
@@ -129,6 +130,9 @@ class _Fuser:
         if match.leaked and self._options.leaked == "decline":
             names = ", ".join(f"`{value.name}`" for value in match.leaked)
             return Rejection("used-elsewhere", f"{names} inside the match is read outside it")
+        dependent = next((b for b in match.bindings if is_data_dependent(b)), None)
+        if dependent is not None:
+            return Rejection("data-dependent-size", f"only the data tells the sizes that `{dependent.op.name}` gives")
         if pattern.check is None:
             return None
         where = f"pattern `{pattern.name}`"

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from byoc_core.ir import Binding
+from byoc_core.ir.sizes import dependencies, is_data_dependent
 
 __all__ = ["group_claims"]
 
@@ -28,26 +29,27 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
     """Gives the group of each binding, named by its first member's position.
 
     Args:
-        bindings: in SSA order; those without a claim are groups of their own.
+        bindings: in SSA order; those without a claim are groups of their own, and so are data-dependent ones: what
+            else stood in their region could not know the sizes.
         epochs: from :func:`byoc_core.partitioning.ordering.barrier_epochs`; groups stay within one.
 
     Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim.
     """
     groups = _Groups(len(bindings))
-    producer: dict[int, int] = {}
+    is_alone = [binding.codegen is None or is_data_dependent(binding) for binding in bindings]
+    needed = dependencies(bindings)
     for position, binding in enumerate(bindings):
-        sources = list({producer[id(o)]: None for o in binding.operands if id(o) in producer})
+        sources = needed[position]
         groups.add(position, sources)
         candidates = {
             groups.find(source): None
             for source in sources
-            if binding.codegen is not None
+            if not (is_alone[position] or is_alone[source])
             and bindings[source].codegen == binding.codegen
             and epochs[source] == epochs[position]
         }
         for candidate in sorted(candidates, key=lambda group: (-groups.stage[group], group)):
             groups.try_merge(candidate, position)
-        producer.update((id(result), position) for result in binding.results)
     return [groups.find(position) for position in range(len(bindings))]
 
 

@@ -8,7 +8,8 @@ equal computations, so the laws can be compared directly:
 - each op stands in one place: both modules hold the same ops the same number of times;
 - the new module is in SSA order (checked by the verifier), which it can only be if its regions are convex and acyclic;
 - a region holds no impure op and is called once; its inputs are all read (or give a symbolic size that those read do
-  not) and differ, its outputs differ and are all read.
+  not) and differ, its outputs differ and are all read (or have a size that no input gives); an op whose sizes only the
+  data tells is a region of its own.
 """
 
 from __future__ import annotations
@@ -93,8 +94,12 @@ def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:
         return "has an input twice"
     if len(set(map(id, function.results))) != len(function.results):
         return "has an output twice"
-    if len(function.results) > 1 and not all(uses[0].is_read):
-        return "has an output that nothing reads"
+    given = set[str]().union(*map(_sizes, function.params))
+    for result, is_read in zip(function.results, uses[0].is_read, strict=True):
+        if len(function.results) > 1 and not is_read and (isinstance(result, Constant) or _sizes(result) <= given):
+            return "has an output that nothing reads"
+    if len(function.bindings) > 1 and any(Trait.DATA_DEPENDENT in b.op.traits for b in function.bindings):
+        return "holds an op whose sizes the data tells, and others"
     return None
 
 

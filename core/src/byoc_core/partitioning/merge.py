@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Function, IRModule, Var
+from byoc_core.ir.sizes import SizeGivers, is_data_dependent, type_symbols
 from byoc_core.partitioning.grouping import group_claims
 from byoc_core.partitioning.legality import check_partition
 from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.outline import Outliner
+from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
 
@@ -24,7 +26,8 @@ class MergeCompositeFunctions(Pass):
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with region functions.
 
-        All functions are treated, bodies of ``if`` and ``loop`` included; impure bindings are barriers.
+        All functions are treated, bodies of ``if`` and ``loop`` included, which get the sizes that their regions need;
+        impure bindings are barriers. A data-dependent op is a region of its own.
 
         Raises:
             InternalError: the result breaks a law of partition.
@@ -32,11 +35,12 @@ class MergeCompositeFunctions(Pass):
         Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.grouping`.
         """
         outliner = Outliner(module)
-        changed = {name: _merge(function, name, outliner, module) for name, function in module.functions.items()}
+        closed = CaptureSizes()(module)
+        changed = {name: _merge(function, name, outliner, closed) for name, function in closed.functions.items()}
         if not outliner.functions:
             return module
         merged = module.with_functions({**outliner.functions, **changed})
-        check_partition(module, merged)
+        check_partition(closed, merged)
         return merged
 
 
@@ -53,15 +57,15 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
     if ordered is None:
         raise InternalError(f"function `{source}`", "its regions depend on one another in a cycle", detail=str(module))
     readers = _readers(function)
-    bindings = []
-    visible = list(function.params)
+    bindings: list[Binding] = []
+    visible = SizeGivers(function.params)
     for positions in ordered:
         members = [function.bindings[position] for position in positions]
-        if members[0].codegen is None:
-            bindings.extend(members)
-            visible.extend(r for member in members if member.op.declares_results for r in member.results)
-        else:
-            bindings.append(outliner.outline(source, members, _outputs(members, readers), visible))
+        if members[0].codegen is not None:
+            members = [outliner.outline(source, members, _outputs(members, readers), visible)]
+        bindings.extend(members)
+        for member in members:
+            visible.add(member.results)
     return replace(function, bindings=tuple(bindings))
 
 
@@ -78,5 +82,11 @@ def _readers(function: Function) -> dict[int, list[int]]:
 
 def _outputs(members: Sequence[Binding], readers: dict[int, list[int]]) -> list[Var]:
     inside = {id(binding) for binding in members}
-    outputs = [r for b in members for r in b.results if any(reader not in inside for reader in readers.get(id(r), ()))]
+    made = [result for binding in members for result in binding.results]
+    outputs = [r for r in made if any(reader not in inside for reader in readers.get(id(r), ()))]
+    if is_data_dependent(members[0]):
+        # Others may need the new size without reading a value that has it.
+        known = type_symbols((*members[0].operands, *outputs))
+        outputs += [r for r in made if not type_symbols((r,)) <= known][:1]
+        outputs.sort(key=made.index)
     return outputs or [members[-1].results[0]]

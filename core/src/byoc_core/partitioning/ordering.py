@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from byoc_core.ir import Binding, Function, Var, is_pure
+from byoc_core.ir import Binding, Function, is_pure
+from byoc_core.ir.sizes import dependencies
 
 __all__ = ["barrier_epochs", "sort_groups"]
 
@@ -26,7 +27,7 @@ def barrier_epochs(function: Function, functions: Mapping[str, Function]) -> lis
 
 
 def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Sequence[int]) -> list[list[int]] | None:
-    """Orders groups so that each comes after all groups it reads from.
+    """Orders groups so that each comes after all groups that it reads from, or whose sizes it needs.
 
     Args:
         bindings: in SSA order.
@@ -42,14 +43,10 @@ def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Se
     members: dict[int, list[int]] = {}
     for position, group in enumerate(group_of):
         members.setdefault(group, []).append(position)
-    producer = {id(result): position for position, binding in enumerate(bindings) for result in binding.results}
     successors: dict[int, set[int]] = {group: set() for group in members}
     waiting = dict.fromkeys(members, 0)
-    for position, binding in enumerate(bindings):
-        for operand in binding.operands:
-            source = producer.get(id(operand)) if isinstance(operand, Var) else None
-            if source is None:
-                continue
+    for position, sources in enumerate(dependencies(bindings)):
+        for source in sources:
             before, after = group_of[source], group_of[position]
             if before != after and after not in successors[before]:
                 successors[before].add(after)

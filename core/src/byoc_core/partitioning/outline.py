@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from byoc_core.dims import DimExpr, evaluate, solve_symbol, symbols_of
-from byoc_core.ir import CALL, Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.ir import CALL, Binding, Constant, Function, IRModule, Value, Var
 from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols
+from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.rewrite import clone_bindings, map_regions, remap, with_bindings
 
 __all__ = ["Outliner", "outline_claims"]
@@ -31,17 +32,15 @@ class Outliner:
         self._next: dict[str, int] = {}
         self.functions: dict[str, Function] = {}
 
-    def outline(
-        self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: Sequence[Var] = ()
-    ) -> Binding:
+    def outline(self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: SizeGivers) -> Binding:
         """Makes a function of bindings and gives the call that takes their place.
 
         Args:
             source: name of the function they stand in.
             bindings: claimed by one backend, in SSA order.
             outputs: the values that are read outside, in order of definition; the call defines them.
-            visible: values that may be read at the call. Where the inputs do not give a symbolic size that the ops need
-                (from ``m*n`` alone follows neither ``m`` nor ``n``), the first of these that gives it becomes an input.
+            visible: the values that may be read at the call. Where the inputs do not give a symbolic size that the ops
+                need (from ``m*n`` alone follows neither ``m`` nor ``n``), the first value that does becomes an input.
         """
         backend = str(bindings[0].codegen)
         made = {id(result) for binding in bindings for result in binding.results}
@@ -50,11 +49,8 @@ class Outliner:
             for operand in binding.operands:
                 if not isinstance(operand, Constant) and id(operand) not in made:
                     inputs.setdefault(id(operand), operand)
-        missing = _cited_symbols(bindings).difference(*map(_given_symbols, inputs.values()))
-        for value in visible if missing else ():
-            if not missing.isdisjoint(_given_symbols(value)):
-                inputs.setdefault(id(value), value)
-                missing -= _given_symbols(value)
+        missing = cited_symbols(bindings).difference(*(given_symbols(value.type) for value in inputs.values()))
+        inputs.update((id(value), value) for value in visible.find(missing))
         params = tuple(Var(value.name, value.type) for value in inputs.values())
         mapping: dict[int, Value] = dict(zip(inputs, params, strict=True))
         unclaimed = [replace(binding, codegen=None) for binding in bindings]
@@ -80,43 +76,19 @@ class Outliner:
         return f"{base}_{number}"
 
 
-def _cited_symbols(bindings: Sequence[Binding]) -> frozenset[str]:
-    """Gives the symbols in the types and attributes of bindings, those of nested bodies included."""
-    cited: set[str] = set()
-    for binding in bindings:
-        for value in (*binding.operands, *binding.results):
-            cited.update(value.type.symbols if isinstance(value.type, TensorType) else ())
-        for attribute in binding.attrs.values():
-            for item in attribute if isinstance(attribute, tuple) else (attribute,):
-                cited.update(symbols_of(item) if isinstance(item, DimExpr) else ())
-        for region in binding.regions:
-            cited.update(_cited_symbols(region.bindings))
-    return frozenset(cited)
-
-
-def _given_symbols(value: Var) -> frozenset[str]:
-    """Gives the symbols whose sizes follow from the value's shape."""
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    given = ((dim, symbols_of(dim)) for dim in shape or ())
-    return frozenset(
-        name
-        for dim, (name, *others) in ((dim, sorted(names)) for dim, names in given if names)
-        if not others and solve_symbol(dim, evaluate(dim, {name: 1})) == (name, 1)
-    )
-
-
 def outline_claims(module: IRModule, is_wanted: Callable[[Binding], bool]) -> IRModule:
     """Gives the module with each claimed binding that is wanted made a function of its own."""
     outliner = Outliner(module)
 
     def change(function: Function, source: str) -> Function:
-        bindings = [
-            outliner.outline(source, [binding], binding.results, function.params)
-            if binding.codegen is not None and is_wanted(binding)
-            else binding
-            for binding in map_regions(function.bindings, lambda region: change(region, source))
-        ]
+        visible = SizeGivers(function.params)
+        bindings = []
+        for binding in map_regions(function.bindings, lambda region: change(region, source)):
+            if binding.codegen is not None and is_wanted(binding):
+                binding = outliner.outline(source, [binding], binding.results, visible)
+            bindings.append(binding)
+            visible.add(binding.results)
         return with_bindings(function, bindings)
 
-    changed = {name: change(function, name) for name, function in module.functions.items()}
+    changed = {name: change(function, name) for name, function in CaptureSizes()(module).functions.items()}
     return module.with_functions({**outliner.functions, **changed}) if outliner.functions else module

@@ -12,6 +12,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import (
     CALL,
     CALL_DPS_PACKED,
+    CALL_PACKED,
     COMPOSITE,
     Binding,
     Constant,
@@ -21,6 +22,7 @@ from byoc_core.ir import (
     binding_window,
 )
 from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir.sizes import result_symbols
 from byoc_core.ir.verify import check_global_symbols
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.pattern import Rejection
@@ -39,7 +41,8 @@ class RunCodegen(Pass):
     """Compiles every function annotated with ``Codegen`` and ``global_symbol``.
 
     The runtime modules are appended to the module attribute ``external_mods``; calls of the functions become
-    ``call_dps_packed`` of their symbols; the functions are removed.
+    ``call_dps_packed`` of their symbols (a pure ``call_packed`` where results have sizes that only running tells); the
+    functions are removed.
 
     Attributes:
         options: each backend's options, by backend name.
@@ -195,10 +198,13 @@ def _replace_calls(
         callee = compiled.get(str(binding.attrs["callee"])) if binding.op is CALL else None
         if callee is None:
             return binding
-        attrs = CALL_DPS_PACKED.normalise_attrs({"symbol": callee.attrs["global_symbol"]})
-        return replace(
-            binding, op=CALL_DPS_PACKED, operands=(*binding.operands, *extra.get(callee.name, ())), attrs=attrs
-        )
+        operands = (*binding.operands, *extra.get(callee.name, ()))
+        symbol = {"symbol": callee.attrs["global_symbol"]}
+        if result_symbols(callee):
+            # Nobody can allocate what has a size that only running tells.
+            attrs = CALL_PACKED.normalise_attrs({**symbol, "pure": True})
+            return replace(binding, op=CALL_PACKED, operands=operands, attrs=attrs)
+        return replace(binding, op=CALL_DPS_PACKED, operands=operands, attrs=CALL_DPS_PACKED.normalise_attrs(symbol))
 
     kept = module.with_functions({name: f for name, f in module.functions.items() if name not in compiled})
     return map_functions(kept, change)

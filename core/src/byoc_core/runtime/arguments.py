@@ -15,7 +15,7 @@ import numpy as np
 from byoc_core.dims import Dim, DimExpr, solve_symbol, substitute, symbol, symbols_of
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, IRTypeError
-from byoc_core.runtime.module import NDArray, PackedFunction, TensorSpec
+from byoc_core.runtime.module import NDArray, PackedFunction, Signature, TensorSpec
 
 __all__ = [
     "argument_places",
@@ -23,6 +23,7 @@ __all__ = [
     "as_output",
     "bind_symbols",
     "call_checked",
+    "check_returned",
     "concrete_shape",
     "separate_outputs",
 ]
@@ -32,16 +33,19 @@ _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 _OVERLAP_WORK = 10_000
 
 
-def call_checked(function: PackedFunction, arguments: Sequence[object]) -> None:
+def call_checked(function: PackedFunction, arguments: Sequence[object]) -> tuple[NDArray, ...] | None:
     """Checks the arguments of a packed function, runs it, and copies results back where an output needed a temporary.
 
     A function without a signature gets its arguments as they are.
 
     Args:
         function: what to call.
-        arguments: inputs, then outputs: numpy arrays or anything with ``__dlpack__``. Inputs are copied only where
-            they are not C-contiguous; an output is written through a temporary only where it is not C-contiguous or
-            overlaps an input.
+        arguments: inputs, then outputs (none for a function that returns its results): numpy arrays or anything with
+            ``__dlpack__``. Inputs are copied only where they are not C-contiguous; an output is written through a
+            temporary only where it is not C-contiguous or overlaps an input.
+
+    Returns:
+        The results of a function that returns them, arrays of their own; else ``None``.
 
     Raises:
         CallError: wrong count, dtype, rank or shape, an output that cannot be written, or two outputs that overlap;
@@ -50,7 +54,9 @@ def call_checked(function: PackedFunction, arguments: Sequence[object]) -> None:
     signature = function.signature
     if signature is None:
         function.impl(*arguments)
-        return
+        return None
+    if function.returns_results:
+        return _call_returning(function, signature, arguments)
     where = f"function `{function.name}`"
     num_inputs, num_outputs = len(signature.inputs), len(signature.outputs)
     if len(arguments) != num_inputs + num_outputs:
@@ -77,6 +83,51 @@ def call_checked(function: PackedFunction, arguments: Sequence[object]) -> None:
     function.impl(*inputs, *buffers)
     if finish is not None:
         finish()
+    return None
+
+
+def _call_returning(function: PackedFunction, signature: Signature, arguments: Sequence[object]) -> tuple[NDArray, ...]:
+    where = f"function `{function.name}`"
+    if len(arguments) != len(signature.inputs):
+        new = ", ".join(sorted(signature.new_symbols))
+        raise CallError(
+            where,
+            "wrong number of arguments",
+            got=len(arguments),
+            expected=f"{len(signature.inputs)} inputs ({', '.join(spec.name for spec in signature.inputs) or 'none'})",
+            hint=f"It returns its results: only running tells the size {new}.",
+        )
+    places = argument_places(where, "input", signature.inputs)
+    inputs = [as_input(v, spec, places[i]) for i, (v, spec) in enumerate(zip(arguments, signature.inputs, strict=True))]
+    sizes = bind_symbols(signature.inputs, inputs, places)
+    return tuple(check_returned(where, function.impl(*inputs), signature.outputs, inputs, sizes))
+
+
+def check_returned(
+    where: str, returned: object, specs: Sequence[TensorSpec], taken: Sequence[NDArray], sizes: dict[str, int]
+) -> list[NDArray]:
+    """Checks what a function returned and gives the arrays; one that shares memory with others is copied.
+
+    Args:
+        where: the function, as errors name it.
+        returned: an array, or a tuple or list of arrays.
+        specs: what was declared.
+        taken: memory that stays somebody else's.
+        sizes: symbols known before; extended in place by those that the results tell.
+
+    Raises:
+        CallError: wrong count, dtype, rank or shape.
+    """
+    values: Sequence[object] = returned if isinstance(returned, tuple | list) else (returned,)
+    if len(values) != len(specs):
+        raise CallError(f"{where}, returned values", "wrong number of values", got=len(values), expected=len(specs))
+    places = argument_places(where, "returned value", specs)
+    arrays = [as_input(value, spec, place) for value, spec, place in zip(values, specs, places, strict=True)]
+    for index, array in enumerate(arrays):
+        if any(np.may_share_memory(array, other) for other in (*taken, *arrays[:index])):
+            arrays[index] = array.copy()
+    bind_symbols(specs, arrays, places, sizes=sizes)
+    return arrays
 
 
 class _Places(Sequence[str]):

@@ -62,8 +62,9 @@ class GraphEngine(ABC):
             constants: read-only arrays by digest; holds at least what the function cites.
 
         Returns:
-            A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature. It must be
-            re-entrant unless the runtime's ``RuntimeInfo`` says otherwise.
+            A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature; where the
+            signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that gives a tuple of
+            arrays. It must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise.
         """
 
 
@@ -190,6 +191,9 @@ class KernelEngine(GraphEngine):
         num_inputs = len(signature.inputs)
         is_symbolic = any(attr_symbols(value) for node in function.walk() for value in node.attrs.values())
 
+        def returning(*inputs: NDArray) -> tuple[NDArray, ...]:
+            return tuple(run(inputs, bind_symbols(signature.inputs, inputs) if is_symbolic else {}))
+
         def implementation(*arrays: NDArray) -> None:
             inputs, outputs = arrays[:num_inputs], arrays[num_inputs:]
             sizes: dict[str, int] = {}
@@ -206,7 +210,7 @@ class KernelEngine(GraphEngine):
                     )
                 output[...] = result
 
-        return implementation
+        return returning if signature.new_symbols else implementation
 
     def _build_steps(
         self, function: GraphFunction, constants: Mapping[str, NDArray], where: str

@@ -7,7 +7,7 @@ engine may trust what it gets:
 - value ids count up: a function's inputs, its constants, then the results of its nodes in order;
 - a node reads only ids that are defined before it;
 - sizes are non-negative integers or expressions (text); the symbols of attributes occur in the shapes of the
-  function's inputs or outputs, so a call determines them;
+  function's inputs, or of outputs that the caller allocates, so a call determines them;
 - a node with a body (a composite) hands its inputs to the body and takes its outputs, of equal dtype and rank.
 """
 
@@ -108,6 +108,13 @@ class GraphFunction:
             self.inputs,
             tuple(TensorSpec(name, self.values[id_].dtype, self.values[id_].shape) for name, id_ in self.outputs),
         )
+
+    @cached_property
+    def given_symbols(self) -> frozenset[str]:
+        """The symbols in the shapes that a caller passes: of the inputs, and of the outputs where it allocates them."""
+        signature = self.signature
+        specs = (*signature.inputs, *(() if signature.new_symbols else signature.outputs))
+        return frozenset[str]().union(*(symbols_of(dim) for spec in specs for dim in spec.shape))
 
     def walk(self) -> Iterator[GraphNode]:
         """Yields every node, those of bodies before the node that holds them."""

@@ -7,7 +7,7 @@ import math
 from types import MappingProxyType
 from typing import Any
 
-from byoc_core.dims import Dim, DimExpr, read_dim, symbols_of
+from byoc_core.dims import Dim, DimExpr, read_dim
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.runtime.graph_document import (
@@ -275,13 +275,11 @@ def _check_body(body: GraphFunction, inputs: list[GraphTensor], outputs: tuple[G
 
 def _check_symbols(function: GraphFunction, where: str) -> None:
     """Checks that every symbol that an attribute needs occurs in a shape that the caller passes."""
-    signature = function.signature
-    known = frozenset().union(*(symbols_of(d) for s in (*signature.inputs, *signature.outputs) for d in s.shape))
     for index, node in enumerate(function.nodes):
         for name, value in node.attrs.items():
-            unknown = attr_symbols(value) - known
+            unknown = attr_symbols(value) - function.given_symbols
             if unknown:
                 raise ArtifactError(
                     f"{where}, node {index} (`{node.op}`), attribute `{name}`",
-                    f"the symbol {min(unknown)} is in no shape of the function's inputs or outputs",
+                    f"the symbol {min(unknown)} is in no shape that the caller passes",
                 )

@@ -1,4 +1,4 @@
-"""Compiled code as the runtime sees it: modules of destination-passing functions."""
+"""Compiled code as the runtime sees it: modules of functions that fill buffers, or return what nobody can allocate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, symbols_of
 from byoc_core.errors import CallError, near_names
 
 __all__ = ["NDArray", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"]
@@ -35,35 +35,50 @@ class Signature:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
+    @property
+    def new_symbols(self) -> frozenset[str]:
+        """The symbols of the outputs that stand in no shape of the inputs: only running tells their sizes."""
+        given, made = (
+            frozenset[str]().union(*(symbols_of(dim) for spec in specs for dim in spec.shape))
+            for specs in (self.inputs, self.outputs)
+        )
+        return made - given
+
 
 class PackedFunction:
     """A function in destination-passing style: ``f(*inputs, *outputs)`` fills the outputs.
 
-    Calling it checks every argument against the signature (see :mod:`byoc_core.runtime.arguments`);
-    the VM, which has checked already, calls :attr:`impl`.
+    One whose outputs have sizes that only running tells (see :attr:`Signature.new_symbols`) is called ``f(*inputs)``
+    instead, and returns its results. A call checks every argument against the signature
+    (see :mod:`byoc_core.runtime.arguments`); the VM, which has checked already, calls :attr:`impl`.
 
     Args:
         name: its symbol.
-        impl: the unchecked implementation: C-contiguous numpy arrays, inputs then outputs; its value is ignored.
+        impl: the unchecked implementation: C-contiguous numpy arrays, inputs then outputs, and its value is ignored;
+            or inputs only, and it gives a tuple of arrays.
         signature: what it takes and gives; ``None`` where the author does not say (then nothing is checked).
+
+    Attributes:
+        returns_results: whether it returns its results instead of filling buffers.
     """
 
-    __slots__ = ("impl", "name", "signature")
+    __slots__ = ("impl", "name", "returns_results", "signature")
 
     def __init__(self, name: str, impl: Callable[..., object], signature: Signature | None = None) -> None:
         self.name = name
         self.impl = impl
         self.signature = signature
+        self.returns_results = signature is not None and bool(signature.new_symbols)
 
-    def __call__(self, *arguments: object) -> None:
-        """Checks the arguments and runs the function.
+    def __call__(self, *arguments: object) -> tuple[NDArray, ...] | None:
+        """Checks the arguments and runs the function; gives the results if it returns them.
 
         Raises:
             CallError: wrong count, dtype, rank or shape, or an output that cannot be written; names the argument.
         """
         from byoc_core.runtime.arguments import call_checked
 
-        call_checked(self, arguments)
+        return call_checked(self, arguments)
 
     def __repr__(self) -> str:
         return f"<packed function {self.name}>"

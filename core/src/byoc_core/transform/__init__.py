@@ -2,6 +2,7 @@
 
 from byoc_core.transform.bind_params import BindParams
 from byoc_core.transform.canonicalise import Canonicalise
+from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.common_subexpressions import EliminateCommonSubexpressions
 from byoc_core.transform.dead_code import RemoveDeadCode, RemoveUnusedFunctions
 from byoc_core.transform.default_passes import default_passes
@@ -20,6 +21,7 @@ from byoc_core.transform.unique_names import UniqueNames
 __all__ = [
     "BindParams",
     "Canonicalise",
+    "CaptureSizes",
     "EliminateCommonSubexpressions",
     "FoldBatchNorm",
     "FoldConstants",

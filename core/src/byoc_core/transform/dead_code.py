@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from byoc_core.ir import CALL, Binding, Function, IRModule, is_pure
+from byoc_core.ir.sizes import cited_symbols, learnt_symbols, type_symbols
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
@@ -14,7 +15,7 @@ __all__ = ["RemoveDeadCode", "RemoveUnusedFunctions"]
 
 @dataclass(frozen=True)
 class RemoveDeadCode(Pass):
-    """Removes pure ops none of whose results is read."""
+    """Removes pure ops none of whose results is read, and whose results tell no size that is needed."""
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module without dead ops. Cost: linear."""
@@ -23,10 +24,15 @@ class RemoveDeadCode(Pass):
 
 def _strip(function: Function, functions: Mapping[str, Function]) -> Function:
     live = {id(result) for result in function.results}
+    learnt = {id(binding): learnt_symbols(binding, functions) for binding in function.bindings}
+    tracks_sizes = any(learnt.values())
+    sizes = set(type_symbols(function.results)) if tracks_sizes else set()
     kept: list[Binding] = []
     for binding in reversed(function.bindings):
-        if any(id(result) in live for result in binding.results) or not is_pure(binding, functions):
+        is_read = any(id(result) in live for result in binding.results) or not sizes.isdisjoint(learnt[id(binding)])
+        if is_read or not is_pure(binding, functions):
             live.update(id(operand) for operand in binding.operands)
+            sizes |= cited_symbols([binding]) if tracks_sizes else set()
             kept.append(binding)
     kept = list(map_regions(reversed(kept), lambda region: _strip(region, functions)))
     return with_bindings(function, kept)

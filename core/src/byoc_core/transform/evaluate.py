@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dims import DimExpr, evaluate, solve_symbol
+from byoc_core.dims import DimExpr, evaluate, solve_symbol, substitute, symbols_of
 from byoc_core.dtypes import is_float
-from byoc_core.errors import ExecutionError
-from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value
+from byoc_core.errors import ExecutionError, IRTypeError
+from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.ir.sizes import learnt_symbols
 
 __all__ = ["evaluate_binding", "evaluate_function", "resolve_dims"]
 
@@ -68,6 +69,32 @@ def _resolve(value: Any, sizes: Mapping[str, int]) -> Any:
     return value
 
 
+def _learn_sizes(values: Sequence[Var], arrays: Sequence[Array], sizes: dict[str, int]) -> None:
+    """Adds the sizes of the symbols that the shapes of arrays tell, until they tell no more."""
+    pending = [
+        (dim, size)
+        for value, array in zip(values, arrays, strict=True)
+        if isinstance(value.type, TensorType) and value.type.shape is not None
+        for dim, size in zip(value.type.shape, array.shape, strict=True)
+        if isinstance(dim, DimExpr)
+    ]
+    while pending:
+        rest = [(dim, size) for dim, size in pending if not _learn_size(dim, size, sizes)]
+        if len(rest) == len(pending):
+            break
+        pending = rest
+
+
+def _learn_size(dim: DimExpr, size: int, sizes: dict[str, int]) -> bool:
+    try:
+        solved = solve_symbol(substitute(dim, sizes), size)
+    except IRTypeError:  # sizes that do not broadcast; whoever computes with them says so
+        return True
+    if solved is not None:
+        sizes.update((solved,))
+    return symbols_of(dim) <= sizes.keys()
+
+
 def _widen(array: Array) -> Array:
     return array.astype(np.float64, copy=False) if is_float(array.dtype.name) else array
 
@@ -79,16 +106,14 @@ class _Interpreter:
 
     def run(self, function: Function, inputs: Sequence[Array], outer_sizes: Mapping[str, int]) -> tuple[Array, ...]:
         sizes = dict(outer_sizes)
-        values: dict[int, Array] = {}
-        for param, array in zip(function.params, inputs, strict=True):
-            values[id(param)] = array
-            if isinstance(param.type, TensorType) and param.type.shape is not None:
-                solved = (solve_symbol(dim, size) for dim, size in zip(param.type.shape, array.shape, strict=True))
-                sizes.update(pair for pair in solved if pair is not None)
+        values: dict[int, Array] = {id(param): array for param, array in zip(function.params, inputs, strict=True)}
+        _learn_sizes(function.params, inputs, sizes)
         for binding in function.bindings:
             operands = [self._value(operand, values) for operand in binding.operands]
             outputs = self._binding(binding, operands, sizes)
             values.update((id(result), output) for result, output in zip(binding.results, outputs, strict=True))
+            if learnt_symbols(binding, self._module.functions):
+                _learn_sizes(binding.results, outputs, sizes)
         return tuple(self._value(result, values) for result in function.results)
 
     def _value(self, value: Value, values: Mapping[int, Array]) -> Array:

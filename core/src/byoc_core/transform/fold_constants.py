@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
 
 from byoc_core.errors import ExecutionError, IRTypeError
-from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, is_static
+from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, is_static
+from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.ir.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
+from byoc_core.transform.infer_types import retype
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
 
@@ -30,13 +33,52 @@ class FoldConstants(Pass):
     max_growth_nbytes: int = 1 << 20
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the folded module. Cost: linear in ops, plus the kernels of what is folded."""
-        return map_functions(module, lambda function: self._fold(function, module.constants))
+        """Gives the folded module.
 
-    def _fold(self, function: Function, store: ConstantStore) -> Function:
+        Cost: linear in ops, plus the kernels of what is folded; once more for each folded data-dependent op whose
+        operands another one's size makes known.
+        """
+        called = {str(b.attrs["callee"]) for f in module.functions.values() for b in f.walk() if b.op is CALL}
+        return map_functions(module, lambda f: self._fold(f, module, keeps_types=f.name in called))
+
+    def _fold(self, function: Function, module: IRModule, *, keeps_types: bool) -> Function:
+        folded = self._fold_static(function, module)
+        told = {
+            id(binding): outputs
+            for binding in folded.bindings
+            if self._is_foldable_selection(binding)
+            and (outputs := _value_of(binding, module.constants)) is not None
+            and sum(output.nbytes for output in outputs) <= self.max_growth_nbytes + _nbytes(binding.operands)
+        }
+        if not told:
+            return folded
+        replaced = [
+            (result, module.constants.add(output))
+            for binding in folded.bindings
+            for result, output in zip(binding.results, told.get(id(binding), ()), strict=False)
+        ]
+        rest = tuple(binding for binding in folded.bindings if id(binding) not in told)
+        try:
+            retyped = retype(replace(folded, bindings=rest), module.functions, replaced)
+        except IRTypeError:  # an op does not fit the size, which it says when it runs
+            return folded
+        if keeps_types and retyped.result_types != folded.result_types:
+            return folded
+        return self._fold(retyped, module, keeps_types=keeps_types)
+
+    def _is_foldable_selection(self, binding: Binding) -> bool:
+        """Tells whether a data-dependent op is one of constants, and gives no more elements than they have.
+
+        What scalars alone decide (a range) has no bound.
+        """
+        is_scalar = all(isinstance(o.type, TensorType) and o.type.shape == () for o in binding.operands)
+        return is_data_dependent(binding) and _is_open(binding) and not is_scalar
+
+    def _fold_static(self, function: Function, module: IRModule) -> Function:
+        store = module.constants
         mapping: dict[int, Value] = {}
         kept: list[Binding] = []
-        for binding in map_regions(function.bindings, lambda region: self._fold(region, store)):
+        for binding in map_regions(function.bindings, lambda region: self._fold(region, module, keeps_types=True)):
             operands = tuple(remap(operand, mapping) for operand in binding.operands)
             if any(map(operator.is_not, operands, binding.operands)):
                 binding = replace(binding, operands=operands)
@@ -51,16 +93,19 @@ class FoldConstants(Pass):
         return replace(function, bindings=tuple(kept), results=results)
 
     def _is_foldable(self, binding: Binding) -> bool:
-        if (
-            binding.op.kernel is None
-            or binding.codegen is not None
-            or not binding.op.has_trait(Trait.PURE)
-            or not all(isinstance(operand, Constant) for operand in binding.operands)
-            or not all(is_static(result.type) for result in binding.results)
-        ):
+        if not _is_open(binding) or not all(is_static(result.type) for result in binding.results):
             return False
-        grown = sum(_static_nbytes(r) for r in binding.results) - sum(_static_nbytes(o) for o in binding.operands)
-        return grown <= self.max_growth_nbytes
+        return _nbytes(binding.results) - _nbytes(binding.operands) <= self.max_growth_nbytes
+
+
+def _is_open(binding: Binding) -> bool:
+    """Tells whether an op is one of constants that may be computed here."""
+    return (
+        binding.op.kernel is not None
+        and binding.codegen is None
+        and binding.op.has_trait(Trait.PURE)
+        and all(isinstance(operand, Constant) for operand in binding.operands)
+    )
 
 
 def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any], ...] | None:
@@ -72,6 +117,6 @@ def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any],
         return None
 
 
-def _static_nbytes(value: Value) -> int:
-    nbytes = value.type.nbytes if isinstance(value.type, TensorType) else 0
-    return nbytes if isinstance(nbytes, int) else 0
+def _nbytes(values: Sequence[Value]) -> int:
+    sizes = (value.type.nbytes for value in values if isinstance(value.type, TensorType))
+    return sum(nbytes for nbytes in sizes if isinstance(nbytes, int))

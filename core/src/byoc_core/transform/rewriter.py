@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Value, Var, infer_results, is_pure
+from byoc_core.ir.sizes import learnt_symbols
 from byoc_core.ops import default_ops
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
@@ -227,4 +228,4 @@ class _Walk:
 
     def _is_dead(self, binding: Binding) -> bool:
         unread = all(self._graph.uses[id(result)] <= 0 for result in binding.results)
-        return unread and is_pure(binding, self._functions)
+        return unread and is_pure(binding, self._functions) and not learnt_symbols(binding, self._functions)

@@ -15,7 +15,7 @@ import numpy as np
 from byoc_core.dims import evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError, IRTypeError
-from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
+from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, check_returned, concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
@@ -111,7 +111,7 @@ class Frame:
         self,
         registers: Sequence[int],
         specs: Sequence[TensorSpec],
-        values: Sequence[object],
+        returned: object,
         arguments: Sequence[NDArray] = (),
     ) -> None:
         """Checks returned values against their specs, learns the symbols they bind, and puts them into registers.
@@ -119,15 +119,11 @@ class Frame:
         A value that shares memory with one of the call's arguments, with the arena or with a value before it is
         copied: that memory is reused, is the caller's, or is another result.
         """
-        places = argument_places(f"function `{self._linked.function.name}`", "returned value", specs)
-        arrays = [as_input(value, spec, place) for value, spec, place in zip(values, specs, places, strict=True)]
-        for index, array in enumerate(arrays):
-            if any(np.may_share_memory(array, other) for other in (self._arena, *arguments, *arrays[:index])):
-                arrays[index] = array.copy()
         for register in registers:
             for name in self._linked.binds(register):
                 self.symbols.pop(name, None)
-        bind_symbols(specs, arrays, places, sizes=self.symbols)
+        where = f"function `{self._linked.function.name}`"
+        arrays = check_returned(where, returned, specs, (self._arena, *arguments), self.symbols)
         for register, array in zip(registers, arrays, strict=True):
             self.registers[register] = array
 

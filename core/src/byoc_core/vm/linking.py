@@ -108,6 +108,12 @@ class _Linker:
         match call.kind:
             case CallKind.EXTERN:
                 function = self._extern(index, call)
+                if isinstance(function, PackedFunction) and function.returns_results:
+                    raise LinkError(
+                        f"function `{self._target.function.name}`, instruction {index}",
+                        f"`{function.name}` returns its results, and fills no buffers",
+                        expected="a call_packed",
+                    )
                 implementation = function.impl if isinstance(function, PackedFunction) else function
                 return implementation, picker((*call.args, *call.results)), index
             case CallKind.PACKED:
@@ -152,8 +158,8 @@ class _Linker:
         function = self._extern(index, call)
         specs = [self._spec(number) for number in call.results]
         results = call.results
-        if isinstance(function, PackedFunction):
-            # A module's functions fill buffers, so the sizes must be known before.
+        if isinstance(function, PackedFunction) and not function.returns_results:
+            # It fills buffers, so the sizes must be known before.
             for number in results:
                 if self._target.binds(number):
                     raise LinkError(
@@ -169,14 +175,10 @@ class _Linker:
                 frame.define(results, specs, buffers)
 
             return fill
-        returning = function
+        returning = function.impl if isinstance(function, PackedFunction) else function
 
         def take(frame: Frame, *arguments: NDArray) -> None:
-            value = returning(*arguments)
-            values: Sequence[object] = value if isinstance(value, tuple | list) else (value,)
-            if len(values) != len(results):
-                raise CallError("returned values", "wrong number of values", got=len(values), expected=len(results))
-            frame.define(results, specs, values, arguments)
+            frame.define(results, specs, returning(*arguments), arguments)
 
         return take
 

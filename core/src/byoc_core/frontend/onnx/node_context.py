@@ -21,7 +21,7 @@ from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
 from byoc_core.ir.opdef import Trait
-from byoc_core.ir.types import TensorType
+from byoc_core.ir.types import TensorType, Type
 from byoc_core.transform.evaluate import evaluate_binding
 
 if TYPE_CHECKING:
@@ -280,14 +280,29 @@ class NodeContext:
         return self.emit_all(op, operands, attrs)[0]
 
     def emit_all(
-        self, op: str, operands: Sequence[Value], attrs: dict[str, object], regions: Sequence[Function] = ()
+        self,
+        op: str,
+        operands: Sequence[Value],
+        attrs: dict[str, object],
+        regions: Sequence[Function] = (),
+        *,
+        out_types: Sequence[Type] | None = None,
     ) -> tuple[Var, ...]:
         """Adds a binding and gives all of its results.
+
+        Args:
+            op: its name.
+            operands: what it reads.
+            attrs: its attributes.
+            regions: its nested functions.
+            out_types: result types, for ops that declare them.
 
         Raises:
             IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
         """
-        binding = self._graph.builder.bind(op, operands, attrs, regions=regions, location=self._location)
+        binding = self._graph.builder.bind(
+            op, operands, attrs, regions=regions, out_types=out_types, location=self._location
+        )
         arrays = [self._known_array(operand) for operand in operands]
         known = [array for array in arrays if array is not None]
         if len(known) == len(arrays) and _is_small(binding):
@@ -338,6 +353,10 @@ class NodeContext:
         if shape is None:
             raise self.error("needs the rank of a value, which the model does not say", got=value.type)
         return shape
+
+    def fresh_size(self, name: str) -> Dim:
+        """Gives a symbol for a size that only running tells, with a name like ``name``."""
+        return self._graph.symbols.fresh(name)
 
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""

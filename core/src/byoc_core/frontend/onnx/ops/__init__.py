@@ -12,6 +12,7 @@ from byoc_core.frontend.onnx.ops import (
     constants,
     control_flow,
     convolution,
+    data_dependent,
     elementwise,
     functions,
     indexing,
@@ -55,6 +56,7 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **ordering.IMPORTERS,
         **arrangement.IMPORTERS,
         **padding.IMPORTERS,
+        **data_dependent.IMPORTERS,
     }
 )
 """The importer of every op of the standard domain that is imported, by ONNX name."""

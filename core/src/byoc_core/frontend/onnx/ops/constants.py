@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import prod
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from byoc_core.dims import product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "MAX_WEIGHT_BYTES"]
 
-# A larger constant stays a repeated scalar instead of becoming a weight.
-_MAX_WEIGHT_BYTES = 1 << 31
+MAX_WEIGHT_BYTES = 1 << 31
+"""What a few numbers describe becomes a weight up to this size; beyond it stays an op."""
 
 
 def _import_constant(node: NodeContext) -> Sequence[Imported]:
@@ -39,7 +39,7 @@ def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
     sizes = tuple(dim for dim in dims if isinstance(dim, int))
     if any(size < 0 for size in sizes):
         raise node.error("is of a negative size", got=ShapeValue(dims))
-    if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= _MAX_WEIGHT_BYTES:
+    if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= MAX_WEIGHT_BYTES:
         return (np.full(sizes, value.reshape(())),)
     return (node.emit("full", node.constant(value.reshape(())), shape=dims),)
 
@@ -54,22 +54,9 @@ def _import_size(node: NodeContext) -> Sequence[Imported]:
     return (ShapeValue.scalar(product(node.shape(0))),)
 
 
-def _import_range(node: NodeContext) -> Sequence[Imported]:
-    """Imports a range of constants; a range of sizes is computed on shapes before this is asked."""
-    arrays = [array for index in range(3) if (array := node.array(index)) is not None]
-    if len(arrays) < 3:
-        raise node.error("its bounds are not known before the model runs", expected="constants, or sizes")
-    start, limit, delta = (array.reshape(()) for array in arrays)
-    if delta == 0:
-        raise node.error("its step is 0")
-    count = max(0, ceil((float(limit) - float(start)) / float(delta)))
-    return ((start + np.arange(count).astype(start.dtype) * delta).astype(start.dtype),)
-
-
 IMPORTERS: dict[str, NodeImporter] = {
     "Constant": _import_constant,
     "ConstantOfShape": _import_constant_of_shape,
-    "Range": _import_range,
     "Shape": _import_shape,
     "Size": _import_size,
 }

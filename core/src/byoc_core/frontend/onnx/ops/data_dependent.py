@@ -1,0 +1,74 @@
+"""Importers of ops whose operands' elements decide the sizes of their results; with constants they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from byoc_core.errors import ExecutionError, FrontendError
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.constants import MAX_WEIGHT_BYTES
+from byoc_core.ir.module import Value
+from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
+from byoc_core.ops import default_ops
+from byoc_core.ops.data_dependent import range_length, result_types
+
+__all__ = ["IMPORTERS"]
+
+
+def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequence[Imported]:
+    op = default_ops().find(name)
+    attrs = op.normalise_attrs(given)
+    arrays = [array for index in range(node.num_inputs) if (array := node.array(index)) is not None]
+    if len(arrays) < node.num_inputs or op.kernel is None:
+        return _emit(node, op, attrs, node.values())
+    try:
+        results = op.kernel(*arrays, **attrs)
+    except ExecutionError as error:
+        raise _refusal(node, error) from error
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
+    return node.error(error.problem, got=error.got, expected=error.expected)
+
+
+def _emit(
+    node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]
+) -> Sequence[Imported]:
+    given = tuple(operand.type for operand in operands)
+    context = TypeContext(op.name, given, attrs, operand_names=op.operand_names(len(operands)))
+    types = result_types(op, context, node.fresh_size(op.name))
+    return node.emit_all(op.name, operands, dict(attrs), out_types=types)
+
+
+def _import_nonzero(node: NodeContext) -> Sequence[Imported]:
+    return _import(node, "nonzero", {})
+
+
+def _import_compress(node: NodeContext) -> Sequence[Imported]:
+    return _import(node, "compress", {"axis": node.attr_int("axis") if node.has_attr("axis") else None})
+
+
+def _import_unique(node: NodeContext) -> Sequence[Imported]:
+    axis = node.attr_int("axis") if node.has_attr("axis") else None
+    return _import(node, "unique", {"axis": axis, "sorted": node.attr_flag("sorted", default=True)})
+
+
+def _import_range(node: NodeContext) -> Sequence[Imported]:
+    bounds = [bound.reshape(()) for index in range(3) if (bound := node.array(index)) is not None]
+    try:
+        is_small = len(bounds) == 3 and range_length(*bounds) * bounds[0].itemsize <= MAX_WEIGHT_BYTES
+    except ExecutionError as error:
+        raise _refusal(node, error) from error
+    if is_small:
+        return _import(node, "range", {})
+    return _emit(node, default_ops().find("range"), {}, [node.reshape(value, ()) for value in node.values()])
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "Compress": _import_compress,
+    "NonZero": _import_nonzero,
+    "Range": _import_range,
+    "Unique": _import_unique,
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,74 @@
+"""Sizes that a body needs come in through its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from byoc_core.ir import IF, LOOP, Binding, Function, IRModule, Var
+from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols, learnt_symbols, type_symbols
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.rewrite import map_functions, with_bindings
+
+__all__ = ["CaptureSizes"]
+
+
+@dataclass(frozen=True)
+class CaptureSizes(Pass):
+    """Passes a value into each body of ``if`` and ``loop`` for every size that it needs and its parameters do not give.
+
+    The value is the first one of the surrounding function from whose shape the size follows. A loop carries it
+    unchanged, which costs nothing: the machine leaves such a value where it is. A size that no value gives stays as it
+    is.
+    """
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with the operands added. Cost: linear in ops and in the depth of their nesting."""
+        return map_functions(module, lambda function: _close(function, module.functions))
+
+
+def _close(function: Function, functions: Mapping[str, Function]) -> Function:
+    if not any(binding.op in (IF, LOOP) for binding in function.bindings):
+        return function
+    givers = SizeGivers(function.params)
+    bindings: list[Binding] = []
+    for binding in function.bindings:
+        if binding.op in (IF, LOOP):
+            binding = _with_sizes(binding, givers, functions)
+            regions = tuple(_close(region, functions) for region in binding.regions)
+            if any(new is not old for new, old in zip(regions, binding.regions, strict=True)):
+                binding = replace(binding, regions=regions)
+        bindings.append(binding)
+        givers.add(binding.results)
+    return with_bindings(function, bindings)
+
+
+def _with_sizes(binding: Binding, givers: SizeGivers, functions: Mapping[str, Function]) -> Binding:
+    values = givers.find({name for region in binding.regions for name in _missing(region, functions)})
+    if not values:
+        return binding
+    regions = tuple(_with_params(region, values, is_loop=binding.op is LOOP) for region in binding.regions)
+    carried = tuple(Var(value.name, value.type) for value in values) if binding.op is LOOP else ()
+    return replace(
+        binding,
+        operands=(*binding.operands, *values),
+        regions=regions,
+        results=(*binding.results, *carried),
+    )
+
+
+def _missing(region: Function, functions: Mapping[str, Function]) -> set[str]:
+    """Gives the sizes that ops of a region cite, and that neither its parameters nor its own bindings give."""
+    missing = set(cited_symbols(region.bindings))
+    for param in region.params:
+        missing -= given_symbols(param.type)
+    known = type_symbols(region.params)
+    for binding in region.bindings:
+        missing -= learnt_symbols(binding, functions) - known
+    return missing
+
+
+def _with_params(region: Function, values: Sequence[Var], *, is_loop: bool) -> Function:
+    params = tuple(Var(value.name, value.type) for value in values)
+    results = (*region.results, *params) if is_loop else region.results
+    return replace(region, params=(*region.params, *params), results=results)
