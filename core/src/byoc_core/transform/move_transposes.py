@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from byoc_core.dims import Dim, is_nonnegative
@@ -70,6 +70,10 @@ def _nbytes(value: Value) -> Dim | None:
     return value.type.nbytes if isinstance(value.type, TensorType) else None
 
 
+def _is_all_ones(value: Value) -> bool:
+    return set(shape_of(value) or ()) == {1}
+
+
 def _is_transpose(binding: Binding) -> bool:
     return binding.op.name == "permute_dims" and binding.codegen is None and is_own(binding.op)
 
@@ -104,50 +108,69 @@ class _Group:
     def measured(self, order: Order) -> _Group:
         """Gives the group with an order, and by how much transposes and the bytes that they move change."""
         group = replace(self, order=order, transposes=set())
-        inside = {id(binding) for binding, _ in self.members}
-        made = {id(result) for binding, _ in self.members for result in binding.results}
-        seen: set[int] = set()
-        for binding, permutable in self.members:
-            for position in permutable.operands:
-                operand = binding.operands[position]
-                if id(operand) not in made and id(operand) not in seen:
-                    seen.add(id(operand))
-                    group._measure_input(operand, inside)
+        stored = {id(r): kind.result_order(order) for binding, kind in self.members for r in binding.results}
+        read = {
+            id(value): value
+            for binding, kind in self.members
+            for value in map(binding.operands.__getitem__, kind.operands)
+        }
+        for value in read.values():
+            group._measure_read(value, stored)
+        for binding, _ in self.members:
             for result in binding.results:
-                group._measure_result(result, permutable.result_order(order), inside, kept=not permutable.dropped)
+                group._measure_result(result, stored[id(result)])
+        for transpose in group._adjacent(read.values()):
+            group._measure_transpose(transpose, stored, read)
         return group
 
-    def _add(self, value: Value, sign: int) -> None:
+    def _add(self, value: Value, change: int) -> None:
         nbytes = _nbytes(value)
-        self.count += sign
+        self.count += change
         self.is_known = self.is_known and nbytes is not None
-        self.nbytes = self.nbytes + (nbytes or 0) * sign
+        self.nbytes = self.nbytes + (nbytes or 0) * change
 
-    def _measure_input(self, value: Value, inside: set[int]) -> None:
-        if isinstance(value, Constant) or set(shape_of(value) or ()) == {1}:
-            return
+    def _adjacent(self, read: Iterable[Value]) -> list[Binding]:
+        """Gives the transposes that make what members read, or read what members make."""
+        makers = [made[0] for value in read if (made := self.index.producer(value)) is not None]
+        users = [user for binding, _ in self.members for r in binding.results for user in self.index.users(r)]
+        found = {id(binding): binding for binding in (*makers, *users) if _is_transpose(binding)}
+        self.transposes.update(found)
+        return list(found.values())
+
+    def _measure_read(self, value: Value, stored: Mapping[int, Order]) -> None:
+        """Counts the transpose of an operand that is not stored in the order and is not made by a transpose."""
         made = self.index.producer(value)
-        if made is None or not _is_transpose(made[0]):
-            self._add(value, 1)
-            return
-        self.transposes.add(id(made[0]))
-        if not self.index.is_result(value) and all(id(user) in inside for user in self.index.users(value)):
-            self._add(value, -1)
-        if _order_of(made[0]) != self.order:
+        is_free = isinstance(value, Constant) or _is_all_ones(value) or (made is not None and _is_transpose(made[0]))
+        if not is_free and stored.get(id(value)) != self.order:
             self._add(value, 1)
 
-    def _measure_result(self, value: Value, order: Order, inside: set[int], *, kept: bool) -> None:
-        outside = [user for user in self.index.users(value) if not kept or id(user) not in inside]
-        is_needed = self.index.is_result(value)
-        for user in outside:
-            if not _is_transpose(user):
-                is_needed = True
-                continue
-            self.transposes.add(id(user))
-            if _composed(order, _order_of(user)) == tuple(range(len(order))):
-                self._add(user.results[0], -1)
-        if is_needed and order != tuple(range(len(order))):
+    def _measure_result(self, value: Value, order: Order) -> None:
+        """Counts the transpose of a result that is read as the program has it."""
+        if order != tuple(range(len(order))) and self._is_read_in_program(value):
             self._add(value, 1)
+
+    def _measure_transpose(self, binding: Binding, stored: Mapping[int, Order], read: Mapping[int, Value]) -> None:
+        """Counts what a transpose becomes: one for readers in the program, one for readers in the order, or nothing."""
+        (value,), own = binding.results, _order_of(binding)
+        unchanged = tuple(range(len(own)))
+        axes = _composed(stored.get(id(binding.operands[0]), unchanged), own)
+        is_read = id(value) in read and not _is_all_ones(value)
+        in_order = is_read and _composed(axes, inverse(self.order)) != unchanged
+        is_needed = self._is_read_in_program(value, by_transposes=True) or (id(value) in read and not is_read)
+        in_program = axes != unchanged and is_needed
+        self._add(value, in_order + in_program - 1)
+
+    def _is_read_in_program(self, value: Value, *, by_transposes: bool = False) -> bool:
+        """Tells whether a value is read by something else than operands that change their order (and transposes)."""
+        kinds = {id(binding): kind for binding, kind in self.members}
+
+        def reads(user: Binding) -> bool:
+            kind = kinds.get(id(user))
+            if kind is None:
+                return by_transposes or not _is_transpose(user)
+            return any(o is value and position not in kind.operands for position, o in enumerate(user.operands))
+
+        return self.index.is_result(value) or any(map(reads, self.index.users(value)))
 
     @property
     def is_gain(self) -> bool:
@@ -270,18 +293,26 @@ class _Writer:
             stored, own = self._program[id(value)]
             if own == order:
                 return stored
-        if set(shape_of(value) or ()) == {1}:
+        if _is_all_ones(value):
             return self._in_program(value)
         key = (id(value), order)
         if key not in self._stored:
-            made = self._index.producer(value)
-            source: Value = value
-            axes = inverse(order)
-            if made is not None and _is_transpose(made[0]):
-                source = made[0].operands[0]
-                axes = _composed(_order_of(made[0]), axes)
-            self._stored[key] = self._transposed(self._in_program(source), axes, _name(value))
+            source, axes = self._source(value)
+            self._stored[key] = self._transposed(source, _composed(axes, inverse(order)), _name(value))
         return self._stored[key]
+
+    def _source(self, value: Value) -> tuple[Value, Order]:
+        """Gives what a value is a transpose of, with the axes; the transpose that makes it is looked through."""
+        made = self._index.producer(value)
+        if id(value) not in self._program and made is not None and _is_transpose(made[0]):
+            source, axes = self._source_in_program(made[0].operands[0])
+            return source, _composed(axes, _order_of(made[0]))
+        return self._source_in_program(value)
+
+    def _source_in_program(self, value: Value) -> tuple[Value, Order]:
+        if id(value) in self._program:
+            return self._program[id(value)]
+        return self._in_program(value), tuple(range(rank_of(value) or 0))
 
     def _transposed(self, value: Value, axes: Order, name: str) -> Value:
         if axes == tuple(range(len(axes))):
