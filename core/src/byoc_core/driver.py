@@ -17,9 +17,9 @@ from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report, partition
+from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report
 from byoc_core.partitioning.annotate import core_refusal
-from byoc_core.partitioning.partition import check_option_owners
+from byoc_core.partitioning.partition import check_option_owners, partition_pipeline
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import Sequential, UniqueNames, default_passes
 from byoc_core.transform.rewrite import inline_composites
@@ -149,7 +149,7 @@ class _Build:
             backends=self._handles,
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
-        compiled = Sequential([codegen], dump=self._dump("compile"))(module)
+        compiled = Sequential([codegen], verify_input=False, dump=self._dump("compile"))(module)
         final = module.with_functions({**module.functions, **self._moved})
         report = build_report(final, self._log, host=HOST_NAME, asked=asked)
         self._judge_fallback(report, asked)
@@ -199,7 +199,8 @@ class _Build:
             return module
         names = {handle.name for handle in handles}
         options = {name: given for name, given in self._options.items() if name in names}
-        return partition(module, handles, policy=policy, options=options, log=self._log)
+        pipeline = partition_pipeline(handles, policy=policy, options=options, log=self._log, verify_input=False)
+        return pipeline(module)
 
     def _hand_over(self, function: Function, backend: str, refusal: Rejection, annotated: set[str]) -> Function:
         """Gives a refused region to the next backend that takes all of its ops."""
