@@ -1,4 +1,4 @@
-"""Seconds that ``from_onnx`` and ``build`` take: on light_squeezenet, and on chains of growing length."""
+"""Seconds that ``from_onnx`` and ``build`` take on the light models."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ from collections.abc import Callable
 from typing import Any
 
 import byoc_core
-from byoc_core.ir import IRModule, tensor
+from byoc_core.ir import IRModule
 
-from benchmarks.pairing import Samples, measure, paired_ratio, time_call
-from benchmarks.zoo.light import load_light_model
-
-CHAIN_LENGTHS = (100, 1_000, 10_000)
+from benchmarks.pairing import measure, time_call
+from benchmarks.zoo.light import list_light_models, load_light_model
 
 
-def run_light(num_rounds: int) -> dict[str, Any]:
-    """Gives the seconds of importing light_squeezenet, and of building it for the host and for each compiler found."""
-    data = load_light_model("light_squeezenet").SerializeToString()
+def run(num_rounds: int) -> dict[str, Any]:
+    """Gives, for each light model, the seconds of importing it and of building it."""
+    return {name: run_model(name, num_rounds) for name in list_light_models()}
+
+
+def run_model(name: str, num_rounds: int) -> dict[str, Any]:
+    """Gives the seconds of importing a light model, and of building it for the host and for each compiler found."""
+    data = load_light_model(name).SerializeToString()
     module = byoc_core.from_onnx(data)
     contestants = {
         "from_onnx": time_call(lambda: byoc_core.from_onnx(data)),
         "build on the host": time_call(lambda: byoc_core.build(module)),
     }
-    for name in compiling_backends():
-        contestants[f"build with {name}"] = time_uncached_build(module, name)
+    for backend in compiling_backends():
+        contestants[f"build with {backend}"] = time_uncached_build(module, backend)
     samples = measure(contestants, num_rounds=num_rounds)
-    for name, found in samples.items():
-        print(f"  {name}: {found} s")
-    return {"unit": "s", **{name: found.to_json() for name, found in samples.items()}}
+    for what, found in samples.items():
+        print(f"  {name}, {what}: {found} s", flush=True)
+    return {"unit": "s", **{what: found.to_json() for what, found in samples.items()}}
 
 
 def compiling_backends() -> list[str]:
@@ -47,30 +50,3 @@ def time_uncached_build(module: IRModule, backend: str) -> Callable[[], float]:
             return time_call(lambda: byoc_core.VirtualMachine(byoc_core.build(module, backends=[backend])))()
 
     return contestant
-
-
-def make_chain(length: int) -> IRModule:
-    """Gives a function of ``length`` elementwise ops in a row over a (16, 16) tensor."""
-    builder = byoc_core.FunctionBuilder("main")
-    x = value = builder.param("x", tensor((16, 16)))
-    for index in range(length):
-        (value,) = builder.bind(("add", "multiply", "subtract")[index % 3], (value, x), {}).results
-    return IRModule({"main": builder.finish(value)}, builder.constants)
-
-
-def run_chains(num_rounds: int) -> dict[str, Any]:
-    """Gives the build seconds of chains, and how they grow: 10 is linear for ten times the ops."""
-    modules = {length: make_chain(length) for length in CHAIN_LENGTHS}
-    contestants = {
-        str(length): time_call(lambda module=module: byoc_core.build(module))  # type: ignore[misc]
-        for length, module in modules.items()
-    }
-    samples = measure(contestants, num_rounds=num_rounds)
-    figures: dict[str, Any] = {"unit": "s"}
-    previous: Samples | None = None
-    for name, found in samples.items():
-        growth = paired_ratio(found, previous) if previous else None
-        print(f"  {name} ops: {found} s" + (f", {growth.median:.1f} times the row above" if growth else ""))
-        figures[name] = found.to_json() | ({"growth": growth.to_json()} if growth else {})
-        previous = found
-    return figures

@@ -1,8 +1,9 @@
 """Measures byoc and writes the figures with the machine that gave them.
 
     python -m benchmarks.run                        every figure
-    python -m benchmarks.run import-time chains     some of them
+    python -m benchmarks.run import-time vm         some of them
     python -m benchmarks.run --rounds 5 -o out/figures.json
+    python -m benchmarks.run scale-chain --sizes 1000 10000
 
 Contestants of a figure run interleaved in random order; each line shows the median, half the distance between the
 quartiles, and the best round. Run it on an otherwise idle machine: figures are for comparing, never for passing.
@@ -19,19 +20,28 @@ from benchmarks.pairing import write_result
 
 
 class Figure(NamedTuple):
-    """One measurement: where it lives, how often it runs, what it tells."""
+    """One measurement: where it lives, how often it runs, what it tells.
+
+    Attributes:
+        sizes: numbers of ops for which it is measured, where it grows with them; the function takes them as well.
+    """
 
     module: str
     function: str
     num_rounds: int
     doc: str
+    sizes: tuple[int, ...] = ()
 
 
+SIZES = (1_000, 10_000, 100_000)
 FIGURES = {
     "import-time": Figure("benchmarks.import_time", "run", 15, "import byoc_core over import numpy"),
-    "light": Figure("benchmarks.compile_time", "run_light", 5, "from_onnx and build of light_squeezenet"),
+    "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
+    "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running ResNet-50 over weights, arena, in and out"),
     "vm": Figure("benchmarks.vm_overhead", "run", 11, "what the VM adds to a call of a one-region module"),
-    "chains": Figure("benchmarks.compile_time", "run_chains", 3, "build of chains of 100, 1,000 and 10,000 ops"),
+    "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
+    "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
+    "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),
 }
 
 
@@ -45,6 +55,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("figures", nargs="*", metavar="figure", help="which to measure; all where none is given")
+    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of ops of the scale figures instead of their own")
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
     arguments = parser.parse_args()
@@ -56,7 +67,8 @@ def main() -> None:
         figure = FIGURES[name]
         print(f"{name}: {figure.doc}", flush=True)
         measure_figure = getattr(importlib.import_module(figure.module), figure.function)
-        results[name] = measure_figure(arguments.rounds or figure.num_rounds)
+        sizes = (tuple(arguments.sizes or figure.sizes),) if figure.sizes else ()
+        results[name] = measure_figure(arguments.rounds or figure.num_rounds, *sizes)
     write_result(arguments.out, results)
     print(f"written to {arguments.out}")
 

@@ -17,9 +17,9 @@ from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report, partition
+from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report
 from byoc_core.partitioning.annotate import core_refusal
-from byoc_core.partitioning.partition import check_option_owners
+from byoc_core.partitioning.partition import check_option_owners, partition_pipeline
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
 from byoc_core.transform.rewrite import inline_composites
@@ -177,7 +177,7 @@ class _Build:
             backends=self._handles,
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
-        compiled = self._sequence([codegen], dump=self._dump("compile"))(module)
+        compiled = self._sequence([codegen], verify_input=False, dump=self._dump("compile"))(module)
         final = module.with_functions({**module.functions, **self._moved})
         report = {**build_report(final, self._log, host=HOST_NAME, asked=asked), "sizes": sizes}
         self._judge_fallback(report, asked)
@@ -214,9 +214,14 @@ class _Build:
         return None if self._chosen.dump is None else self._chosen.dump / stage
 
     def _sequence(
-        self, passes: Sequence[Callable[[IRModule], IRModule]], *, verify: bool = True, dump: Path | None = None
+        self,
+        passes: Sequence[Callable[[IRModule], IRModule]],
+        *,
+        verify: bool = True,
+        verify_input: bool = True,
+        dump: Path | None = None,
     ) -> Sequential:
-        return Sequential(passes, verify=verify, dump=dump, on_pass=self._chosen.on_pass)
+        return Sequential(passes, verify, verify_input, dump, self._chosen.on_pass)
 
     def _preparation(self, handle: BackendHandle) -> Callable[[IRModule], IRModule]:
         options = self._options.get(handle.name, {})
@@ -234,9 +239,10 @@ class _Build:
             return module
         names = {handle.name for handle in handles}
         options = {name: given for name, given in self._options.items() if name in names}
+        pipeline = partition_pipeline(handles, policy=policy, options=options, log=self._log, verify_input=False)
 
         def carve(given: IRModule) -> IRModule:
-            return partition(given, handles, policy=policy, options=options, log=self._log)
+            return pipeline(given)
 
         carve.__name__ = name
         return self._sequence([carve], verify=False)(module)  # it checks its own steps

@@ -109,6 +109,7 @@ def test_inspect(saved: Path) -> None:
         ("graph", ("region0",), False)
     ]
     assert (result.num_constants, result.constants_nbytes) == (2, 32)
+    assert result.arena_nbytes == load(saved).arena_nbytes == {"main": 0}
     assert result.nbytes == saved.stat().st_size
     assert "region0" in result.listing
     assert not result.is_native

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from byoc_core.dims import Dim
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
 
@@ -51,6 +52,11 @@ class Executable:
         return MappingProxyType(
             {function.name: Signature(function.params, function.results) for function in self.program.functions}
         )
+
+    @property
+    def arena_nbytes(self) -> Mapping[str, Dim]:
+        """The bytes of intermediates that were planned for a call of each function; regions may need more inside."""
+        return MappingProxyType({function.name: function.arena_nbytes for function in self.program.functions})
 
     def signature(self, name: str) -> Signature:
         """Gives the signature of one function.

@@ -10,6 +10,7 @@ from typing import Any
 
 from byoc_core.artifact.loading import OpenedArtifact, map_file
 from byoc_core.artifact.trusted import is_trusted
+from byoc_core.dims import Dim
 from byoc_core.runtime.module import Signature
 
 __all__ = ["InspectResult", "ModuleSummary", "RuntimeNeed", "inspect", "verify"]
@@ -59,6 +60,7 @@ class InspectResult:
         modules: the compiled regions.
         num_constants: how many constants there are.
         constants_nbytes: their bytes in all.
+        arena_nbytes: bytes of intermediates that were planned for a call of each function.
         is_native: whether loading it needs permission for native code.
         is_trusted: whether this user has given that permission for this artifact.
         members: size in bytes of each member, by name.
@@ -76,6 +78,7 @@ class InspectResult:
     modules: tuple[ModuleSummary, ...]
     num_constants: int
     constants_nbytes: int
+    arena_nbytes: Mapping[str, Dim]
     is_native: bool
     is_trusted: bool
     members: Mapping[str, int]
@@ -157,6 +160,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         modules=modules,
         num_constants=len(constants),
         constants_nbytes=sum(entry.nbytes for entry in manifest.constants.values()),
+        arena_nbytes=MappingProxyType({function.name: function.arena_nbytes for function in program.functions}),
         is_native=any(module.is_native for module in modules),
         is_trusted=is_trusted(digest),
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),

@@ -12,6 +12,9 @@ from byoc_core.errors import IRTypeError
 __all__ = ["ObjectType", "TensorType", "Type", "is_static", "quoted", "tensor"]
 
 
+_NO_SYMBOLS: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A dense tensor.
@@ -48,11 +51,15 @@ class TensorType:
     @property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols in the shape."""
-        return frozenset().union(*(symbols_of(dim) for dim in self.shape or () if not isinstance(dim, int)))
+        found: frozenset[str] = _NO_SYMBOLS
+        for dim in self.shape or ():
+            if not isinstance(dim, int):
+                found |= symbols_of(dim)
+        return found
 
     def substitute(self, values: Mapping[str, Dim]) -> TensorType:
         """Replaces symbols in the shape."""
-        if self.shape is None:
+        if self.shape is None or not self.symbols:
             return self
         return TensorType(tuple(substitute(dim, values) for dim in self.shape), self.dtype)
 

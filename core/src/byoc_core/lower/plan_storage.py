@@ -7,19 +7,22 @@ provably large enough for the other (:func:`plan_symbolic`).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.lower.sweep_storage import sweep
 
 __all__ = ["Interval", "StoragePlan", "SymbolicInterval", "SymbolicPlan", "peak_nbytes", "plan", "plan_symbolic"]
 
 
 _MAX_REPAIRS = 16
 _REPAIR_BUDGET = 5000
+_PAIR_BUDGET = 2_000_000
+"""How many pairs of buffers that are needed at once all greedy placements together may look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +52,16 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     Greedy: one buffer after the other goes to the lowest offset at which it fits among the placed ones that are
     needed at the same time. Largest first is tried; then earliest first, from both ends of an arena of the peak's
     size in turn; then largest in bytes times duration; then earliest first. Where there are few buffers, those that
-    end at the arena's top are placed again before all others, a few times over. The smallest arena wins, and nothing
-    more is tried once the peak of live bytes is reached. The result depends on sizes, intervals and their order only.
+    end at the arena's top are placed again before all others, a few times over. Where so many buffers are needed at
+    once that this takes too long, sweeps over time (:func:`~byoc_core.lower.sweep_storage.sweep`) take its place. The
+    smallest arena wins, and nothing more is tried once the peak of live bytes is reached. The result depends on sizes,
+    intervals and their order only.
 
     Args:
         intervals: the buffers.
         alignment: every offset is a multiple of it.
 
-    Cost: ``O(n log n)`` plus, for each buffer, the number of those needed at the same time.
+    Cost: ``O(n log n)`` plus, for each buffer, the number of those needed at the same time, up to a fixed total.
     """
     sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
     lower_bound = peak_nbytes(intervals, alignment)
@@ -71,13 +76,18 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
         return intervals[number].start, -sizes[number], number
 
     best = StoragePlan(tuple(accumulate(sizes, initial=0))[:-1], sum(sizes))
+    placements = _PAIR_BUDGET // (_count_pairs(intervals) + 1)
     # Chains fit into the peak when their buffers come from both ends in turn.
     for key, ceiling in ((by_size, None), (by_start, lower_bound), (by_area, None), (by_start, None)):
-        order = sorted(range(len(intervals)), key=key)
         rounds = 1 if ceiling is not None else 1 + min(_MAX_REPAIRS, _REPAIR_BUDGET // (len(intervals) + 1))
-        best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
-        if best.total == lower_bound:
+        rounds = min(rounds, placements)
+        if not rounds or best.total == lower_bound:
             break
+        placements -= rounds
+        order = sorted(range(len(intervals)), key=key)
+        best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
+    if not placements:
+        best = min((best, *_sweeps(intervals, sizes, lower_bound)), key=_arena_size)
     # The last buffer's padding needs no memory.
     ends = (offset + interval.nbytes for offset, interval in zip(best.offsets, intervals, strict=True))
     return StoragePlan(best.offsets, max(ends, default=0))
@@ -95,6 +105,24 @@ def peak_nbytes(intervals: Iterable[Interval], alignment: int = 1) -> int:
         live += changes[point]
         peak = max(peak, live)
     return peak
+
+
+def _count_pairs(intervals: Iterable[Interval]) -> int:
+    """Gives how many pairs of buffers are needed at once."""
+    ordered = sorted((interval.start, interval.end) for interval in intervals)
+    starts = [start for start, _ in ordered]
+    return sum(bisect_right(starts, end) - index - 1 for index, (_, end) in enumerate(ordered))
+
+
+def _sweeps(intervals: Sequence[Interval], sizes: Sequence[int], ceiling: int) -> Iterator[StoragePlan]:
+    """Yields the plans that sweeps over time give, until one is hardly larger than the ceiling."""
+    spans = [(interval.start, interval.end) for interval in intervals]
+    for in_turn, backwards in product((True, False), repeat=2):
+        offsets = sweep(spans, sizes, ceiling, in_turn=in_turn, backwards=backwards)
+        total = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
+        yield StoragePlan(offsets, total)
+        if total <= ceiling + ceiling // 64:
+            return
 
 
 def _arena_size(found: StoragePlan) -> int:

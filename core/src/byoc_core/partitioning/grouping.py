@@ -91,8 +91,10 @@ class _Groups:
             return
         stage = self.stage[after]
         if after == position:
-            others = (self.stage[group] + 1 for group in self._predecessors[after] if group != before)
-            stage = max((self.stage[before], *others))
+            others = [group for group in self._predecessors[after] if group != before]
+            stage = max((self.stage[before], *(self.stage[group] + 1 for group in others)))
+            for group in others:  # the binding's stage may become lower than the one they know
+                self._nearest[group] = min(self._nearest[group], stage)
         self._raise_successors(before, after, stage)
         group, other = sorted((before, after))
         self._parent[other] = group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Function, IRModule, Var
@@ -22,6 +23,8 @@ __all__ = ["MergeCompositeFunctions"]
 @dataclass(frozen=True)
 class MergeCompositeFunctions(Pass):
     """Makes a function annotated for ``RunCodegen`` of every maximal group of neighbouring claims of one backend."""
+
+    verifies_result: ClassVar[bool] = True
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with region functions.

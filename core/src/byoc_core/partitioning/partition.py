@@ -12,7 +12,7 @@ from byoc_core.partitioning.merge import MergeCompositeFunctions
 from byoc_core.partitioning.policy import GreedyByOrder, PartitionRequest, Policy
 from byoc_core.transform import Sequential, UniqueNames
 
-__all__ = ["check_option_owners", "partition"]
+__all__ = ["check_option_owners", "partition", "partition_pipeline"]
 
 
 def partition(
@@ -42,6 +42,26 @@ def partition(
         HookError: a backend's hook failed.
         InternalError: the result is not the same program.
     """
+    return partition_pipeline(backends, policy=policy, options=options, log=log)(module)
+
+
+def partition_pipeline(
+    backends: Sequence[str | object],
+    *,
+    policy: Policy | None = None,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    log: PartitionLog | None = None,
+    verify_input: bool = True,
+) -> Sequential:
+    """Gives the passes of :func:`partition`, which has the meaning of all arguments but the last.
+
+    Args:
+        backends: names, plugin objects or handles.
+        policy: who takes what.
+        options: each backend's options.
+        log: gets the refusals.
+        verify_input: ``False`` where the module has been verified already.
+    """
     handles = [installed_backends().get(backend) for backend in backends]
     check_option_owners(options or {}, [handle.name for handle in handles])
     request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog())
@@ -50,7 +70,7 @@ def partition(
     def claim(given: IRModule) -> IRModule:
         return chosen(given, request)
 
-    return Sequential([UniqueNames(), claim, MergeCompositeFunctions()])(module)
+    return Sequential([UniqueNames(), claim, MergeCompositeFunctions()], verify_input=verify_input)
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from byoc_core.errors import InternalError, VerifyError
 from byoc_core.ir import IRModule, verify
@@ -20,6 +21,9 @@ class Pass(ABC):
 
     The input is never changed, and unchanged functions are shared with the result.
     """
+
+    verifies_result: ClassVar[bool] = False
+    """Whether the pass runs the verifier on what it gives, so that nobody else need."""
 
     @abstractmethod
     def __call__(self, module: IRModule) -> IRModule:
@@ -47,12 +51,14 @@ class Sequential(Pass):
     Attributes:
         passes: passes, or plain functions from module to module.
         verify: whether to run the verifier on the input and after every pass that changed something.
+        verify_input: ``False`` where the input has been verified already, as the result of another pipeline has.
         dump: a folder that gets the printed module after every pass (``00_input.py``, ``01_<pass>.py``, ...).
         on_pass: called after every pass, before its result is checked.
     """
 
     passes: Sequence[Callable[[IRModule], IRModule]]
     verify: bool = True
+    verify_input: bool = True
     dump: Path | None = None
     on_pass: Callable[[PassRun], None] | None = field(default=None, repr=False)
 
@@ -63,7 +69,7 @@ class Sequential(Pass):
             VerifyError: the input breaks an IR law.
             InternalError: a pass made a module that breaks an IR law; names the pass.
         """
-        if self.verify:
+        if self.verify and self.verify_input:
             verify(module)
         self._write(0, "input", module)
         for number, transform in enumerate(self.passes, start=1):
@@ -73,7 +79,7 @@ class Sequential(Pass):
             if self.on_pass is not None:
                 self.on_pass(PassRun(pass_name(transform), time.perf_counter() - start, module))
             self._write(number, pass_name(transform), module)
-            if self.verify and module is not before:
+            if self.verify and module is not before and not getattr(transform, "verifies_result", False):
                 try:
                     verify(module)
                 except VerifyError as error:

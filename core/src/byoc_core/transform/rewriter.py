@@ -145,6 +145,8 @@ def is_open(function: Function) -> bool:
 def _rewrite(function: Function, module: IRModule, rules: Rules) -> Function:
     inner = tuple(map_regions(function.bindings, lambda region: _rewrite(region, module, rules)))
     before, after = None, with_bindings(function, inner)
+    if rules.keys().isdisjoint(binding.op.name for binding in inner):
+        return after
     while after is not before:
         before, after = after, _Walk(after, module, rules).run()
     return after

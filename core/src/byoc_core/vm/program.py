@@ -135,6 +135,11 @@ class VMFunction:
         return sum(map(len, groups))
 
     @property
+    def arena_nbytes(self) -> Dim:
+        """The bytes that a running call needs for intermediates of planned size: all storages together."""
+        return sum(self.storages, 0)
+
+    @property
     def input_symbols(self) -> frozenset[str]:
         """The symbols whose sizes the shapes of the inputs determine."""
         return bound_symbols([param.shape for param in self.params])

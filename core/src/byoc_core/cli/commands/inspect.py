@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from byoc_core.dims import Dim
+
 __all__ = ["inspect_artifact"]
 
 
@@ -28,6 +30,7 @@ def inspect_artifact(
         ("digest", made.digest),
         ("format", f"version {made.format_version}, made by byoc-core {made.core_version}"),
         ("constants", f"{made.num_constants} ({made.constants_nbytes:,} bytes)"),
+        ("arena", ", ".join(f"{_size(nbytes)} for `{name}`" for name, nbytes in made.arena_nbytes.items())),
         ("native code", native if made.is_native else "no"),
     ):
         console.print(f"{label:<12} {text}", soft_wrap=True)
@@ -59,3 +62,7 @@ def inspect_artifact(
     if program:
         console.print()
         console.print(made.listing, soft_wrap=True)
+
+
+def _size(nbytes: Dim) -> str:
+    return f"{nbytes:,} bytes" if isinstance(nbytes, int) else f"{nbytes} bytes"
