@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from byoc_core.frontend.onnx import from_onnx
 
 OLDEST, NEWEST = 7, 26  # the newest opset of the oracle
 NEWEST_OF = {"GlobalLpPool": 21, "Upsample": 9}  # the oracle lacks a later version, or there is none
@@ -374,3 +375,14 @@ def test_op_imports_with_dynamic_sizes(
         if "keep_aspect_ratio_policy" in attrs:
             continue
         check_case(op_type, _newest(op_type), make_case(**arguments), dynamic=True)
+
+
+def test_one_block_is_one_scale(
+    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """ONNX Runtime has no blocks where there is but one, so a scalar is the oracle."""
+    x, scale = _floats(9), np.array(0.25, np.float32)
+    (expected,) = run(node_model("QuantizeLinear", 21, make_case([x, scale])), {"i0": x, "i1": scale})
+    model = node_model("QuantizeLinear", 21, make_case([x, scale.reshape(1)], {"axis": 0, "block_size": 9}))
+    (result,) = run(from_onnx(model), {"i0": x, "i1": scale.reshape(1)})
+    np.testing.assert_array_equal(result, expected)
