@@ -114,7 +114,7 @@ def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: s
 
 
 def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> None:
-    """Replaces each row of ``result`` at a place by what a function of numpy makes of it and its term, in order."""
+    """Replaces each row of ``result``, which is contiguous, by what a function makes of it and the terms at its place."""
     width = terms.shape[1]
     if width < _WIDE_ROW:  # numpy is fast at flat indices only
         flat = places[:, np.newaxis] * width + np.arange(width)
@@ -137,7 +137,7 @@ def _scatter_extremes_with_nan(result: NDArray, places: NDArray, terms: NDArray,
     position = np.arange(len(places))[:, np.newaxis]
     last = _last_updates(places, len(result))[:, np.newaxis]
     last_nan = np.full(result.shape, -1, np.int64)
-    np.maximum.at(last_nan, places, np.where(np.isnan(terms), position, -1))
+    _combine(np.maximum, last_nan, places, np.where(np.isnan(terms), position, -1))
     result[(last_nan >= 0) | (np.isnan(result) & (last >= 0))] = neutral
     counted = np.where(position > last_nan[places], terms, neutral).astype(terms.dtype, copy=False)
     _combine(_REDUCTIONS[reduction], result, places, counted)
