@@ -114,7 +114,7 @@ def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: s
 
 
 def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> None:
-    """Replaces each row of ``result``, which is contiguous, by what a function makes of it and the terms at its place."""
+    """Replaces each row of ``result``, which is contiguous, by what a function makes of it and its terms, in order."""
     width = terms.shape[1]
     if width < _WIDE_ROW:  # numpy is fast at flat indices only
         flat = places[:, np.newaxis] * width + np.arange(width)
