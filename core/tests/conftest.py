@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -184,18 +185,21 @@ def _with_inlined_externals(module: IRModule) -> IRModule:
 
 
 @pytest.fixture(scope="session")
-def gather_cases() -> Callable[[Path, str], set[str]]:
+def load_case_files() -> Callable[[Path, str], list[ModuleType]]:
+    """Gives a function that loads the test files of a folder that match a pattern; each has a dict ``_CASES``."""
+
+    def load(path: Path) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return lambda folder, pattern: [load(path) for path in sorted(folder.glob(pattern))]
+
+
+@pytest.fixture(scope="session")
+def gather_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> Callable[[Path, str], set[str]]:
     """Gives a function that collects the keys of ``_CASES`` from the test files of a folder that match a pattern."""
-
-    def gather(folder: Path, pattern: str) -> set[str]:
-        names: set[str] = set()
-        for path in sorted(folder.glob(pattern)):
-            spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            names |= set(module._CASES)
-        return names
-
-    return gather
+    return lambda folder, pattern: {name for file in load_case_files(folder, pattern) for name in file._CASES}

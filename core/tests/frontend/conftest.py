@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,35 @@ from byoc_core.transform.evaluate import evaluate_function
 from onnx import helper, numpy_helper
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
+
+OLDEST, NEWEST = 7, 26
+"""The oldest opset that is imported, and the newest of the oracle."""
+
+
+def opsets_of(cases: ModuleType, op_type: str) -> list[int]:
+    """Gives the opsets at which an op is compared with ONNX Runtime: those that changed it, and the newest.
+
+    A file of cases may say that the oracle lacks some: ``NEWEST_OF`` has the last one of an op that ends earlier, and
+    ``WITHOUT_KERNEL`` the ops that it lacks altogether.
+    """
+    if op_type in getattr(cases, "WITHOUT_KERNEL", ()):
+        return []
+    newest = getattr(cases, "NEWEST_OF", {}).get(op_type, NEWEST)
+    since = {
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if schema.name == op_type and schema.domain == "" and schema.since_version <= newest
+    }
+    return sorted({max(version, OLDEST) for version in since} | {newest})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test of ``op_type`` and ``opset`` for every op of its file's ``_CASES`` and all of its opsets."""
+    is_given = any(metafunc.definition.iter_markers("parametrize"))
+    if not is_given and {"op_type", "opset"} <= set(metafunc.fixturenames):
+        file = metafunc.module
+        names = [(op_type, opset) for op_type in sorted(file._CASES) for opset in opsets_of(file, op_type)]
+        metafunc.parametrize(("op_type", "opset"), names)
 
 
 @dataclass(frozen=True)
@@ -132,6 +162,23 @@ def run() -> Callable[..., Sequence[Array]]:
         return run_onnxruntime(model, feeds)
 
     return run_model
+
+
+@pytest.fixture(scope="session")
+def compared_models(
+    load_case_files: Callable[[Path, str], list[ModuleType]],
+) -> Callable[[], Iterator[onnx.ModelProto]]:
+    """Gives a function that gives every model of a file of cases, all of which are compared with ONNX Runtime."""
+
+    def models() -> Iterator[onnx.ModelProto]:
+        for file in load_case_files(Path(__file__).parent, "test_onnx_ops*.py"):
+            for op_type, make_cases in file._CASES.items():
+                for opset in opsets_of(file, op_type):
+                    for case in make_cases(opset):
+                        is_node = isinstance(case, dict)
+                        yield build_node_model(op_type, opset, Case(**case)) if is_node else file._model(case[0], opset)
+
+    return models
 
 
 @pytest.fixture(scope="session")

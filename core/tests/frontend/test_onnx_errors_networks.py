@@ -109,6 +109,26 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {"block_size": -2},
         "attribute `block_size` is negative; got -2",
     ),
+    (
+        "ConvInteger",
+        [np.ones((1, 2, 4), np.uint8), np.ones((2, 2, 3), np.uint8), np.ones(2, np.uint8)],
+        {},
+        "its input 2 is not a scalar, which is not imported; got shape (2,)",
+    ),
+    (
+        "RNN",
+        [_STEPS[0], np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 2), np.float32)],
+        {},
+        "its input 0 has the wrong rank; got 2, expected 3",
+    ),
+    (
+        "OneHot",
+        [np.array([1]), np.array([np.nan], np.float32), np.zeros(2, np.float32)],
+        {},
+        "its depth is not finite; got [nan]",
+    ),
+    ("Pad", [_IMAGE, np.ones(8, np.int64)], {"value": 1.0}, "has attributes that are not imported; got value"),
+    ("SpaceToDepth", [_IMAGE], {"blocksize": 1, "mode": "CRD"}, "has attributes that are not imported; got mode"),
 ]
 
 
@@ -126,3 +146,14 @@ def test_variant_is_refused(
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
+
+
+def test_attributes_of_later_opsets_are_refused(
+    node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any]
+) -> None:
+    model = node_model("TopK", 10, make_case([_SCALES, np.array([1])], {"largest": 0}, [1], 2))
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(model)
+    assert str(caught.value) == (
+        "ONNX model, node `the_node` (TopK): has attributes that are not imported; got largest"
+    )

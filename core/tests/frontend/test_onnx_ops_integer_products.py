@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx import from_onnx
 
 NEWEST = 26
 
@@ -99,3 +101,19 @@ def test_products_agree_with_onnxruntime(
         if dynamic and "auto_pad" in case["attrs"]:
             continue  # needs known sizes
         check_case(op_type, opset, make_case(**case), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_scales_do_not_narrow_the_sums(
+    dtype: str, node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """Sums of 64 products pass the range of float16; scales are powers of two, so that nothing rounds."""
+    a, b = _bytes(3, 64), _bytes(64, 5, seed=1)
+    scales = [np.array(scale).astype(to_numpy(dtype)) for scale in (2.0**-6, 2.0**-8, 1.0)]
+    zero = np.uint8(0)
+    case = make_case([a, scales[0], zero, b, scales[1], zero, scales[2], zero])
+    feeds = {f"i{index}": np.asarray(array) for index, array in enumerate(case.inputs)}
+    (result,) = run(from_onnx(node_model("QLinearMatMul", 21, case)), feeds)
+    real = a.astype(np.float64) @ b.astype(np.float64) * 2.0**-14
+    assert real.max() * 2.0**14 > 65504
+    np.testing.assert_array_equal(result, np.rint(real).astype(np.uint8))

@@ -115,6 +115,7 @@ _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {"axis": 1},
         "op `scatter_slice`, operand `starts`: has the wrong shape; got (1,), expected (2,)",
     ),
+    ("stack", [_X, _X, _X.T], {}, "op `stack`, operand `parts[2]`: has the wrong shape; got (3, 2), expected (2, 3)"),
     (
         "reverse_sequence",
         [_X, np.array([0, 4])],

@@ -161,6 +161,14 @@ def test_binary_kernels_equal_onnx_runtime_with_broadcasting(name: str, run_node
     np.testing.assert_allclose(result, expected, rtol=2**-22 if name == "power" else 0, atol=0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint64", "bool"])
+def test_not_equal_is_that_of_numpy(dtype: str) -> None:
+    x = np.array([0.0, -0.0, 1.0, np.nan if dtype == "float32" else 2**60]).astype(dtype)
+    result = KERNELS["not_equal"](x[:, np.newaxis], x)
+    assert isinstance(result, np.ndarray)
+    np.testing.assert_array_equal(result, np.not_equal(x[:, np.newaxis], x), strict=True)
+
+
 @pytest.mark.parametrize(("name", "op_type"), [("logical_and", "And"), ("logical_or", "Or")])
 def test_logic_equals_onnx_runtime(name: str, op_type: str, run_node: Callable[..., list[Any]]) -> None:
     x, y = np.array([[True], [False]]), np.array([True, False])

@@ -145,6 +145,20 @@ def test_scatter_nd_is_a_loop(reduction: str, data: st.DataObject) -> None:
     np.testing.assert_array_equal(_call("scatter_nd", x, indices, updates, reduction=reduction), expected)
 
 
+@pytest.mark.parametrize("width", [2, 300], ids=["narrow", "wide"])
+@pytest.mark.parametrize("reduction", _REDUCTIONS)
+def test_rows_of_any_width_and_memory_order_are_scattered_in_order(reduction: str, width: int) -> None:
+    rng = np.random.default_rng(0)
+    x, updates = (rng.integers(-3, 4, shape).astype(np.float64) for shape in ((5, width), (40, width)))
+    x[rng.random(x.shape) < 0.1] = np.nan
+    updates[rng.random(updates.shape) < 0.1] = np.nan
+    places = rng.integers(0, 5, 40)
+    expected = _scatter_by_loop(x, list(places), list(updates), reduction)
+    for rows, terms in ((x, updates), (np.asfortranarray(x), np.asfortranarray(updates))):
+        result = _call("scatter_nd", rows, places[:, np.newaxis], terms, reduction=reduction)
+        np.testing.assert_array_equal(result, expected)
+
+
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_what_was_scattered_to_places_of_its_own_is_gathered_again(data: st.DataObject) -> None:

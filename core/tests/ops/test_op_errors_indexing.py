@@ -66,6 +66,12 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
     ),
     (
         "gather_nd",
+        [TensorType((), "float32"), _ints(7, 1)],
+        {},
+        'op `gather_nd`, operand `x=a`: has no axis that could be indexed; got R.Tensor((), "float32")',
+    ),
+    (
+        "gather_nd",
         [_X, _ints(7, "k")],
         {},
         ("op `gather_nd`, operand `indices=b`: needs a known size of the last axis, which the rank depends on; got k"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from byoc_core.kernels.indices import leading_block, require_shape, resolve_coordinates, resolve_indices, widened
+from byoc_core.kernels.indices import element_places, require_shape, resolve_coordinates, widened
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "gather_elements", "gather_nd", "one_hot"]
@@ -18,9 +18,7 @@ def gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
     Raises:
         ExecutionError: an index lies outside the axis, or ``indices`` is larger than ``x`` along another axis.
     """
-    axis %= x.ndim
-    block = x[leading_block("gather_elements", x.shape, indices.shape, axis)]
-    return np.take_along_axis(block, resolve_indices("gather_elements", indices, x.shape[axis], axis), axis)
+    return np.asarray(np.take(x.reshape(-1), element_places("gather_elements", indices, x.shape, axis % x.ndim)))
 
 
 def gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:

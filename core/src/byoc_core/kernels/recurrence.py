@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from byoc_core.kernels.elementwise import sigmoid
+from byoc_core.kernels.indices import require_range, require_shape
 from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = ["KERNELS", "gru", "lstm", "rnn"]
@@ -43,7 +44,9 @@ def lstm(
 
         return step
 
-    every, (hidden, cell) = _run(x, weight, recurrence, bias, (initial_h, initial_c), lengths, direction, make_step)
+    every, (hidden, cell) = _run(
+        "nn.lstm", x, weight, recurrence, bias, (initial_h, initial_c), lengths, direction, make_step
+    )
     return every, hidden, cell
 
 
@@ -78,7 +81,7 @@ def gru(
 
         return step
 
-    every, (hidden,) = _run(x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
+    every, (hidden,) = _run("nn.gru", x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
     return every, hidden
 
 
@@ -104,11 +107,12 @@ def rnn(
 
         return step
 
-    every, (hidden,) = _run(x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
+    every, (hidden,) = _run("nn.rnn", x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
     return every, hidden
 
 
 def _run(
+    op: str,
     x: NDArray,
     weight: NDArray,
     recurrence: NDArray,
@@ -118,9 +122,16 @@ def _run(
     direction: str,
     make_step: Callable[[NDArray, NDArray], _Step],
 ) -> tuple[NDArray, tuple[NDArray, ...]]:
-    """Runs each direction: gives the hidden states of all steps, and each state's last value."""
+    """Runs each direction: gives the hidden states of all steps, and each state's last value.
+
+    Raises:
+        ExecutionError: a length is negative or larger than the number of steps, or there is not one for each sequence.
+    """
     wide = working_dtype(x.dtype)
     steps, batch = x.shape[:2]
+    for given in lengths:
+        require_shape(op, "lengths", given.shape, (batch,))
+        require_range(op, given, 0, steps, "a length does not fit the steps")
     directions, hidden_size = recurrence.shape[0], recurrence.shape[2]
     width = recurrence.shape[1]
     every = np.empty((steps, directions, batch, hidden_size), wide)

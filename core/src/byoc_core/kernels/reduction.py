@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 
 __all__ = [
@@ -77,10 +78,12 @@ def logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDAr
         return np.asarray(result).astype(x.dtype, copy=False)
 
 
-def _place(search: Callable[..., Any]) -> Callable[..., NDArray]:
+def _place(op: str, search: Callable[..., Any]) -> Callable[..., NDArray]:
     """Gives the kernel of the index (int64) of the first, or last, extreme element along one axis."""
 
     def kernel(x: NDArray, *, axis: int, keepdims: bool, select_last_index: bool = False) -> NDArray:
+        if not x.shape[axis]:
+            raise ExecutionError(f"op `{op}`", f"axis {axis % x.ndim} is empty and has no element to find")
         walked = np.flip(x, axis) if select_last_index else x
         index = np.asarray(search(walked, axis=axis, keepdims=keepdims)).astype(np.int64, copy=False)
         return np.asarray(x.shape[axis] - 1 - index) if select_last_index else index
@@ -102,11 +105,11 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "sum": reduce_sum,
     "mean": reduce_mean,
     "max": reduce_max,
-    "argmax": _place(np.argmax),
+    "argmax": _place("argmax", np.argmax),
     "min": reduce_min,
     "prod": reduce_prod,
     "logsumexp": logsumexp,
-    "argmin": _place(np.argmin),
+    "argmin": _place("argmin", np.argmin),
     "all": reduce_all,
     "any": reduce_any,
 }

@@ -10,19 +10,20 @@ import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import (
-    leading_block,
+    element_places,
     require_range,
     require_shape,
     resolve_coordinates,
-    resolve_indices,
+    row_major,
     widened,
 )
-from byoc_core.kernels.precision import NDArray, working_dtype
+from byoc_core.kernels.precision import NDArray, native_dtype
 
 __all__ = ["KERNELS", "scatter_elements", "scatter_nd", "scatter_slice"]
 
 _REDUCTIONS: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 _NEUTRAL = {"min": np.inf, "max": -np.inf}
+_WIDE_ROW = 256  # elements from which on a call for each row costs less than a step for each element
 
 
 def scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str) -> NDArray:
@@ -34,12 +35,8 @@ def scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: in
         ExecutionError: an index lies outside the axis, ``indices`` is larger than ``x`` along another axis, or
             ``updates`` differs from it in shape.
     """
-    axis %= x.ndim
-    leading_block("scatter_elements", x.shape, indices.shape, axis)
     require_shape("scatter_elements", "updates", updates.shape, indices.shape)
-    coordinates = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
-    coordinates[axis] = resolve_indices("scatter_elements", indices, x.shape[axis], axis)
-    places = np.broadcast_to(_row_major(coordinates, x.shape), indices.shape)
+    places = element_places("scatter_elements", indices, x.shape, axis % x.ndim)
     rows = _scatter_rows(x.reshape(x.size, 1), places.reshape(-1), updates.reshape(updates.size, 1), reduction)
     return rows.reshape(x.shape)
 
@@ -55,7 +52,7 @@ def scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str
     depth = indices.shape[-1]
     outer, inner = x.shape[:depth], x.shape[depth:]
     require_shape("scatter_nd", "updates", updates.shape, (*indices.shape[:-1], *inner))
-    places = _row_major(resolve_coordinates("scatter_nd", indices, x.shape), outer).reshape(-1)
+    places = row_major(resolve_coordinates("scatter_nd", indices, x.shape), outer).reshape(-1)
     rows = _scatter_rows(
         x.reshape(prod(outer), prod(inner)), places, updates.reshape(len(places), prod(inner)), reduction
     )
@@ -94,14 +91,6 @@ def scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, m
     return result
 
 
-def _row_major(coordinates: tuple[NDArray, ...] | list[NDArray], shape: tuple[int, ...]) -> NDArray:
-    """Gives the places of elements in row-major order."""
-    places = np.zeros((), np.int64)
-    for coordinate, size in zip(coordinates, shape, strict=True):
-        places = places * size + coordinate
-    return np.asarray(places)
-
-
 def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: str) -> NDArray:
     """Gives ``(P, N)`` with each row of ``updates`` (``M, N``) brought in at its place, in order.
 
@@ -114,14 +103,25 @@ def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: s
         (written,) = np.nonzero(last >= 0)
         result[written] = updates[last[written]]
         return result
-    wide = working_dtype(rows.dtype)
-    result, terms = rows.astype(wide), updates.astype(wide, copy=False)
+    wide = native_dtype(rows.dtype)
+    result, terms = rows.astype(wide, order="C"), updates.astype(wide, copy=False)
     with np.errstate(all="ignore"):
         if reduction in _NEUTRAL and wide.kind == "f" and (np.isnan(terms).any() or np.isnan(result).any()):
             _scatter_extremes_with_nan(result, places, terms, reduction)
         else:
-            _REDUCTIONS[reduction].at(result, places, terms)
+            _combine(_REDUCTIONS[reduction], result, places, terms)
         return result.astype(rows.dtype, copy=False)
+
+
+def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> None:
+    """Replaces each row of ``result``, which is contiguous, by what a function makes of it and its terms, in order."""
+    width = terms.shape[1]
+    if width < _WIDE_ROW:  # numpy is fast at flat indices only
+        flat = places[:, np.newaxis] * width + np.arange(width)
+        ufunc.at(result.reshape(-1), flat.reshape(-1), terms.reshape(-1))
+        return
+    for place, term in zip(places.tolist(), terms, strict=True):
+        ufunc(result[place], term, out=result[place])
 
 
 def _last_updates(places: NDArray, count: int) -> NDArray:
@@ -137,9 +137,10 @@ def _scatter_extremes_with_nan(result: NDArray, places: NDArray, terms: NDArray,
     position = np.arange(len(places))[:, np.newaxis]
     last = _last_updates(places, len(result))[:, np.newaxis]
     last_nan = np.full(result.shape, -1, np.int64)
-    np.maximum.at(last_nan, places, np.where(np.isnan(terms), position, -1))
+    _combine(np.maximum, last_nan, places, np.where(np.isnan(terms), position, -1))
     result[(last_nan >= 0) | (np.isnan(result) & (last >= 0))] = neutral
-    _REDUCTIONS[reduction].at(result, places, np.where(position > last_nan[places], terms, neutral).astype(terms.dtype))
+    counted = np.where(position > last_nan[places], terms, neutral).astype(terms.dtype, copy=False)
+    _combine(_REDUCTIONS[reduction], result, places, counted)
     result[(last_nan >= 0) & (last_nan == last)] = np.nan
 
 

@@ -28,7 +28,13 @@ def roll(x: NDArray, *, shift: Sequence[int], axis: Sequence[int]) -> NDArray:
 
 
 def stack(*parts: NDArray, axis: int) -> NDArray:
-    """Gives the parts side by side along a new axis."""
+    """Gives the parts side by side along a new axis.
+
+    Raises:
+        ExecutionError: a part has another shape than the first.
+    """
+    for index, part in enumerate(parts):
+        require_shape("stack", f"parts[{index}]", part.shape, parts[0].shape)
     return np.stack(parts, axis)
 
 

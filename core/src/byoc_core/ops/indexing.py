@@ -43,10 +43,13 @@ def count_coordinates(context: TypeContext, first: int = 0) -> int:
     """Gives the size of the last axis of operand 1: how many axes of operand 0 its tuples index, from ``first`` on.
 
     Raises:
-        IRTypeError: operand 1 holds no integers or has no axis, or the size is not known or is too large.
+        IRTypeError: operand 0 has no axis left, operand 1 holds no integers or has no axis, or the size is not known
+            or is too large.
     """
     require_kind(context, 1, INTEGER_KINDS)
     indices, rank = context.shape(1), len(context.shape(0)) - first
+    if not rank:
+        raise context.error("has no axis that could be indexed", operand=0, got=context.tensor(0))
     if not indices:
         raise context.error("has rank 0", operand=1, expected="a last axis with one index for each axis indexed")
     count = indices[-1]

@@ -16,6 +16,7 @@ from byoc_core.ops.type_rules import (
     require_sizes,
     resolve_axes,
     resolve_axis,
+    shape_text,
 )
 
 __all__ = ["OPS"]
@@ -26,10 +27,12 @@ def _infer_reshape(context: TypeContext) -> tuple[Type, ...]:
     target: tuple[Dim, ...] = context.attrs["shape"]
     for size in target:
         if isinstance(size, int) and size < -1:
-            raise context.error("attribute `shape` has a negative size", got=_text(target), expected="0 or more, or -1")
+            raise context.error(
+                "attribute `shape` has a negative size", got=shape_text(target), expected="0 or more, or -1"
+            )
     unknown = [axis for axis, size in enumerate(target) if size == -1]
     if len(unknown) > 1:
-        raise context.error("attribute `shape` has more than one -1", got=_text(target))
+        raise context.error("attribute `shape` has more than one -1", got=shape_text(target))
     total = type_.num_elements
     if not unknown:
         _check_elements(context, total, product(target), target)
@@ -41,8 +44,8 @@ def _infer_reshape(context: TypeContext) -> tuple[Type, ...]:
     if rest is None:
         if known == 0 or (isinstance(total, int) and isinstance(known, int)):
             raise context.error(
-                f"attribute `shape` does not divide the {total} elements of {_text(context.shape(0))}",
-                got=_text(target),
+                f"attribute `shape` does not divide the {total} elements of {shape_text(context.shape(0))}",
+                got=shape_text(target),
             )
         rest = total // known
     result = list(target)
@@ -57,8 +60,8 @@ def _check_elements(context: TypeContext, total: Dim | None, wanted: Dim, target
     if isinstance(difference, int) and difference != 0:
         raise context.error(
             f"attribute `shape` holds {wanted} elements, operand `x` has {total}",
-            got=_text(target),
-            expected=f"a shape with as many elements as {_text(context.shape(0))}",
+            got=shape_text(target),
+            expected=f"a shape with as many elements as {shape_text(context.shape(0))}",
         )
 
 
@@ -77,7 +80,9 @@ def _infer_broadcast_to(context: TypeContext) -> tuple[Type, ...]:
     shape, target = context.shape(0), context.attrs["shape"]
     if len(target) < len(shape):
         raise context.error(
-            "attribute `shape` has fewer axes than operand `x`", got=_text(target), expected=f"{len(shape)} or more"
+            "attribute `shape` has fewer axes than operand `x`",
+            got=shape_text(target),
+            expected=f"{len(shape)} or more",
         )
     require_sizes(context, target)
     for axis, size in enumerate(shape):
@@ -85,7 +90,7 @@ def _infer_broadcast_to(context: TypeContext) -> tuple[Type, ...]:
         difference = wanted - size
         if size != 1 and isinstance(difference, int) and difference != 0:
             raise context.error(
-                f"axis {axis} has size {size}, which does not broadcast to {wanted}", operand=0, got=_text(shape)
+                f"axis {axis} has size {size}, which does not broadcast to {wanted}", operand=0, got=shape_text(shape)
             )
     return (TensorType(target, context.tensor(0).dtype),)
 
@@ -102,7 +107,10 @@ def _infer_concat(context: TypeContext) -> tuple[Type, ...]:
         shape = context.shape(index)
         if len(shape) != len(first):
             raise context.error(
-                f"has rank {len(shape)}", operand=index, got=_text(shape), expected=f"rank {len(first)} as the first"
+                f"has rank {len(shape)}",
+                operand=index,
+                got=shape_text(shape),
+                expected=f"rank {len(first)} as the first",
             )
         for other, (size, wanted) in enumerate(zip(shape, result, strict=True)):
             if other == axis:
@@ -112,7 +120,7 @@ def _infer_concat(context: TypeContext) -> tuple[Type, ...]:
                 raise context.error(
                     f"axis {other} has size {size}",
                     operand=index,
-                    got=_text(shape),
+                    got=shape_text(shape),
                     expected=f"{wanted}, because only axis {axis} may differ",
                 )
             if isinstance(size, int):
@@ -128,14 +136,14 @@ def _infer_split(context: TypeContext) -> tuple[Type, ...]:
     sections: tuple[Dim, ...] = context.attrs["sections"]
     if not sections or any(isinstance(size, int) and size < 0 for size in sections):
         raise context.error(
-            "attribute `sections` is not a list of sizes", got=_text(sections), expected="one size or more"
+            "attribute `sections` is not a list of sizes", got=shape_text(sections), expected="one size or more"
         )
     total = sum(sections, start=0)
     difference = shape[axis] - total
     if isinstance(difference, int) and difference != 0:
         raise context.error(
             f"attribute `sections` sums to {total}",
-            got=_text(sections),
+            got=shape_text(sections),
             expected=f"{shape[axis]}, the size of axis {axis}",
         )
     dtype = context.tensor(0).dtype
@@ -220,10 +228,6 @@ def _from_front(bound: Dim, size: Dim) -> Dim:
 
 def _infer_pad(context: TypeContext) -> tuple[Type, ...]:
     return (padded_type(context),)
-
-
-def _text(shape: tuple[Dim, ...]) -> str:
-    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 
 
 OPS: tuple[OpDef, ...] = (

@@ -30,6 +30,7 @@ __all__ = [
     "resolve_axes",
     "resolve_axis",
     "same_type",
+    "shape_text",
 ]
 
 FLOAT_KINDS = ("float",)
@@ -75,7 +76,7 @@ def require_sizes(context: TypeContext, shape: Sequence[Dim], *, attribute: str 
         IRTypeError: one is.
     """
     if any(isinstance(size, int) and size < 0 for size in shape):
-        raise context.error(f"attribute `{attribute}` has a negative size", got=_text(shape), expected="0 or more")
+        raise context.error(f"attribute `{attribute}` has a negative size", got=shape_text(shape), expected="0 or more")
 
 
 def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:
@@ -110,7 +111,7 @@ def require_rank(context: TypeContext, index: int, rank: int, meaning: str) -> t
     shape = context.shape(index)
     if len(shape) != rank:
         raise context.error(
-            f"has rank {len(shape)}", operand=index, got=_text(shape), expected=f"rank {rank}: {meaning}"
+            f"has rank {len(shape)}", operand=index, got=shape_text(shape), expected=f"rank {rank}: {meaning}"
         )
     return shape
 
@@ -127,7 +128,7 @@ def require_equal(context: TypeContext, index: int, axis: int, size: Dim, meanin
         raise context.error(
             f"axis {axis} has size {found}",
             operand=index,
-            got=_text(context.shape(index)),
+            got=shape_text(context.shape(index)),
             expected=f"{size} {meaning}",
         )
 
@@ -143,7 +144,7 @@ def require_at_most(context: TypeContext, index: int, axis: int, size: Dim, mean
         raise context.error(
             f"axis {axis} has size {found}",
             operand=index,
-            got=_text(context.shape(index)),
+            got=shape_text(context.shape(index)),
             expected=f"at most {size} {meaning}",
         )
 
@@ -160,7 +161,7 @@ def require_shape(context: TypeContext, index: int, shape: Sequence[Dim], meanin
     Raises:
         IRTypeError: another rank, or a size that differs for all values of the symbols; the axis is named.
     """
-    found = require_rank(context, index, len(shape), f"{_text(shape)} {meaning}")
+    found = require_rank(context, index, len(shape), f"{shape_text(shape)} {meaning}")
     for axis, size in enumerate(shape):
         require_equal(context, index, axis, size, meaning)
     return tuple(map(known_size, shape, found))
@@ -224,8 +225,8 @@ def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim,
                 raise context.error(
                     f"axis {offset + len(shape)} has size {right} and does not broadcast with size {left}",
                     operand=index,
-                    got=_text(shape),
-                    expected=f"a shape that fits {_text(result)}",
+                    got=shape_text(shape),
+                    expected=f"a shape that fits {shape_text(result)}",
                 ) from error
         result = tuple(joined)
     return result
@@ -276,5 +277,6 @@ def gathered_nbytes(context: CostContext) -> Dim:
     return moved + context.operand_elements(1) * dtype_info(indices.dtype).itemsize
 
 
-def _text(shape: Sequence[Dim]) -> str:
+def shape_text(shape: Sequence[Dim]) -> str:
+    """Gives a shape as Python writes a tuple, for messages: ``(n, 3)``."""
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

@@ -32,20 +32,20 @@ def _import_eye_like(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("trilu", node.emit("trilu", ones, k=k, upper=True), k=k, upper=False),)
 
 
-def _blocks(op: str) -> NodeImporter:
-    """Gives the importer of an op that moves blocks of pixels."""
+def _blocks(op: str, *, mode_since: int) -> NodeImporter:
+    """Gives the importer of an op that moves blocks of pixels; from an opset on, its order of channels is a choice."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
-        mode = node.attr_string("mode", "DCR")
+        mode = node.attr_string("mode", "DCR") if node.opset >= mode_since else "DCR"
         return (node.emit(op, node.value(0), block_size=node.attr_int("blocksize"), mode=mode),)
 
     return import_node
 
 
 IMPORTERS: dict[str, NodeImporter] = {
-    "DepthToSpace": _blocks("depth_to_space"),
+    "DepthToSpace": _blocks("depth_to_space", mode_since=11),
     "EyeLike": _import_eye_like,
-    "SpaceToDepth": _blocks("space_to_depth"),
+    "SpaceToDepth": _blocks("space_to_depth", mode_since=28),
     "Trilu": _import_trilu,
 }
 """The family's importers, by ONNX name."""

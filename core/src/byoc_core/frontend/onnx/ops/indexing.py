@@ -74,7 +74,10 @@ def _read_depth(node: NodeContext) -> Dim:
     if array is None or array.dtype.name in ("int32", "int64"):
         depths = node.dims(1)
     else:
-        depths = tuple(int(item) for item in array.astype(np.float64).flat)
+        numbers = array.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise node.error("its depth is not finite", got=numbers.tolist())
+        depths = tuple(map(int, numbers.flat))
     if len(depths) != 1:
         raise node.error("its depth is not one number", got=f"{len(depths)} numbers")
     return depths[0]

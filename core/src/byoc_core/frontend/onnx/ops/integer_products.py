@@ -17,34 +17,42 @@ _Spread = Callable[[NodeContext, int, int], Value]
 """Gives a parameter (an input) in a shape that broadcasts against another input."""
 
 
+def _scalar(node: NodeContext, index: int, of: int = 0) -> Value:
+    """Gives a parameter that is one value."""
+    if node.shape(index) not in ((), (1,)):
+        raise node.error(f"its input {index} is not a scalar, which is not imported", got=f"shape {node.shape(index)}")
+    return node.reshape(node.value(index), ())
+
+
 def _along_filters(node: NodeContext, index: int, of: int) -> Value:
     """Gives a scalar, or one value for each filter, so that it broadcasts against filters ``(O, I, ...)``."""
-    shape = node.shape(index)
-    if len(shape) > 1:
-        raise node.error(f"its input {index} has rank {len(shape)}", expected="a scalar, or one value for each filter")
-    is_scalar = shape in ((), (1,))
-    return node.reshape(node.value(index), () if is_scalar else (*shape, *(1,) * (len(node.shape(of)) - 1)))
+    return _before(node, index, len(node.shape(of)) - 1)
 
 
 def _along_channels(node: NodeContext, index: int, of: int) -> Value:
     """Gives a scalar, or one value for each filter, so that it broadcasts against images ``(N, O, ...)``."""
-    value = _along_filters(node, index, of)
+    return _before(node, index, len(node.shape(of)) - 2)
+
+
+def _before(node: NodeContext, index: int, num_axes: int) -> Value:
+    """Gives a scalar, or one value for each filter in front of so many axes of size 1."""
     shape = node.shape(index)
-    return value if shape in ((), (1,)) else node.reshape(value, (*shape, *(1,) * (len(node.shape(of)) - 2)))
+    if len(shape) > 1:
+        raise node.error(f"its input {index} has rank {len(shape)}", expected="a scalar, or one value for each filter")
+    return _scalar(node, index) if shape in ((), (1,)) else node.reshape(node.value(index), (*shape, *(1,) * num_axes))
 
 
 def _along_rows(node: NodeContext, index: int, of: int) -> Value:
     """Gives a scalar, or one value for each row, so that it broadcasts against matrices ``(..., M, K)``."""
     shape = node.shape(index)
     if shape in ((), (1,)):
-        return node.reshape(node.value(index), ())
+        return _scalar(node, index)
     return node.reshape(node.value(index), (*shape, 1)) if len(shape) == 1 else node.value(index)
 
 
 def _along_columns(node: NodeContext, index: int, of: int) -> Value:
     """Gives a scalar, or one value for each column, so that it broadcasts against matrices ``(..., K, N)``."""
-    shape = node.shape(index)
-    return node.reshape(node.value(index), ()) if shape == (1,) else node.value(index)
+    return _scalar(node, index) if node.shape(index) in ((), (1,)) else node.value(index)
 
 
 def _centred(node: NodeContext, index: int, zero_point: int, spread: _Spread) -> Value:
@@ -63,7 +71,7 @@ def _centred(node: NodeContext, index: int, zero_point: int, spread: _Spread) ->
 
 
 def _import_conv_integer(node: NodeContext) -> Sequence[Imported]:
-    x, w = _centred(node, 0, 2, _along_filters), _centred(node, 1, 3, _along_filters)
+    x, w = _centred(node, 0, 2, _scalar), _centred(node, 1, 3, _along_filters)
     return (emit_convolution(node, x, w),)
 
 
@@ -73,30 +81,31 @@ def _import_matmul_integer(node: NodeContext) -> Sequence[Imported]:
 
 def _import_quantised_conv(node: NodeContext) -> Sequence[Imported]:
     """``x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias``; the bias has the scale of the sums."""
-    x, w = _centred(node, 0, 2, _along_filters), _centred(node, 3, 5, _along_filters)
+    x, w = _centred(node, 0, 2, _scalar), _centred(node, 3, 5, _along_filters)
     sums = emit_convolution(node, x, w, weight_index=3)
     if node.has_input(8):
         sums = node.emit("nn.bias_add", sums, node.value(8), axis=1)
-    scale = node.emit("multiply", _along_filters(node, 1, 0), _along_channels(node, 4, 3))
+    scale = node.emit("multiply", _scale(node, 1, 0, _scalar), _scale(node, 4, 3, _along_channels))
     return (_requantised(node, sums, scale),)
 
 
 def _import_quantised_matmul(node: NodeContext) -> Sequence[Imported]:
     """``a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero``."""
     sums = node.emit("matmul", _centred(node, 0, 2, _along_rows), _centred(node, 3, 5, _along_columns))
-    scale = node.emit("multiply", _along_rows(node, 1, 0), _along_columns(node, 4, 3))
+    scale = node.emit("multiply", _scale(node, 1, 0, _along_rows), _scale(node, 4, 3, _along_columns))
     return (_requantised(node, sums, scale),)
+
+
+def _scale(node: NodeContext, index: int, of: int, spread: _Spread) -> Value:
+    """Gives a scale, in float32 where its own dtype is narrower: sums of products are beyond float16's range."""
+    value = spread(node, index, of)
+    return node.emit("cast", value, dtype="float32") if node.type(index).dtype in ("float16", "bfloat16") else value
 
 
 def _requantised(node: NodeContext, sums: Value, scale: Value) -> Value:
     """Gives sums times their scale, quantised with the result's scale (input 6) and zero point (input 7)."""
-    for index in (6, 7):
-        if node.shape(index) not in ((), (1,)):
-            raise node.error(
-                f"its input {index} is not a scalar, which is not imported", got=f"shape {node.shape(index)}"
-            )
-    real = node.emit("multiply", node.emit("cast", sums, dtype=node.type(6).dtype), scale)
-    return node.emit("quantize", real, node.reshape(node.value(6), ()), node.reshape(node.value(7), ()))
+    real = node.emit("multiply", node.emit("cast", sums, dtype="float32"), scale)
+    return node.emit("quantize", real, _scale(node, 6, 0, _scalar), _scalar(node, 7))
 
 
 IMPORTERS: dict[str, NodeImporter] = {

@@ -11,11 +11,11 @@ __all__ = ["IMPORTERS"]
 
 
 def _import_topk(node: NodeContext) -> Sequence[Imported]:
-    """``k`` is an attribute before opset 10, then an input; before opset 11 the largest are taken."""
+    """``k`` is an attribute before opset 10, then an input; before opset 11 the largest are taken, in order."""
     k = (node.attr_int("k"),) if node.opset < 10 else node.dims(1)
     if len(k) != 1:
         raise node.error("its number of elements is not a single one", got=ShapeValue(k))
-    flags = {name: node.attr_flag(name, default=True) for name in ("largest", "sorted")}
+    flags = {name: node.attr_flag(name, default=True) for name in ("largest", "sorted") if node.opset >= 11}
     return node.emit_all("topk", (node.value(0),), {"k": k[0], "axis": node.attr_int("axis", -1), **flags})
 
 

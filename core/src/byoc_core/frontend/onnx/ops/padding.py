@@ -25,7 +25,8 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
     mode = node.attr_string("mode", "constant")
     if mode not in modes:
         raise node.error("attribute `mode` is not known", got=mode, expected=" or ".join(modes))
-    node.ignore_attrs("value")  # other modes have no use for it
+    if node.opset < 11:
+        node.ignore_attrs("value")  # other modes have no use for it
     widths = _read_widths(node)
     cropped = _crop(node, widths)
     grown = [max(width, 0) for width in widths]

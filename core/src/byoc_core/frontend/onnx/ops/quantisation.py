@@ -23,8 +23,8 @@ def _zero_point(node: NodeContext, dtype: str, shape: tuple[Dim, ...]) -> Value:
 
 
 def _scale(node: NodeContext) -> tuple[Value, tuple[Dim, ...]]:
-    """Gives the scale, a list of one as scalar, and its shape."""
-    shape = () if node.shape(1) == (1,) else node.shape(1)
+    """Gives the scale, a list of one as scalar unless it is of a block, and its shape."""
+    shape = () if node.shape(1) == (1,) and not node.attr_int("block_size", 0) else node.shape(1)
     return node.reshape(node.value(1), shape), shape
 
 

@@ -33,17 +33,16 @@ def _import_recurrence(num_gates: int) -> NodeImporter:
             attrs["linear_before_reset"] = node.attr_flag("linear_before_reset")
         _check_variant(node)
         batch_first = node.attr_int("layout", 0) == 1
-        hidden = node.shape(2)[-1]
+        steps, batch, hidden = _read_sizes(node, batch_first=batch_first)
         if node.has_attr("hidden_size") and node.attr_int("hidden_size") != hidden:
             raise node.error("attribute `hidden_size` differs from the weights", expected=hidden)
-        batch = node.shape(0)[0 if batch_first else 1]
         operands = [
             node.emit("permute_dims", node.value(0), axes=(1, 0, 2)) if batch_first else node.value(0),
             node.value(1),
             node.value(2),
             _optional(node, 3, (directions, hidden * num_gates * 2)),
             *_states(node, (directions, batch, hidden), batch_first=batch_first),
-            *_lengths(node),
+            *_lengths(node, steps, batch),
         ]
         every, *last = node.emit_all(f"nn.{node.op_type.lower()}", operands, attrs)
         if not batch_first:
@@ -56,6 +55,16 @@ def _import_recurrence(num_gates: int) -> NodeImporter:
     return import_node
 
 
+def _read_sizes(node: NodeContext, *, batch_first: bool) -> tuple[Dim, Dim, Dim]:
+    """Gives the number of steps, the size of the batch, and that of the hidden state."""
+    for index in (0, 2):
+        if len(node.shape(index)) != 3:
+            raise node.error(f"its input {index} has the wrong rank", got=len(node.shape(index)), expected=3)
+    first, second, _ = node.shape(0)
+    steps, batch = (second, first) if batch_first else (first, second)
+    return steps, batch, node.shape(2)[2]
+
+
 def _states(node: NodeContext, shape: tuple[Dim, ...], *, batch_first: bool) -> list[Value]:
     """Gives the initial states as ``(D, N, H)``."""
     states = []
@@ -66,12 +75,12 @@ def _states(node: NodeContext, shape: tuple[Dim, ...], *, batch_first: bool) -> 
     return states
 
 
-def _lengths(node: NodeContext) -> list[Value]:
+def _lengths(node: NodeContext, steps: Dim, batch: Dim) -> list[Value]:
     """Gives the number of steps of each sequence; nothing where all are known to have all steps."""
     if not node.has_input(4):
         return []
-    lengths, steps = node.array(4), node.shape(0)[1 if node.attr_int("layout", 0) else 0]
-    if lengths is not None and isinstance(steps, int) and np.all(lengths == steps):
+    lengths = node.array(4)
+    if lengths is not None and isinstance(steps, int) and lengths.shape == (batch,) and np.all(lengths == steps):
         return []
     return [node.value(4)]
 
