@@ -16,6 +16,7 @@ _STEPS, _GATES, _STATE = (np.zeros(shape, np.float32) for shape in ((4, 2, 3), (
 _HEADS = np.zeros((1, 4, 3, 8), np.float32)
 _ROI, _SCALES = np.zeros(0, np.float32), np.array([1, 1, 2, 2], np.float32)
 _RESIZE: list[Any] = [_IMAGE, _ROI, _SCALES]
+_QUANTISED = [np.ones((2, 2), np.uint8), np.array(1, np.float32), np.array(1, np.uint8)]
 
 _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     (
@@ -60,8 +61,8 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     (
         "LSTM",
         [_STEPS, _GATES, _STATE],
-        {"layout": 1},
-        "attribute `layout` is not imported; expected 0: steps before the batch",
+        {"layout": 2},
+        "attribute `layout` is unknown; got 2, expected 0 or 1",
     ),
     (
         "LSTM",
@@ -83,12 +84,6 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         "has activations that are not imported; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
     ),
     (
-        "LSTM",
-        [_STEPS, _GATES, _STATE, None, np.array([4, 3], np.int32)],
-        {},
-        "has sequences of different lengths, which are not imported",
-    ),
-    (
         "Attention",
         [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS],
         {},
@@ -97,10 +92,22 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("Attention", [_HEADS, _HEADS, _HEADS], {"softcap": 2.0}, "attribute `softcap` is not imported; expected 0"),
     ("Attention", [_HEADS[0], _HEADS[0], _HEADS[0]], {}, "does not say the heads of input 0; got rank 3 and 0 heads"),
     (
+        "MatMulInteger",
+        [np.ones((2, 3), np.uint8), np.ones((3, 2), np.uint8), np.array(1, np.int8)],
+        {},
+        "its zero point (input 2) has another dtype than input 0; got int8, expected uint8",
+    ),
+    (
+        "QLinearMatMul",
+        [*_QUANTISED, *_QUANTISED, np.array([1, 2], np.float32), np.array([1, 2], np.uint8)],
+        {},
+        "its input 6 is not a scalar, which is not imported; got shape (2,)",
+    ),
+    (
         "QuantizeLinear",
         [_IMAGE, _SCALES],
-        {"block_size": 2},
-        "quantises in blocks, which is not imported; expected `block_size` of 0",
+        {"block_size": -2},
+        "attribute `block_size` is negative; got -2",
     ),
 ]
 

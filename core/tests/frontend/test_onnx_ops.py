@@ -71,6 +71,10 @@ def _variadic(opset: int) -> Cases:
     return [_case(a), _case(a, b), _case(a, b, c)]
 
 
+def _mean(opset: int) -> Cases:
+    return [{**case, "exact": False} for case in _variadic(opset)]  # a third is rounded
+
+
 def _power(opset: int) -> Cases:
     cases = [_case(_floats(3, 4, low=0.5), _floats(4), exact=False)]
     if opset >= 12:
@@ -337,6 +341,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
     **dict.fromkeys(["And", "Or"], _logic),
     **dict.fromkeys(["Greater", "Less", "GreaterOrEqual", "LessOrEqual"], _comparison),
     **dict.fromkeys(["Max", "Min", "Sum"], _variadic),
+    "Mean": _mean,
     **dict.fromkeys(["Exp", "Tanh", "Sigmoid", "Erf"], _smooth()),
     **dict.fromkeys(["Log", "Sqrt"], _smooth(low=0.1)),
     **dict.fromkeys(["Abs", "Neg", "Identity"], _exact_unary),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -213,6 +214,8 @@ def _recurrence(num_gates: int, num_states: int, *variants: dict[str, Any]) -> C
                 more = {name: value * count if name == "activations" else value for name, value in variant.items()}
                 found.append(_case(x, w, r, b, None, *states, constants=(1, 2, 3), **attrs, **more))
             found.append(_case(x, w, r, b, lengths, constants=(1, 2, 3, 4), **attrs))
+            uneven = np.array([2, 4, 1], np.int32)
+            found.append(_case(x, w, r, b, uneven, *states, constants=(1, 2, 3), **attrs))
         return found
 
     return cases
@@ -239,6 +242,11 @@ def _quantize(opset: int) -> Cases:
         zeros = np.array([0, 10, 20, 30], np.uint8)
         cases.append(_case(x, _f32(1, 0.5, 0.25, 2), zeros, axis=-1))
         cases.append(_case(x, _f32(1, 0.5), axis=0))
+    if opset >= 21:
+        long = np.arange(-9, 9, dtype=np.float32).reshape(2, 9) / 4
+        scales = np.array([[1, 0.5, 0.25, 2, 1], [2, 1, 0.5, 0.25, 1]], np.float32)
+        cases.append(_case(long, scales, axis=1, block_size=2))
+        cases.append(_case(long, scales, np.arange(10, dtype=np.int16).reshape(2, 5), axis=-1, block_size=2))
     return cases
 
 
@@ -251,6 +259,19 @@ def _dequantize(opset: int) -> Cases:
     ]
     if opset >= 13:
         cases.append(_case(x, _f32(1, 0.5, 0.25, 0.3), np.array([0, 10, 20, 30], np.int8), axis=-1))
+    if opset >= 21:
+        scales, zeros = _floats(2, 4), _ints(2, 4, dtype="int8")
+        cases.append(_case(x, scales, zeros, axis=0, block_size=2))
+        cases.append(
+            _case(
+                x.astype(ml_dtypes.int4),
+                scales,
+                zeros.astype(ml_dtypes.int4),
+                axis=0,
+                block_size=2,
+                constants=(0, 1, 2),
+            )
+        )
     return cases
 
 

@@ -198,6 +198,18 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         ),
     ),
     (
+        "nn.lstm",
+        [*_LSTM, tensor((3,), "int32")],
+        {},
+        "op `nn.lstm`, operand `lengths[0]=g`: axis 0 has size 3; got (3,), expected 2 as axis 1 of operand `x`",
+    ),
+    (
+        "nn.lstm",
+        [*_LSTM, tensor((2,), "int32"), tensor((2,), "int32")],
+        {},
+        "op `nn.lstm`: takes 6 operands and one of lengths; got 8",
+    ),
+    (
         "nn.gru",
         _LSTM[:5],
         {},
@@ -218,7 +230,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         {},
         (
             "op `quantize`, operand `zero_point=c`: has a dtype that the op does not give; got int32, "
-            "expected int8 or int16 or uint8 or uint16"
+            "expected int4 or int8 or int16 or uint8 or uint16"
         ),
     ),
     (
@@ -232,6 +244,27 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         [tensor((6,), "int8"), _FIVE, tensor((5,), "int8")],
         {"axis": 0},
         ("op `dequantize`, operand `scale=b`: axis 0 has size 5; got (5,), expected 6 as axis 0 of operand `x`"),
+    ),
+    (
+        "dequantize",
+        [tensor((6,), "int8"), _FIVE, tensor((5,), "int8")],
+        {"axis": 0, "block_size": 2},
+        "op `dequantize`, operand `scale=b`: axis 0 has size 5; got (5,), expected 3 blocks",
+    ),
+    (
+        "dequantize",
+        [tensor((6,), "int8"), tensor(()), tensor((), "int8")],
+        {"axis": 0, "block_size": 2},
+        (
+            "op `dequantize`, operand `scale=b`: has rank 0; got (), expected rank 1: as operand `x`, because "
+            "parameters are in blocks"
+        ),
+    ),
+    (
+        "quantize",
+        [_SIX, tensor(()), tensor((), "int8")],
+        {"block_size": -1},
+        "op `quantize`: attribute `block_size` is negative; got -1, expected 0 or more",
     ),
     (
         "nn.attention",
@@ -306,7 +339,7 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "operands", "attrs", "text"), _CASES)
 def test_error_text(name: str, operands: list[TensorType], attrs: dict[str, Any], text: str) -> None:
     builder = FunctionBuilder("f", ops=default_ops())
-    values = [builder.param(letter, type_) for letter, type_ in zip("abcdef", operands, strict=False)]
+    values = [builder.param(letter, type_) for letter, type_ in zip("abcdefgh", operands, strict=False)]
     with pytest.raises(IRTypeError) as caught:
         builder.emit(name, *values, **attrs)
     assert str(caught.value) == text

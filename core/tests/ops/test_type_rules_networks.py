@@ -144,7 +144,8 @@ def _recurrence(num_gates: int, num_states: int, **attrs: st.SearchStrategy[Any]
         ]
         dtype = draw(_FLOATS)
         more = {name: draw(values) for name, values in attrs.items()}
-        return [(shape, dtype) for shape in shapes], {"direction": direction, **more}
+        lengths = [((batch,), "int32")] if draw(st.booleans()) else []
+        return [*((shape, dtype) for shape in shapes), *lengths], {"direction": direction, **more}
 
     return case
 
@@ -173,7 +174,13 @@ def _quantized(draw: Draw, *, back: bool) -> Case:
     shape = _shape(draw, 1)
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     inner = (shape[axis],) if draw(st.booleans()) else ()
-    wide, narrow = draw(_FLOATS), draw(st.sampled_from(["int8", "uint8", "int16", "uint16"]))
+    wide, narrow = draw(_FLOATS), draw(st.sampled_from(["int4", "int8", "uint8", "int16", "uint16"]))
+    if draw(st.booleans()):
+        block_size = draw(st.integers(1, 3))
+        blocks = list(shape)
+        blocks[axis] = -(-shape[axis] // block_size)
+        attrs = {"axis": axis, "block_size": block_size}
+        return [(shape, narrow if back else wide), (tuple(blocks), wide), (tuple(blocks), narrow)], attrs
     return [(shape, narrow if back else wide), (inner, wide), (inner, narrow)], {"axis": axis}
 
 

@@ -1,4 +1,8 @@
-"""Kernels of recurrent layers: one matrix product for all steps of the input, then one for each step of the state."""
+"""Kernels of recurrent layers: one matrix product for all steps of the input, then one for each step of the state.
+
+An optional last operand ``lengths (N,)`` says how many steps each sequence of the batch has. Behind the end of a
+sequence its hidden states are 0, and its last state is that of its own last step; backwards it starts there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ def lstm(
     bias: NDArray,
     initial_h: NDArray,
     initial_c: NDArray,
-    *,
+    *lengths: NDArray,
     direction: str,
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Gives all hidden states, and the last hidden and cell states, of a long short-term memory.
@@ -39,7 +43,7 @@ def lstm(
 
         return step
 
-    every, (hidden, cell) = _run(x, weight, recurrence, bias, (initial_h, initial_c), direction, make_step)
+    every, (hidden, cell) = _run(x, weight, recurrence, bias, (initial_h, initial_c), lengths, direction, make_step)
     return every, hidden, cell
 
 
@@ -49,7 +53,7 @@ def gru(
     recurrence: NDArray,
     bias: NDArray,
     initial_h: NDArray,
-    *,
+    *lengths: NDArray,
     direction: str,
     linear_before_reset: bool,
 ) -> tuple[NDArray, NDArray]:
@@ -74,7 +78,7 @@ def gru(
 
         return step
 
-    every, (hidden,) = _run(x, weight, recurrence, bias, (initial_h,), direction, make_step)
+    every, (hidden,) = _run(x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
     return every, hidden
 
 
@@ -84,7 +88,7 @@ def rnn(
     recurrence: NDArray,
     bias: NDArray,
     initial_h: NDArray,
-    *,
+    *lengths: NDArray,
     direction: str,
     activation: str,
 ) -> tuple[NDArray, NDArray]:
@@ -100,7 +104,7 @@ def rnn(
 
         return step
 
-    every, (hidden,) = _run(x, weight, recurrence, bias, (initial_h,), direction, make_step)
+    every, (hidden,) = _run(x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
     return every, hidden
 
 
@@ -110,6 +114,7 @@ def _run(
     recurrence: NDArray,
     bias: NDArray,
     initial: tuple[NDArray, ...],
+    lengths: tuple[NDArray, ...],
     direction: str,
     make_step: Callable[[NDArray, NDArray], _Step],
 ) -> tuple[NDArray, tuple[NDArray, ...]]:
@@ -128,8 +133,14 @@ def _run(
             state = tuple(value[index].astype(wide, copy=False) for value in initial)
             backwards = direction == "reverse" or index == 1
             for time in reversed(range(steps)) if backwards else range(steps):
-                state = step(projected[time], state)
-                every[time, index] = state[0]
+                following = step(projected[time], state)
+                if lengths:
+                    runs = (lengths[0] > time)[:, None]
+                    state = tuple(np.where(runs, new, old) for new, old in zip(following, state, strict=True))
+                    every[time, index] = np.where(runs, state[0], 0)
+                else:
+                    state = following
+                    every[time, index] = state[0]
             for kept, value in zip(last, state, strict=True):
                 kept[index] = value
     return every.astype(x.dtype, copy=False), tuple(value.astype(x.dtype, copy=False) for value in last)

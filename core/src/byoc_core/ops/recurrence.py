@@ -26,27 +26,39 @@ def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext]
 
     def infer(context: TypeContext) -> tuple[Type, ...]:
         require_kind(context, 0, FLOAT_KINDS)
-        dtype = require_same_dtype(context, 0, *range(1, len(context.operands)))
+        num_operands = 4 + num_states
+        dtype = require_same_dtype(context, 0, *range(1, num_operands))
         steps, batch, inputs = require_rank(context, 0, 3, "(T, N, I)")
         require_rank(context, 1, 3, f"(D, {_multiple(num_gates)}, I)")
         hidden = require_rank(context, 2, 3, f"(D, {_multiple(num_gates)}, H)")[2]
         require_rank(context, 3, 2, f"(D, {2 * num_gates}H)")
         directions = 2 if context.attrs["direction"] == "bidirectional" else 1
-        for index in range(1, 4 + num_states):
+        for index in range(1, num_operands):
             require_equal(context, index, 0, directions, "as the number of directions")
         width = hidden * num_gates
         require_equal(context, 1, 1, width, f"as {num_gates} times the last axis of operand `recurrence`")
         require_equal(context, 1, 2, inputs, "as axis 2 of operand `x`")
         require_equal(context, 2, 1, width, f"as {num_gates} times its last axis")
         require_equal(context, 3, 1, width * 2, f"as {2 * num_gates} times the last axis of operand `recurrence`")
-        for index in range(4, 4 + num_states):
+        for index in range(4, num_operands):
             require_rank(context, index, 3, "(D, N, H)")
             require_equal(context, index, 1, batch, "as axis 1 of operand `x`")
             require_equal(context, index, 2, hidden, "as the last axis of operand `recurrence`")
+        _check_lengths(context, num_operands, batch)
         state = TensorType((directions, batch, hidden), dtype)
         return (TensorType((steps, directions, batch, hidden), dtype), *[state] * num_states)
 
     return infer
+
+
+def _check_lengths(context: TypeContext, index: int, batch: Dim) -> None:
+    """Checks the optional last operand."""
+    if len(context.operands) > index + 1:
+        raise context.error(f"takes {index} operands and one of lengths", got=len(context.operands))
+    if len(context.operands) > index:
+        require_kind(context, index, ("int",))
+        require_rank(context, index, 1, "(N,)")
+        require_equal(context, index, 0, batch, "as axis 1 of operand `x`")
 
 
 def _multiple(count: int) -> str:
@@ -68,7 +80,7 @@ def _recurrence_op(
     width = _multiple(num_gates)
     return OpDef(
         name,
-        tuple(OperandSpec(operand) for operand in parameters),
+        (*(OperandSpec(operand) for operand in parameters), OperandSpec("lengths", variadic=True)),
         _infer_recurrence(num_gates, len(states)),
         attrs=(_DIRECTION, *attrs),
         flops=_recurrence_flops,
@@ -76,7 +88,9 @@ def _recurrence_op(
         doc=f"Gives the hidden states of all steps, and every state after the last, of {what}.{gates}\n\n"
         f"Shapes: ``x (T, N, I)``, ``weight (D, {width}, I)``, ``recurrence (D, {width}, H)``, "
         f"``bias (D, {2 * num_gates}H)`` (that of the input, then that of the state), states ``(D, N, H)``; results "
-        "``(T, D, N, H)`` and ``(D, N, H)`` for each state. ``D`` is the number of directions.",
+        "``(T, D, N, H)`` and ``(D, N, H)`` for each state. ``D`` is the number of directions. One more operand, "
+        "integers ``(N,)``, gives the steps of each sequence: behind its end hidden states are 0, and its last states "
+        "are those of its own end, where the reverse direction begins.",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ DTYPES: Mapping[int, str] = MappingProxyType(
         onnx.TensorProto.BFLOAT16: "bfloat16",
         onnx.TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
         onnx.TensorProto.FLOAT8E5M2: "float8_e5m2",
+        onnx.TensorProto.INT4: "int4",
     }
 )
 """The dtype of each ONNX element type that is imported."""
@@ -74,18 +76,26 @@ def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> np
     shape = tuple(tensor.dims)
     if any(size < 0 for size in shape):
         raise FrontendError(where, "has a negative size", got=shape)
+    is_packed = tensor.data_type == onnx.TensorProto.INT4
+    stored, count = (np.dtype(np.uint8), -(-prod(shape) // 2)) if is_packed else (dtype, prod(shape))
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        elements = _read_external(tensor, where, directory, dtype, prod(shape))
+        elements = _read_external(tensor, where, directory, stored, count)
     elif tensor.HasField("raw_data"):
-        _check_count(where, len(tensor.raw_data), prod(shape) * dtype.itemsize, "bytes of data")
-        elements = np.frombuffer(tensor.raw_data, dtype)
+        _check_count(where, len(tensor.raw_data), count * stored.itemsize, "bytes of data")
+        elements = np.frombuffer(tensor.raw_data, stored)
     else:
-        elements = _read_typed_field(tensor, dtype)
-        _check_count(where, len(elements), prod(shape), "elements")
+        elements = _read_typed_field(tensor, stored)
+        _check_count(where, len(elements), count, "packed pairs of elements" if is_packed else "elements")
     try:
-        return elements.reshape(shape)
+        return (_unpacked(elements, prod(shape)).astype(dtype) if is_packed else elements).reshape(shape)
     except ValueError as error:  # an empty tensor of absurd sizes
         raise FrontendError(where, "has a shape that no array can have", got=shape) from error
+
+
+def _unpacked(pairs: npt.NDArray[Any], count: int) -> npt.NDArray[np.int8]:
+    """Gives the signed four-bit integers that bytes hold two by two, the first in the low half."""
+    halves = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
+    return (halves ^ 8) - np.int8(8)
 
 
 def _check_count(where: str, found: int, wanted: int, unit: str) -> None:

@@ -8,7 +8,7 @@ from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.ir.module import Value
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "emit_convolution"]
 
 
 def _read_image(node: NodeContext) -> tuple[Dim, ...]:
@@ -83,9 +83,9 @@ def _read_each(node: NodeContext, name: str, rank: int, *, default: int = 1) -> 
     return values
 
 
-def _read_window(node: NodeContext, rank: int) -> tuple[int, ...]:
-    """Gives the spatial sizes of the filter (second input)."""
-    weight = node.shape(1)
+def _read_window(node: NodeContext, rank: int, index: int = 1) -> tuple[int, ...]:
+    """Gives the spatial sizes of the filter, which is this input of the node."""
+    weight = node.shape(index)
     window = tuple(size for size in weight[2:] if isinstance(size, int))
     if len(weight) != rank + 2 or len(window) != rank:
         letters = ", ".join(f"K{letter}" for letter in "DHW"[-rank:])
@@ -95,21 +95,32 @@ def _read_window(node: NodeContext, rank: int) -> tuple[int, ...]:
     return window
 
 
-def _import_conv(node: NodeContext) -> Sequence[Imported]:
+def emit_convolution(node: NodeContext, x: Value, weight: Value, *, weight_index: int = 1) -> Value:
+    """Adds the convolution that a node's attributes describe.
+
+    Args:
+        node: the node; its input 0 has the image's shape.
+        x: the image.
+        weight: the filter.
+        weight_index: the input that has the filter's shape.
+    """
     image = _read_image(node)
     rank = len(image)
-    window = _read_window(node, rank)
+    window = _read_window(node, rank, weight_index)
     strides, dilation = _read_each(node, "strides", rank), _read_each(node, "dilations", rank)
-    result = node.emit(
+    return node.emit(
         f"nn.conv{rank}d",
-        node.value(0),
-        node.value(1),
+        x,
+        weight,
         strides=strides,
         padding=_read_padding(node, image, window, strides, dilation),
         dilation=dilation,
         groups=node.attr_int("group", 1),
     )
-    return (_add_bias(node, result),)
+
+
+def _import_conv(node: NodeContext) -> Sequence[Imported]:
+    return (_add_bias(node, emit_convolution(node, node.value(0), node.value(1))),)
 
 
 def _add_bias(node: NodeContext, result: Value) -> Value:

@@ -27,13 +27,21 @@ def _folded(op: str) -> NodeImporter:
     """Gives the importer of ops on any number of inputs, which become a chain of ops on two."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
-        first, *others = node.values()
-        result: Value = first
-        for other in others:
-            result = node.emit(op, result, other)
-        return (result,)
+        return (_fold(node, op),)
 
     return import_node
+
+
+def _fold(node: NodeContext, op: str) -> Value:
+    first, *others = node.values()
+    result: Value = first
+    for other in others:
+        result = node.emit(op, result, other)
+    return result
+
+
+def _import_mean(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("divide", _fold(node, "add"), node.scalar(node.num_inputs, 0)),)
 
 
 def _import_power(node: NodeContext) -> Sequence[Imported]:
@@ -129,6 +137,7 @@ IMPORTERS: dict[str, NodeImporter] = {
     "LessOrEqual": _same_operands("less_equal"),
     "Log": _same_operands("log"),
     "Max": _folded("maximum"),
+    "Mean": _import_mean,
     "Min": _folded("minimum"),
     "Mul": _same_operands("multiply"),
     "Neg": _same_operands("negative"),

@@ -28,26 +28,28 @@ def _scale(node: NodeContext) -> tuple[Value, tuple[Dim, ...]]:
     return node.reshape(node.value(1), shape), shape
 
 
-def _check_blocks(node: NodeContext) -> None:
+def _granularity(node: NodeContext) -> dict[str, object]:
     node.ignore_attrs("saturate")  # concerns float8 only
-    if node.attr_int("block_size", 0) != 0:
-        raise node.error("quantises in blocks, which is not imported", expected="`block_size` of 0")
+    block_size = node.attr_int("block_size", 0)
+    if block_size < 0:
+        raise node.error("attribute `block_size` is negative", got=block_size)
+    return {"axis": node.attr_int("axis", 1), "block_size": block_size}
 
 
 def _import_quantize(node: NodeContext) -> Sequence[Imported]:
-    _check_blocks(node)
+    granularity = _granularity(node)
     scale, shape = _scale(node)
     wanted = node.attr_int("output_dtype", 0)
     dtype = dtype_of(wanted, f"{node.label}, attribute `output_dtype`") if wanted else "uint8"
     zero = _zero_point(node, dtype, shape)
-    return (node.emit("quantize", node.value(0), scale, zero, axis=node.attr_int("axis", 1)),)
+    return (node.emit("quantize", node.value(0), scale, zero, **granularity),)
 
 
 def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
-    _check_blocks(node)
+    granularity = _granularity(node)
     scale, shape = _scale(node)
     zero = _zero_point(node, node.type(0).dtype, shape)
-    return (node.emit("dequantize", node.value(0), scale, zero, axis=node.attr_int("axis", 1)),)
+    return (node.emit("dequantize", node.value(0), scale, zero, **granularity),)
 
 
 def _import_dynamic_quantize(node: NodeContext) -> Sequence[Imported]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.ir.module import Value
@@ -31,19 +32,48 @@ def _import_recurrence(num_gates: int) -> NodeImporter:
         if node.op_type == "GRU":
             attrs["linear_before_reset"] = node.attr_flag("linear_before_reset")
         _check_variant(node)
+        batch_first = node.attr_int("layout", 0) == 1
         hidden = node.shape(2)[-1]
         if node.has_attr("hidden_size") and node.attr_int("hidden_size") != hidden:
             raise node.error("attribute `hidden_size` differs from the weights", expected=hidden)
-        batch = node.shape(0)[1]
-        states = (5, 6) if node.op_type == "LSTM" else (5,)
+        batch = node.shape(0)[0 if batch_first else 1]
         operands = [
-            *(node.value(index) for index in range(3)),
+            node.emit("permute_dims", node.value(0), axes=(1, 0, 2)) if batch_first else node.value(0),
+            node.value(1),
+            node.value(2),
             _optional(node, 3, (directions, hidden * num_gates * 2)),
-            *(_optional(node, index, (directions, batch, hidden)) for index in states),
+            *_states(node, (directions, batch, hidden), batch_first=batch_first),
+            *_lengths(node),
         ]
-        return node.emit_all(f"nn.{node.op_type.lower()}", operands, attrs)
+        every, *last = node.emit_all(f"nn.{node.op_type.lower()}", operands, attrs)
+        if not batch_first:
+            return (every, *last)
+        return (
+            node.emit("permute_dims", every, axes=(2, 0, 1, 3)),
+            *(node.emit("permute_dims", state, axes=(1, 0, 2)) for state in last),
+        )
 
     return import_node
+
+
+def _states(node: NodeContext, shape: tuple[Dim, ...], *, batch_first: bool) -> list[Value]:
+    """Gives the initial states as ``(D, N, H)``."""
+    states = []
+    for index in (5, 6) if node.op_type == "LSTM" else (5,):
+        state = _optional(node, index, shape)
+        is_turned = batch_first and node.has_input(index)
+        states.append(node.emit("permute_dims", state, axes=(1, 0, 2)) if is_turned else state)
+    return states
+
+
+def _lengths(node: NodeContext) -> list[Value]:
+    """Gives the number of steps of each sequence; nothing where all are known to have all steps."""
+    if not node.has_input(4):
+        return []
+    lengths, steps = node.array(4), node.shape(0)[1 if node.attr_int("layout", 0) else 0]
+    if lengths is not None and isinstance(steps, int) and np.all(lengths == steps):
+        return []
+    return [node.value(4)]
 
 
 def _optional(node: NodeContext, index: int, shape: Sequence[object]) -> Value:
@@ -73,12 +103,8 @@ def _read_activations(node: NodeContext, directions: int) -> tuple[str, ...]:
 
 def _check_variant(node: NodeContext) -> None:
     """Refuses what changes the numbers and is not imported."""
-    if node.attr_int("layout", 0) != 0:
-        raise node.error("attribute `layout` is not imported", expected="0: steps before the batch")
-    if node.has_input(4):
-        lengths, steps = node.array(4), node.shape(0)[0]
-        if lengths is None or not isinstance(steps, int) or np.any(lengths != steps):
-            raise node.error("has sequences of different lengths, which are not imported")
+    if node.attr_int("layout", 0) not in (0, 1):
+        raise node.error("attribute `layout` is unknown", got=node.attr_int("layout"), expected="0 or 1")
     if node.op_type == "LSTM":
         if node.attr_flag("input_forget"):
             raise node.error("couples input and forget gates, which is not imported", expected="`input_forget` of 0")

@@ -1,0 +1,108 @@
+"""Importers of convolution and matrix product on quantised integers.
+
+The integers less their zero points are multiplied and summed in int32, as the standard asks; only scales are floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.convolution import emit_convolution
+from byoc_core.ir.module import Value
+
+__all__ = ["IMPORTERS"]
+
+_Spread = Callable[[NodeContext, int, int], Value]
+"""Gives a parameter (an input) in a shape that broadcasts against another input."""
+
+
+def _along_filters(node: NodeContext, index: int, of: int) -> Value:
+    """Gives a scalar, or one value for each filter, so that it broadcasts against filters ``(O, I, ...)``."""
+    shape = node.shape(index)
+    if len(shape) > 1:
+        raise node.error(f"its input {index} has rank {len(shape)}", expected="a scalar, or one value for each filter")
+    is_scalar = shape in ((), (1,))
+    return node.reshape(node.value(index), () if is_scalar else (*shape, *(1,) * (len(node.shape(of)) - 1)))
+
+
+def _along_channels(node: NodeContext, index: int, of: int) -> Value:
+    """Gives a scalar, or one value for each filter, so that it broadcasts against images ``(N, O, ...)``."""
+    value = _along_filters(node, index, of)
+    shape = node.shape(index)
+    return value if shape in ((), (1,)) else node.reshape(value, (*shape, *(1,) * (len(node.shape(of)) - 2)))
+
+
+def _along_rows(node: NodeContext, index: int, of: int) -> Value:
+    """Gives a scalar, or one value for each row, so that it broadcasts against matrices ``(..., M, K)``."""
+    shape = node.shape(index)
+    if shape in ((), (1,)):
+        return node.reshape(node.value(index), ())
+    return node.reshape(node.value(index), (*shape, 1)) if len(shape) == 1 else node.value(index)
+
+
+def _along_columns(node: NodeContext, index: int, of: int) -> Value:
+    """Gives a scalar, or one value for each column, so that it broadcasts against matrices ``(..., K, N)``."""
+    shape = node.shape(index)
+    return node.reshape(node.value(index), ()) if shape == (1,) else node.value(index)
+
+
+def _centred(node: NodeContext, index: int, zero_point: int, spread: _Spread) -> Value:
+    """Gives an input less its zero point, in int32."""
+    value = node.emit("cast", node.value(index), dtype="int32")
+    if not node.has_input(zero_point):
+        return value
+    if node.type(zero_point).dtype != node.type(index).dtype:
+        raise node.error(
+            f"its zero point (input {zero_point}) has another dtype than input {index}",
+            got=node.type(zero_point).dtype,
+            expected=node.type(index).dtype,
+        )
+    zero = node.emit("cast", spread(node, zero_point, index), dtype="int32")
+    return node.emit("subtract", value, zero)
+
+
+def _import_conv_integer(node: NodeContext) -> Sequence[Imported]:
+    x, w = _centred(node, 0, 2, _along_filters), _centred(node, 1, 3, _along_filters)
+    return (emit_convolution(node, x, w),)
+
+
+def _import_matmul_integer(node: NodeContext) -> Sequence[Imported]:
+    return (node.emit("matmul", _centred(node, 0, 2, _along_rows), _centred(node, 1, 3, _along_columns)),)
+
+
+def _import_quantised_conv(node: NodeContext) -> Sequence[Imported]:
+    """``x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias``; the bias has the scale of the sums."""
+    x, w = _centred(node, 0, 2, _along_filters), _centred(node, 3, 5, _along_filters)
+    sums = emit_convolution(node, x, w, weight_index=3)
+    if node.has_input(8):
+        sums = node.emit("nn.bias_add", sums, node.value(8), axis=1)
+    scale = node.emit("multiply", _along_filters(node, 1, 0), _along_channels(node, 4, 3))
+    return (_requantised(node, sums, scale),)
+
+
+def _import_quantised_matmul(node: NodeContext) -> Sequence[Imported]:
+    """``a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero``."""
+    sums = node.emit("matmul", _centred(node, 0, 2, _along_rows), _centred(node, 3, 5, _along_columns))
+    scale = node.emit("multiply", _along_rows(node, 1, 0), _along_columns(node, 4, 3))
+    return (_requantised(node, sums, scale),)
+
+
+def _requantised(node: NodeContext, sums: Value, scale: Value) -> Value:
+    """Gives sums times their scale, quantised with the result's scale (input 6) and zero point (input 7)."""
+    for index in (6, 7):
+        if node.shape(index) not in ((), (1,)):
+            raise node.error(
+                f"its input {index} is not a scalar, which is not imported", got=f"shape {node.shape(index)}"
+            )
+    real = node.emit("multiply", node.emit("cast", sums, dtype=node.type(6).dtype), scale)
+    return node.emit("quantize", real, node.reshape(node.value(6), ()), node.reshape(node.value(7), ()))
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "ConvInteger": _import_conv_integer,
+    "MatMulInteger": _import_matmul_integer,
+    "QLinearConv": _import_quantised_conv,
+    "QLinearMatMul": _import_quantised_matmul,
+}
+"""The family's importers, by ONNX name."""
