@@ -145,16 +145,19 @@ class GraphBuilder:
 
     def arange(self, start: Dim, end: Dim) -> str:
         """Gives the integers ``start`` to ``end``."""
-        first, last = (self.constant(dim) if isinstance(dim, int) else dim for dim in (start, end))
-        return self.op("Range", first, last, self.constant(1))
+        return self.op("Range", self._as_scalar(start), self._as_scalar(end), self.constant(1))
 
     def add(self, left: Dim, right: Dim) -> Dim:
         """Gives the sum of two sizes."""
-        return self.op("Add", *(self.constant(dim) if isinstance(dim, int) else dim for dim in (left, right)))
+        return self.op("Add", self._as_scalar(left), self._as_scalar(right))
 
     def subtract(self, left: Dim, right: Dim) -> Dim:
         """Gives the difference of two sizes."""
-        return self.op("Sub", *(self.constant(dim) if isinstance(dim, int) else dim for dim in (left, right)))
+        return self.op("Sub", self._as_scalar(left), self._as_scalar(right))
+
+    def halve(self, dim: Dim) -> Dim:
+        """Gives half a size."""
+        return self.op("Div", self._as_scalar(dim), self.constant(2))
 
     def cast(self, value: str, dtype: npt.DTypeLike) -> str:
         """Gives a value in another dtype."""
@@ -171,6 +174,9 @@ class GraphBuilder:
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="byoc-zoo")
         onnx.checker.check_model(model)
         return model
+
+    def _as_scalar(self, dim: Dim) -> str:
+        return self.constant(dim) if isinstance(dim, int) else dim
 
     def _as_vector(self, dim: str) -> str:
         if self.style.is_modern:

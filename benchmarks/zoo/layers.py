@@ -81,7 +81,7 @@ def swish(graph: GraphBuilder, x: str) -> str:
 
 
 def split_heads(graph: GraphBuilder, x: str, num_heads: int, size: int, *, turned: bool = False) -> str:
-    """Gives ``(batch, sequence, heads * size)`` as ``(batch, heads, sequence, size)``; the last two swapped if asked."""
+    """Gives ``(batch, sequence, heads * size)`` as ``(batch, heads, sequence, size)``; last two swapped if asked."""
     shape: tuple[Dim, ...] = (graph.size(x, 0), graph.size(x, 1), num_heads, size)
     return graph.op("Transpose", graph.reshape(x, *shape), perm=[0, 2, 3, 1] if turned else [0, 2, 1, 3])
 

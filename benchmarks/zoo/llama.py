@@ -1,7 +1,7 @@
 """A Llama-style decoder (Touvron et al. 2023, arXiv:2302.13971) with grouped-query attention and seeded weights.
 
-Inputs ``input_ids`` and ``position_ids`` ``(batch, sequence)``, ``attention_mask`` ``(batch, past + sequence)``, and for
-each layer ``past_key_i``, ``past_value_i`` ``(batch, groups, past, size)``; outputs ``logits``
+Inputs ``input_ids`` and ``position_ids`` ``(batch, sequence)``, ``attention_mask`` ``(batch, past + sequence)``, and
+for each layer ``past_key_i``, ``past_value_i`` ``(batch, groups, past, size)``; outputs ``logits``
 ``(batch, sequence, vocabulary)`` and for each layer ``present_key_i``, ``present_value_i``
 ``(batch, groups, past + sequence, size)``. The past may be empty.
 """
@@ -212,7 +212,7 @@ def _rotate(graph: GraphBuilder, shared: _Shared, query: str, key: str, past: st
         angles.append(graph.unsqueeze(graph.op("Gather", rows, shared.positions), 1))
     turned = []
     for part in (query, key):
-        half = graph.op("Div", graph.size(part, 3), graph.constant(2))
+        half = graph.halve(graph.size(part, 3))
         left, right = graph.slice(part, 3, 0, half), graph.slice(part, 3, half, np.iinfo(np.int64).max)
         across = graph.op("Concat", graph.op("Neg", right), left, axis=-1)
         products = graph.op("Mul", part, angles[0]), graph.op("Mul", across, angles[1])

@@ -83,13 +83,19 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {"activations": ["Sigmoid", "Relu", "Tanh"]},
         "has activations that are not imported; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
     ),
+    ("Attention", [_HEADS, _HEADS, _HEADS, None, _HEADS], {}, "has past keys or past values, but not both"),
     (
         "Attention",
-        [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS],
-        {},
-        "has past keys, which are not imported. Concatenate them before the node.",
+        [_HEADS, _HEADS, _HEADS],
+        {"softmax_precision": 11},
+        "asks for a softmax of more precision than its inputs have; got float64, expected float32",
     ),
-    ("Attention", [_HEADS, _HEADS, _HEADS], {"softcap": 2.0}, "attribute `softcap` is not imported; expected 0"),
+    (
+        "Attention",
+        [_HEADS, _HEADS, _HEADS],
+        {"qk_matmul_output_mode": 4},
+        "attribute `qk_matmul_output_mode` is unknown; got 4, expected 0 to 3",
+    ),
     ("Attention", [_HEADS[0], _HEADS[0], _HEADS[0]], {}, "does not say the heads of input 0; got rank 3 and 0 heads"),
     (
         "MatMulInteger",

@@ -294,6 +294,29 @@ def _attention(opset: int) -> Cases:
         _case(q, q, q, exact=False, is_causal=1),
         _case(q, k, v, exact=False, is_causal=1),
         _case(*flat, exact=False, q_num_heads=4, kv_num_heads=2),
+        _case(q, k, v, exact=False, softcap=0.5, softmax_precision=1),
+        *_attention_with_cache(),
+        *(_case(q, k, v, exact=False, outputs=4, qk_matmul_output_mode=mode) for mode in (0, 1, 3)),
+        _case(q, k, v, exact=False, outputs=4, qk_matmul_output_mode=1, softcap=0.5),
+        _case(q, k, v, allowed, exact=False, outputs=4, qk_matmul_output_mode=3, is_causal=1),
+        _case(q, k, v, _floats(3, 5, seed=4), exact=False, outputs=4, qk_matmul_output_mode=2),
+    ]
+
+
+def _attention_with_cache() -> Cases:
+    q, k, v = _floats(2, 4, 3, 8), _floats(2, 2, 3, 8, seed=2), _floats(2, 2, 3, 6, seed=3)
+    flat = [_floats(2, 3, 32), _floats(2, 3, 16, seed=2), _floats(2, 3, 12, seed=3)]
+    past = [_floats(2, 2, 4, 8, seed=5), _floats(2, 2, 4, 6, seed=6)]
+    nothing = [array[:, :, :0] for array in past]
+    hidden = np.tril(np.ones((3, 7), bool), 2)
+    hidden[1] = False  # a step that sees nothing gives zeros
+    return [
+        _case(q, k, v, None, *past, exact=False, outputs=3),
+        _case(q, k, v, None, *past, exact=False, outputs=3, is_causal=1),
+        _case(q, k, v, hidden, *past, exact=False, outputs=3, is_causal=1, softcap=2.0),
+        _case(q, k, v, None, *nothing, exact=False, outputs=3, is_causal=1),
+        _case(*flat, None, *past, exact=False, outputs=3, q_num_heads=4, kv_num_heads=2, is_causal=1),
+        _case(q, k, v, exact=False, outputs=3),
     ]
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.weights import DTYPES
 from byoc_core.ir.module import Value
 from byoc_core.ir.types import TensorType
 
 __all__ = ["IMPORTERS"]
+
+_STAGES = ("products", "capped", "masked", "weights")
+"""The scores that ``qk_matmul_output_mode`` chooses."""
 
 
 def _import_attention(node: NodeContext) -> Sequence[Imported]:
@@ -18,20 +22,38 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
     query_heads, key_heads = node.attr_int("q_num_heads", 0), node.attr_int("kv_num_heads", 0)
     query = _split_heads(node, 0, query_heads)
     key, value = (_split_heads(node, index, key_heads) for index in (1, 2))
+    causal = node.attr_flag("is_causal")
+    attrs: dict[str, object] = {"causal": causal, "softcap": node.attr_float("softcap", 0.0)}
+    if node.has_attr("scale"):
+        attrs["scale"] = node.attr_float("scale")
+    if node.has_input(4):
+        attrs["offset"] = node.shape(4)[2] if causal else 0
+        key, value = (node.emit("concat", node.value(past), new, axis=2) for past, new in ((4, key), (5, value)))
+    stage = _read_stage(node)
     mask = [_read_mask(node)] if node.has_input(3) else []
-    scale = node.attr_float("scale") if node.has_attr("scale") else None
-    result: Value = node.emit("nn.attention", query, key, value, *mask, scale=scale, causal=node.attr_flag("is_causal"))
-    return (_join_heads(node, result) if flat else result,)
+    result, *scores = node.emit_all("nn.attention", (query, key, value, *mask), attrs | {"scores": stage})
+    return (_join_heads(node, result) if flat else result, key, value, *scores)
+
+
+def _read_stage(node: NodeContext) -> str | None:
+    """Gives the stage of the scores that the node's last output holds; ``None`` where it has no such output."""
+    mode = node.attr_int("qk_matmul_output_mode", 0)
+    if not 0 <= mode < len(_STAGES):
+        raise node.error("attribute `qk_matmul_output_mode` is unknown", got=mode, expected="0 to 3")
+    return _STAGES[mode] if node.num_outputs > 3 else None
 
 
 def _check_variant(node: NodeContext) -> None:
-    """Refuses what changes the numbers and is not imported."""
-    node.ignore_attrs("qk_matmul_output_mode")  # concerns an output that is refused
-    for index, name in ((4, "past keys"), (5, "past values"), (6, "lengths of keys")):
-        if node.has_input(index):
-            raise node.error(f"has {name}, which are not imported", hint="Concatenate them before the node.")
-    if node.attr_float("softcap", 0.0) != 0.0:
-        raise node.error("attribute `softcap` is not imported", expected="0")
+    """Refuses what is malformed, and what changes the numbers and is not imported."""
+    if node.has_input(4) != node.has_input(5):
+        raise node.error("has past keys or past values, but not both")
+    if node.has_input(6):
+        raise node.error("has lengths of keys, which are not imported")
+    if node.has_attr("softmax_precision"):
+        precision, dtype = DTYPES.get(node.attr_int("softmax_precision")), node.type(0).dtype
+        # Kernels compute narrow types in float32 and others in their own.
+        if precision == "float64" and dtype != "float64":
+            raise node.error("asks for a softmax of more precision than its inputs have", got=precision, expected=dtype)
     for name in ("left_window_size", "right_window_size"):
         if node.attr_int(name, -1) != -1:
             raise node.error(f"attribute `{name}` is not imported", expected="-1")
