@@ -27,10 +27,10 @@ ROUNDING = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """One result beside ONNX Runtime's.
+    """One run beside ONNX Runtime's.
 
     Attributes:
-        error: largest error against float64, over the largest magnitude of the result.
+        error: largest error against float64, over the largest magnitude of the result in which it is.
         peer_error: the same of ONNX Runtime.
         distance: largest difference of the two, over the largest magnitude.
         difference: how much the results of two inputs differ, in standard deviations of the first.
@@ -62,7 +62,7 @@ class Accuracy:
 def judge(
     results: Sequence[Array], peers: Sequence[Array], others: Sequence[Array], exacts: Sequence[Array]
 ) -> Accuracy:
-    """Gives the accuracy of the worst of several results.
+    """Gives the accuracy of one run: the largest errors and the smallest difference of all its results.
 
     Args:
         results: those of byoc.
@@ -70,20 +70,23 @@ def judge(
         others: those of ONNX Runtime on other inputs.
         exacts: those of byoc in float64.
     """
-    found = [_judge_one(*arrays) for arrays in zip(results, peers, others, exacts, strict=True)]
-    return max(found, key=lambda accuracy: (not accuracy.is_right, accuracy.excess))
-
-
-def _judge_one(result: Array, peer: Array, other: Array, exact: Array) -> Accuracy:
-    if result.shape != exact.shape or peer.shape != exact.shape:
-        raise ValueError(f"shapes differ: {result.shape}, {peer.shape} of ONNX Runtime, {exact.shape} in float64")
-    size = float(np.abs(exact).max())
     return Accuracy(
-        error=float(np.abs(result - exact).max()) / size,
-        peer_error=float(np.abs(peer - exact).max()) / size,
-        distance=float(np.abs(result - peer).max()) / size,
-        difference=relative_difference(peer, other),
+        error=max(map(_relative_error, results, exacts)),
+        peer_error=max(map(_relative_error, peers, exacts)),
+        distance=max(map(_relative_error, results, peers)),
+        difference=min(map(relative_difference, peers, others)),
     )
+
+
+def _relative_error(found: Array, wanted: Array) -> float:
+    """Gives the largest difference over the largest magnitude.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if found.shape != wanted.shape:
+        raise ValueError(f"a result has the shape {found.shape}, expected {wanted.shape}")
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
 def relative_difference(first: Array, second: Array) -> float:
