@@ -30,7 +30,6 @@ nox.options.sessions = [
     "floors",
     *(f"tests-{name}" for name in PACKAGES),
     "core-alone",
-    "zoo",
     "docs",
     "demo",
 ]
@@ -149,14 +148,6 @@ def core_alone(session: nox.Session) -> None:
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
     run_tests(session, "core/tests")
-
-
-@nox.session(python=PYTHONS, requires=["wheels"])
-def zoo(session: nox.Session) -> None:
-    """Compares the zoo's networks, in their small sizes, with ONNX Runtime."""
-    install_wheels(session, ("core", "ccompiler"), *group("test"))
-    install_peers(session)
-    run_tests(session, "benchmarks/tests")
 
 
 @nox.session(requires=["wheels"])
