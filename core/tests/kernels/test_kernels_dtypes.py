@@ -32,7 +32,27 @@ _CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "argmax": ([(2, 3)], {"axis": 1}),
     "nn.pad": ([(2,)], {"pad_width": (1, 1), "pad_value": 1e40}),
     "strided_slice": ([(4,)], {"axes": (0,), "begin": (0,), "end": (2,), "strides": (1,)}),
+    "take": ([(2, 3), (4,)], {"axis": 1}),
+    "gather_elements": ([(2, 3), (2, 4)], {"axis": 1}),
+    "gather_nd": ([(2, 3), (4, 1)], {}),
+    "scatter_elements": ([(2, 3), (2, 4), (2, 4)], {"axis": 1, "reduction": "add"}),
+    "scatter_nd": ([(2, 3), (4, 1), (4, 3)], {"reduction": "min"}),
+    "scatter_slice": ([(2, 4, 3), (2, 2, 3), (2,)], {"axis": 1}),
+    "one_hot": ([(2, 3), (), ()], {"depth": 4}),
+    "tile": ([(2, 3)], {"repeats": (2, 1)}),
+    "flip": ([(2, 3)], {"axis": 0}),
+    "roll": ([(2, 3)], {"shift": (1,), "axis": (1,)}),
+    "stack": ([(2, 3), (2, 3)], {"axis": 1}),
+    "reverse_sequence": ([(2, 3), (2,)], {}),
 }
+_GIVEN_DTYPES: dict[str, dict[int, str]] = {
+    "where": {0: "bool"},
+    "one_hot": {0: "int64"},
+    "scatter_slice": {2: "int64"},
+    **{name: {1: "int64"} for name in ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")},
+    "reverse_sequence": {1: "int64"},
+}
+"""Operands that do not have the dtype under test, by op name; integers among them are indices, all of them 1."""
 _SHAPES = [(), (0,), (2, 0, 3), (2, 3)]
 
 
@@ -45,12 +65,12 @@ def _array(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("dtype", all_dtypes())
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "take"])
+@pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_gives_the_type_that_its_op_promises(name: str, dtype: str) -> None:
-    op = default_ops()[name]
+    op, given_dtypes = default_ops()[name], _GIVEN_DTYPES.get(name, {})
     shapes, given = _CASES.get(name, ([], {}))
     for operand_shapes in [shapes] if shapes else [[shape] * len(op.operands) for shape in _SHAPES]:
-        dtypes = ["bool" if name == "where" and index == 0 else dtype for index in range(len(operand_shapes))]
+        dtypes = [given_dtypes.get(index, dtype) for index in range(len(operand_shapes))]
         values = [Var(f"x{i}", TensorType(s, d)) for i, (s, d) in enumerate(zip(operand_shapes, dtypes, strict=True))]
         try:
             attrs = op.normalise_attrs(given)
@@ -58,6 +78,7 @@ def test_a_kernel_gives_the_type_that_its_op_promises(name: str, dtype: str) -> 
         except IRTypeError:
             continue  # the op does not take this dtype or rank
         arrays = [_array(s, d) for s, d in zip(operand_shapes, dtypes, strict=True)]
+        arrays = [np.ones_like(a) if given_dtypes.get(i) == "int64" else a for i, a in enumerate(arrays)]
         before = [array.tobytes() for array in arrays]
         outputs = KERNELS[name](*arrays, **attrs)
         for output, type_ in zip(outputs if isinstance(outputs, tuple) else (outputs,), types, strict=True):
@@ -94,5 +115,5 @@ def test_an_index_into_an_empty_axis_is_an_error_in_every_mode() -> None:
         with pytest.raises(ExecutionError) as caught:
             _SINGLE["take"](np.ones((0, 2), np.float32), np.array([0]), axis=0, mode=mode)
         assert str(caught.value) == (
-            "op `take`: an index lies outside the axis; got 0, expected no index at all: the axis is empty"
+            "op `take`: an index lies outside axis 0; got 0, expected no index at all: the axis is empty"
         )

@@ -266,7 +266,7 @@ def test_take_clips_or_refuses_what_lies_outside() -> None:
     np.testing.assert_array_equal(KERNELS["take"](x, np.array([9, -9]), axis=1, mode="clip"), [[2, 0], [5, 3]])
     with pytest.raises(ExecutionError) as caught:
         KERNELS["take"](x, np.array([0, 3]), axis=1, mode="fast")
-    assert str(caught.value) == "op `take`: an index lies outside the axis; got 3, expected -3 to 2"
+    assert str(caught.value) == "op `take`: an index lies outside axis 1; got 3, expected -3 to 2"
 
 
 @pytest.mark.parametrize("axis", [None, (0,), (1, 2), (-1,), ()])

@@ -19,6 +19,7 @@ from byoc_core.kernels import (
     einsum,
     elementwise,
     functions,
+    indexing,
     linear,
     normalisation,
     pooling,
@@ -26,7 +27,9 @@ from byoc_core.kernels import (
     recurrence,
     reduction,
     resize,
+    scatter,
     shape,
+    slices,
 )
 from byoc_core.kernels.precision import NDArray
 
@@ -45,6 +48,9 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **pooling.KERNELS,
         **normalisation.KERNELS,
         **shape.KERNELS,
+        **slices.KERNELS,
+        **indexing.KERNELS,
+        **scatter.KERNELS,
         **reduction.KERNELS,
         **resize.KERNELS,
         **recurrence.KERNELS,

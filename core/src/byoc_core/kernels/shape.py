@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from byoc_core.errors import ExecutionError
+from byoc_core.kernels.indices import resolve_indices, widened
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "broadcast_to", "concat", "pad", "permute_dims", "reshape", "split", "strided_slice", "take"]
@@ -45,19 +45,11 @@ def take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
     Raises:
         ExecutionError: an index lies outside the axis (with ``"clip"``: the axis is empty).
     """
+    axis %= x.ndim
     size = x.shape[axis]
     if mode == "clip" and size:
-        indices = np.clip(indices, 0, size - 1)
-    try:
-        return np.asarray(np.take(x, indices, axis=axis))
-    except IndexError as error:
-        wrong = indices[(indices < -size) | (indices >= size)]
-        raise ExecutionError(
-            "op `take`",
-            "an index lies outside the axis",
-            got=wrong.flat[0],
-            expected=f"{-size} to {size - 1}" if size else "no index at all: the axis is empty",
-        ) from error
+        indices = np.clip(widened(indices), 0, size - 1)
+    return np.asarray(np.take(x, resolve_indices("take", indices, size, axis), axis=axis))
 
 
 def strided_slice(

@@ -24,6 +24,7 @@ def default_ops() -> OpRegistry:
         einsum,
         elementwise,
         functions,
+        indexing,
         linear,
         nn,
         normalisation,
@@ -32,7 +33,9 @@ def default_ops() -> OpRegistry:
         recurrence,
         reduction,
         resize,
+        scatter,
         shape,
+        slices,
     )
 
     families = (
@@ -45,6 +48,9 @@ def default_ops() -> OpRegistry:
         normalisation,
         nn,
         shape,
+        slices,
+        indexing,
+        scatter,
         reduction,
         resize,
         recurrence,

@@ -6,7 +6,14 @@ from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, exact_div, product
 from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
-from byoc_core.ops.type_rules import INTEGER_KINDS, require_kind, require_same_dtype, resolve_axes, resolve_axis
+from byoc_core.ops.type_rules import (
+    INTEGER_KINDS,
+    gathered_nbytes,
+    require_kind,
+    require_same_dtype,
+    resolve_axes,
+    resolve_axis,
+)
 
 __all__ = ["OPS"]
 
@@ -261,6 +268,7 @@ OPS: tuple[OpDef, ...] = (
                 "the axis.",
             ),
         ),
+        nbytes=gathered_nbytes,
         kernel=KERNELS["take"],
         doc="Gives the slices of ``x`` at integer ``indices`` along one axis.\n\n"
         "Shapes: ``(A..., N, B...), (I...) -> (A..., I..., B...)``.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from byoc_core.dims import Dim, broadcast_dim
+from byoc_core.dims import Dim, broadcast_dim, is_positive
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.opdef import CostContext, TypeContext
@@ -16,10 +16,14 @@ __all__ = [
     "NUMBER_KINDS",
     "broadcast_shapes",
     "flops_per_element",
+    "gathered_nbytes",
+    "known_size",
+    "require_at_most",
     "require_equal",
     "require_kind",
     "require_rank",
     "require_same_dtype",
+    "require_shape",
     "resolve_axes",
     "resolve_axis",
     "same_type",
@@ -98,6 +102,45 @@ def require_equal(context: TypeContext, index: int, axis: int, size: Dim, meanin
         )
 
 
+def require_at_most(context: TypeContext, index: int, axis: int, size: Dim, meaning: str) -> None:
+    """Checks that an axis of operand ``index`` is not larger than a size, as far as that can be decided.
+
+    Raises:
+        IRTypeError: it is larger for all values of the symbols; the axis and both sizes are named.
+    """
+    found = context.shape(index)[axis]
+    if is_positive(found - size):
+        raise context.error(
+            f"axis {axis} has size {found}",
+            operand=index,
+            got=_text(context.shape(index)),
+            expected=f"at most {size} {meaning}",
+        )
+
+
+def require_shape(context: TypeContext, index: int, shape: Sequence[Dim], meaning: str) -> tuple[Dim, ...]:
+    """Gives the shape that operand ``index`` shares with ``shape``: of two sizes the known one.
+
+    Args:
+        context: the rule's context.
+        index: the operand.
+        shape: the shape it must have.
+        meaning: why, for the message (``"as operand `x`"``).
+
+    Raises:
+        IRTypeError: another rank, or a size that differs for all values of the symbols; the axis is named.
+    """
+    found = require_rank(context, index, len(shape), f"{_text(shape)} {meaning}")
+    for axis, size in enumerate(shape):
+        require_equal(context, index, axis, size, meaning)
+    return tuple(map(known_size, shape, found))
+
+
+def known_size(left: Dim, right: Dim) -> Dim:
+    """Gives one of two sizes that are equal when the program runs: the one that is known, else the first."""
+    return right if isinstance(right, int) else left
+
+
 def resolve_axis(context: TypeContext, axis: int, rank: int, *, attribute: str = "axis") -> int:
     """Gives an axis counted from the front.
 
@@ -174,6 +217,15 @@ def flops_per_element(count: int) -> Callable[[CostContext], Dim]:
         return context.elements() * count
 
     return flops
+
+
+def gathered_nbytes(context: CostContext) -> Dim:
+    """Gives the bytes of ops that read as much of operand 0 as their result holds, and operand 1 to know where."""
+    result, indices = context.results[0], context.operands[1]
+    if not isinstance(result, TensorType) or not isinstance(indices, TensorType):
+        return 0
+    moved = context.elements() * (2 * dtype_info(result.dtype).itemsize)
+    return moved + context.operand_elements(1) * dtype_info(indices.dtype).itemsize
 
 
 def _text(shape: Sequence[Dim]) -> str:
