@@ -14,14 +14,18 @@ from types import MappingProxyType
 
 from byoc_core.kernels import (
     activations,
+    arrangement,
     attention,
+    border,
     convolution,
+    cumulative,
     einsum,
     elementwise,
     functions,
     indexing,
     linear,
     normalisation,
+    ordering,
     pooling,
     quantisation,
     recurrence,
@@ -57,6 +61,10 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **einsum.KERNELS,
         **quantisation.KERNELS,
         **attention.KERNELS,
+        **ordering.KERNELS,
+        **cumulative.KERNELS,
+        **arrangement.KERNELS,
+        **border.KERNELS,
     }
 )
 """The reference kernel of every op that computes, by op name."""

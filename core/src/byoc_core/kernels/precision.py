@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NDArray", "highest", "is_integer", "lowest", "working_dtype"]
+__all__ = ["NDArray", "highest", "is_integer", "lowest", "native_dtype", "working_dtype"]
 
 NDArray = npt.NDArray[Any]
 
@@ -21,6 +21,14 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.itemsize <= 2 and dtype.kind not in "iub" and not dtype.name.startswith("int"):
         return np.dtype(np.float32)
     return dtype
+
+
+def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Gives the :func:`working_dtype` as one of numpy's own types, which have all of its functions: int8 for int4.
+
+    Sums and products in int8 wrap around as those in int4 do, once they are cast back.
+    """
+    return np.dtype(np.int8) if is_integer(dtype) and dtype.kind not in "iu" else working_dtype(dtype)
 
 
 def highest(dtype: np.dtype[Any]) -> Any:

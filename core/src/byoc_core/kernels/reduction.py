@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 
 __all__ = [
     "KERNELS",
-    "argmax",
-    "argmin",
     "logsumexp",
+    "reduce_all",
+    "reduce_any",
     "reduce_max",
     "reduce_mean",
     "reduce_min",
@@ -76,23 +77,36 @@ def logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDAr
         return np.asarray(result).astype(x.dtype, copy=False)
 
 
-def argmin(x: NDArray, *, axis: int, keepdims: bool) -> NDArray:
-    """Gives the index (int64) of the first smallest element along one axis; a NaN counts as smallest."""
-    return np.asarray(np.argmin(x, axis=axis, keepdims=keepdims)).astype(np.int64, copy=False)
+def _place(search: Callable[..., Any]) -> Callable[..., NDArray]:
+    """Gives the kernel of the index (int64) of the first, or last, extreme element along one axis."""
+
+    def kernel(x: NDArray, *, axis: int, keepdims: bool, select_last_index: bool = False) -> NDArray:
+        walked = np.flip(x, axis) if select_last_index else x
+        index = np.asarray(search(walked, axis=axis, keepdims=keepdims)).astype(np.int64, copy=False)
+        return np.asarray(x.shape[axis] - 1 - index) if select_last_index else index
+
+    return kernel
 
 
-def argmax(x: NDArray, *, axis: int, keepdims: bool) -> NDArray:
-    """Gives the index (int64) of the first largest element along one axis; a NaN counts as largest."""
-    return np.asarray(np.argmax(x, axis=axis, keepdims=keepdims)).astype(np.int64, copy=False)
+def reduce_all(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+    """Tells whether all elements hold along axes (all where ``None``); of nothing, they do."""
+    return np.asarray(np.all(x, axis=_axes(axis), keepdims=keepdims))
+
+
+def reduce_any(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+    """Tells whether at least one element holds along axes (all where ``None``); of nothing, none does."""
+    return np.asarray(np.any(x, axis=_axes(axis), keepdims=keepdims))
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
     "sum": reduce_sum,
     "mean": reduce_mean,
     "max": reduce_max,
-    "argmax": argmax,
+    "argmax": _place(np.argmax),
     "min": reduce_min,
     "prod": reduce_prod,
     "logsumexp": logsumexp,
-    "argmin": argmin,
+    "argmin": _place(np.argmin),
+    "all": reduce_all,
+    "any": reduce_any,
 }

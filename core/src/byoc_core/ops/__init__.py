@@ -19,8 +19,11 @@ def default_ops() -> OpRegistry:
     from byoc_core.ir.structural import STRUCTURAL_OPS
     from byoc_core.ops import (
         activations,
+        arrangement,
         attention,
+        border,
         convolution,
+        cumulative,
         einsum,
         elementwise,
         functions,
@@ -28,6 +31,7 @@ def default_ops() -> OpRegistry:
         linear,
         nn,
         normalisation,
+        ordering,
         pooling,
         quantisation,
         recurrence,
@@ -57,6 +61,10 @@ def default_ops() -> OpRegistry:
         einsum,
         quantisation,
         attention,
+        ordering,
+        cumulative,
+        arrangement,
+        border,
     )
     return OpRegistry([*(op for family in families for op in family.OPS), *STRUCTURAL_OPS])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from byoc_core.dims import Dim
 from byoc_core.ir.opdef import AttrKind, AttrSpec, CostContext, OpDef, OperandSpec, Trait, TypeContext
 from byoc_core.ir.types import TensorType, Type
@@ -11,6 +13,7 @@ from byoc_core.ops.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, re
 __all__ = ["OPS"]
 
 _TRAITS = frozenset({Trait.PURE, Trait.REDUCTION})
+_AXES = AttrSpec("axis", AttrKind.INTS, None, doc="The axes to reduce; ``None``: all.")
 _KEEPDIMS = AttrSpec("keepdims", AttrKind.BOOL, False, doc="Whether reduced axes stay, with size 1.")
 _SHAPES_DOC = "Shapes: the result lacks the reduced axes, or has size 1 there with ``keepdims``."
 
@@ -28,12 +31,16 @@ def _infer_reduction(context: TypeContext, kinds: tuple[str, ...]) -> tuple[Type
     return (TensorType(_reduced(shape, axes, keepdims=context.attrs["keepdims"]), type_.dtype),)
 
 
-def _infer_number_reduction(context: TypeContext) -> tuple[Type, ...]:
+def _infer_numbers(context: TypeContext) -> tuple[Type, ...]:
     return _infer_reduction(context, NUMBER_KINDS)
 
 
-def _infer_mean(context: TypeContext) -> tuple[Type, ...]:
+def _infer_floats(context: TypeContext) -> tuple[Type, ...]:
     return _infer_reduction(context, FLOAT_KINDS)
+
+
+def _infer_test(context: TypeContext) -> tuple[Type, ...]:
+    return _infer_reduction(context, ("bool",))
 
 
 def _infer_place(context: TypeContext) -> tuple[Type, ...]:
@@ -55,12 +62,12 @@ def _logsumexp_flops(context: CostContext) -> Dim:
     return context.operand_elements(0) * 4 + context.elements() * 2
 
 
-def _reduction_op(name: str, doc: str, *, floats_only: bool = False) -> OpDef:
+def _reduction_op(name: str, doc: str, infer: Callable[[TypeContext], tuple[Type, ...]]) -> OpDef:
     return OpDef(
         name,
         (OperandSpec("x"),),
-        _infer_mean if floats_only else _infer_number_reduction,
-        attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes to reduce; ``None``: all."), _KEEPDIMS),
+        infer,
+        attrs=(_AXES, _KEEPDIMS),
         traits=_TRAITS,
         flops=_reduction_flops,
         kernel=KERNELS[name],
@@ -68,43 +75,55 @@ def _reduction_op(name: str, doc: str, *, floats_only: bool = False) -> OpDef:
     )
 
 
+def _place_op(name: str, extreme: str) -> OpDef:
+    return OpDef(
+        name,
+        (OperandSpec("x"),),
+        _infer_place,
+        attrs=(
+            AttrSpec("axis", AttrKind.INT, doc="The axis to search."),
+            _KEEPDIMS,
+            AttrSpec(
+                "select_last_index",
+                AttrKind.BOOL,
+                False,
+                doc="Whether the last of equal ones is taken, not the first.",
+            ),
+        ),
+        traits=_TRAITS,
+        flops=_reduction_flops,
+        kernel=KERNELS[name],
+        doc=f"Gives the index (int64) of the first {extreme} element along one axis; a NaN is {extreme}."
+        f"\n\n{_SHAPES_DOC}",
+    )
+
+
 OPS: tuple[OpDef, ...] = (
-    _reduction_op("sum", "Gives the sum along axes; integers wrap around; the sum of nothing is 0."),
-    _reduction_op("mean", "Gives the mean along axes; the mean of nothing is NaN.", floats_only=True),
-    _reduction_op("max", "Gives the largest element along axes; of nothing, the lowest value of the dtype."),
-    _reduction_op("min", "Gives the smallest element along axes; of nothing, the highest value of the dtype."),
-    _reduction_op("prod", "Gives the product along axes; integers wrap around; the product of nothing is 1."),
+    _reduction_op("sum", "Gives the sum along axes; integers wrap around; the sum of nothing is 0.", _infer_numbers),
+    _reduction_op("mean", "Gives the mean along axes; the mean of nothing is NaN.", _infer_floats),
+    _reduction_op(
+        "max", "Gives the largest element along axes; of nothing, the lowest value of the dtype.", _infer_numbers
+    ),
+    _reduction_op(
+        "min", "Gives the smallest element along axes; of nothing, the highest value of the dtype.", _infer_numbers
+    ),
+    _reduction_op(
+        "prod", "Gives the product along axes; integers wrap around; the product of nothing is 1.", _infer_numbers
+    ),
+    _reduction_op("all", "Tells whether all elements hold along axes; of nothing, they do.", _infer_test),
+    _reduction_op("any", "Tells whether at least one element holds along axes; of nothing, none does.", _infer_test),
     OpDef(
         "logsumexp",
         (OperandSpec("x"),),
-        _infer_mean,
-        attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes to reduce; ``None``: all."), _KEEPDIMS),
+        _infer_floats,
+        attrs=(_AXES, _KEEPDIMS),
         traits=_TRAITS,
         flops=_logsumexp_flops,
         kernel=KERNELS["logsumexp"],
         doc="Gives the logarithm of the sum of the exponentials along axes; no finite ``x`` overflows."
         f"\n\n{_SHAPES_DOC}",
     ),
-    OpDef(
-        "argmin",
-        (OperandSpec("x"),),
-        _infer_place,
-        attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis to search."), _KEEPDIMS),
-        traits=_TRAITS,
-        flops=_reduction_flops,
-        kernel=KERNELS["argmin"],
-        doc=f"Gives the index (int64) of the first smallest element along one axis; a NaN is smallest."
-        f"\n\n{_SHAPES_DOC}",
-    ),
-    OpDef(
-        "argmax",
-        (OperandSpec("x"),),
-        _infer_place,
-        attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis to search."), _KEEPDIMS),
-        traits=_TRAITS,
-        flops=_reduction_flops,
-        kernel=KERNELS["argmax"],
-        doc=f"Gives the index (int64) of the first largest element along one axis; a NaN is largest.\n\n{_SHAPES_DOC}",
-    ),
+    _place_op("argmin", "smallest"),
+    _place_op("argmax", "largest"),
 )
 """The family's ops."""

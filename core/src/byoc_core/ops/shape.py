@@ -9,6 +9,7 @@ from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import (
     INTEGER_KINDS,
     gathered_nbytes,
+    padded_type,
     require_kind,
     require_same_dtype,
     resolve_axes,
@@ -184,16 +185,7 @@ def _bound(bound: int, size: Dim, low: int, high: Dim) -> Dim:
 
 
 def _infer_pad(context: TypeContext) -> tuple[Type, ...]:
-    shape = context.shape(0)
-    widths = context.attrs["pad_width"]
-    if len(widths) != 2 * len(shape) or any(width < 0 for width in widths):
-        raise context.error(
-            "attribute `pad_width` does not fit operand `x`",
-            got=widths,
-            expected=f"{2 * len(shape)} values of 0 or more",
-        )
-    result = tuple(size + widths[2 * axis] + widths[2 * axis + 1] for axis, size in enumerate(shape))
-    return (TensorType(result, context.tensor(0).dtype),)
+    return (padded_type(context),)
 
 
 def _text(shape: tuple[Dim, ...]) -> str:

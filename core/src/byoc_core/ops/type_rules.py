@@ -18,6 +18,7 @@ __all__ = [
     "flops_per_element",
     "gathered_nbytes",
     "known_size",
+    "padded_type",
     "require_at_most",
     "require_equal",
     "require_kind",
@@ -199,6 +200,24 @@ def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim,
                 ) from error
         result = tuple(joined)
     return result
+
+
+def padded_type(context: TypeContext) -> TensorType:
+    """Gives the type that operand 0 has with attribute ``pad_width`` around it.
+
+    Raises:
+        IRTypeError: the attribute has not two widths of zero or more for each axis.
+    """
+    shape = context.shape(0)
+    widths = context.attrs["pad_width"]
+    if len(widths) != 2 * len(shape) or any(width < 0 for width in widths):
+        raise context.error(
+            "attribute `pad_width` does not fit operand `x`",
+            got=widths,
+            expected=f"{2 * len(shape)} values of 0 or more",
+        )
+    result = tuple(size + widths[2 * axis] + widths[2 * axis + 1] for axis, size in enumerate(shape))
+    return TensorType(result, context.tensor(0).dtype)
 
 
 def same_type(kinds: Sequence[str]) -> Callable[[TypeContext], tuple[Type, ...]]:

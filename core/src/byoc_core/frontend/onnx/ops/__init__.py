@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from byoc_core.frontend.onnx.node_context import NodeImporter, ShapeImporter
 from byoc_core.frontend.onnx.ops import (
+    arrangement,
     attention,
     constants,
     convolution,
@@ -17,6 +18,8 @@ from byoc_core.frontend.onnx.ops import (
     linear,
     movement,
     normalisation,
+    ordering,
+    padding,
     quantisation,
     recurrence,
     reduction,
@@ -42,6 +45,9 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **recurrence.IMPORTERS,
         **quantisation.IMPORTERS,
         **attention.IMPORTERS,
+        **ordering.IMPORTERS,
+        **arrangement.IMPORTERS,
+        **padding.IMPORTERS,
     }
 )
 """The importer of every op of the standard domain that is imported, by ONNX name."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.float_arithmetic import float_function
 
 __all__ = ["IMPORTERS"]
 
@@ -38,6 +39,11 @@ def _import_bit_shift(node: NodeContext) -> Sequence[Imported]:
     if direction not in ("LEFT", "RIGHT"):
         raise node.error("attribute `direction` is not known", got=direction, expected="LEFT or RIGHT")
     return node.emit_all("left_shift" if direction == "LEFT" else "right_shift", node.values(), {})
+
+
+def _import_shrink(node: NodeContext) -> Sequence[Imported]:
+    attrs = {"lambd": node.attr_float("lambd", 0.5), "bias": node.attr_float("bias", 0.0)}
+    return (float_function(node, "nn.shrink", node.value(0), **attrs),)
 
 
 def _import_cast_like(node: NodeContext) -> Sequence[Imported]:
@@ -77,7 +83,7 @@ IMPORTERS: dict[str, NodeImporter] = {
     "Reciprocal": _function("reciprocal"),
     "Round": _function("round"),
     "Selu": _function("nn.selu", {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
-    "Shrink": _function("nn.shrink", {"bias": 0.0, "lambd": 0.5}),
+    "Shrink": _import_shrink,
     "Sign": _function("sign"),
     "Sin": _function("sin"),
     "Sinh": _function("sinh"),

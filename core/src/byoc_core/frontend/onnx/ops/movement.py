@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from byoc_core.dims import Dim, broadcast_dim, product
 from byoc_core.errors import IRTypeError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
@@ -136,42 +134,11 @@ def _import_gather(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("take", node.value(0), node.value(1), axis=node.attr_int("axis", 0)),)
 
 
-def _import_pad(node: NodeContext) -> Sequence[Imported]:
-    mode = node.attr_string("mode", "constant")
-    if mode != "constant":
-        raise node.error("attribute `mode` is not imported", got=mode, expected="constant")
-    rank = len(node.shape(0))
-    if node.opset < 11:
-        pads, value = node.attr_ints("pads"), node.attr_float("value", 0.0)
-        axes: tuple[int, ...] = tuple(range(rank))
-    else:
-        pads, value = node.ints(1), _pad_value(node)
-        axes = tuple(range(rank))
-        if node.has_input(3):
-            axes = tuple(node.axis(axis, rank) for axis in node.ints(3))
-    if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
-        raise node.error("its padding is not imported", got=pads, expected=f"{2 * len(axes)} values of 0 or more")
-    widths = [0] * (2 * rank)
-    for position, axis in enumerate(axes):
-        widths[2 * axis], widths[2 * axis + 1] = pads[position], pads[position + len(axes)]
-    return (node.emit("nn.pad", node.value(0), pad_width=widths, pad_value=value),)
-
-
-def _pad_value(node: NodeContext) -> float:
-    if not node.has_input(2):
-        return 0.0
-    array = node.array(2)
-    if array is None or array.size != 1:
-        raise node.error("its padding value is not a constant scalar")
-    return float(array.astype(np.float64).item())
-
-
 IMPORTERS: dict[str, NodeImporter] = {
     "Concat": _import_concat,
     "Expand": _import_expand,
     "Flatten": _import_flatten,
     "Gather": _import_gather,
-    "Pad": _import_pad,
     "Reshape": _import_reshape,
     "Slice": _import_slice,
     "Split": _import_split,

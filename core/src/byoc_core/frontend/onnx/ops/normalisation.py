@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from byoc_core.dims import product
+from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.float_arithmetic import compute_in_wide_floats
+from byoc_core.frontend.onnx.ops.reduction import vector_norm
 from byoc_core.ir.module import Value
+from byoc_core.ir.types import TensorType
 
 __all__ = ["IMPORTERS"]
 
@@ -74,18 +80,51 @@ def _import_lrn(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("nn.lrn", node.value(0), size=node.attr_int("size"), **factors),)
 
 
-def _import_softmax(op: str) -> NodeImporter:
+def _import_over_one_axis(compute: Callable[[NodeContext, Value, int], Value]) -> NodeImporter:
     """Gives the importer of the softmax family; before opset 13 all axes from ``axis`` (default 1) on count as one."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         shape = node.shape(0)
         axis = node.axis(node.attr_int("axis", -1 if node.opset >= 13 else 1), len(shape))
         if node.opset >= 13 or axis == len(shape) - 1:
-            return (node.emit(op, node.value(0), axis=axis),)
+            return (compute(node, node.value(0), axis),)
         flat = node.reshape(node.value(0), (*shape[:axis], product(shape[axis:])))
-        return (node.reshape(node.emit(op, flat, axis=-1), shape),)
+        return (node.reshape(compute(node, flat, axis), shape),)
 
     return import_node
+
+
+def _softmax(op: str) -> Callable[[NodeContext, Value, int], Value]:
+    return lambda node, value, axis: node.emit(op, value, axis=axis)
+
+
+def _hardmax(node: NodeContext, value: Value, axis: int) -> Value:
+    """1 where the index along the axis is that of the first largest element."""
+    type_ = _tensor(value)
+    sizes = [size if index == axis else 1 for index, size in enumerate(type_.shape or ())]
+    ones = node.emit("broadcast_to", node.constant(np.ones((), np.int64)), shape=sizes)
+    indices = node.emit("cumsum", ones, axis=axis, exclusive=True)
+    place = node.emit("argmax", value, axis=axis, keepdims=True)
+    return node.emit("cast", node.emit("equal", indices, place), dtype=type_.dtype)
+
+
+def _tensor(value: Value) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def _import_lp_norm(node: NodeContext) -> Sequence[Imported]:
+    """What has a norm of zero becomes zero."""
+    p, axis = node.attr_int("p", 2), node.axis(node.attr_int("axis", -1), len(node.shape(0)))
+    if p not in (1, 2):
+        raise node.error("attribute `p` is not known", got=p, expected="1 or 2")
+
+    def normalise(value: Value) -> Value:
+        norm = vector_norm(node, value, p, (axis,), keepdims=True)
+        zero = node.constant(np.zeros((), to_numpy(_tensor(value).dtype)))
+        return node.emit("where", node.emit("equal", norm, zero), zero, node.emit("divide", value, norm))
+
+    return (compute_in_wide_floats(node, node.value(0), normalise),)
 
 
 def _import_mean_variance(node: NodeContext) -> Sequence[Imported]:
@@ -100,12 +139,14 @@ def _import_mean_variance(node: NodeContext) -> Sequence[Imported]:
 IMPORTERS: dict[str, NodeImporter] = {
     "BatchNormalization": _import_batch_norm,
     "GroupNormalization": _import_group_norm,
+    "Hardmax": _import_over_one_axis(_hardmax),
     "InstanceNormalization": _import_instance_norm,
     "LRN": _import_lrn,
     "LayerNormalization": _import_over_axes("nn.layer_norm", 2),
-    "LogSoftmax": _import_softmax("nn.log_softmax"),
+    "LogSoftmax": _import_over_one_axis(_softmax("nn.log_softmax")),
+    "LpNormalization": _import_lp_norm,
     "MeanVarianceNormalization": _import_mean_variance,
     "RMSNormalization": _import_over_axes("nn.rms_norm", 1),
-    "Softmax": _import_softmax("nn.softmax"),
+    "Softmax": _import_over_one_axis(_softmax("nn.softmax")),
 }
 """The family's importers, by ONNX name."""

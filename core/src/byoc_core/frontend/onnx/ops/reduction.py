@@ -2,54 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.float_arithmetic import compute_in_wide_floats, float_function
+from byoc_core.ir.module import Value
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "vector_norm"]
+
+Axes = tuple[int, ...] | None
+"""The axes that are reduced: ``None`` for all, ``()`` for none."""
+
+_Compute = Callable[[NodeContext, Value, Axes, bool], Value]
+"""Computes a reduction: from a value of the dtype of input 0, its axes, and whether they stay with size 1."""
 
 
-def _reduction(op: str, *, axes_input_since: int) -> NodeImporter:
-    """Gives the importer of a reduction whose axes are an attribute up to an opset, then an input."""
+def vector_norm(node: NodeContext, value: Value, p: int, axes: Axes, *, keepdims: bool) -> Value:
+    """Gives the 1-norm or 2-norm along axes."""
+    if p == 1:
+        return _reduced(node, "sum", node.emit("abs", value), axes, keepdims=keepdims)
+    return float_function(node, "sqrt", _sum_square(node, value, axes, keepdims))
+
+
+def _reduced(node: NodeContext, op: str, value: Value, axes: Axes, *, keepdims: bool) -> Value:
+    return value if axes == () else node.emit(op, value, axis=axes, keepdims=keepdims)
+
+
+def _plain(op: str) -> _Compute:
+    return lambda node, value, axes, keepdims: _reduced(node, op, value, axes, keepdims=keepdims)
+
+
+def _extreme(op: str, op_of_bools: str) -> _Compute:
+    def compute(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
+        is_bool = node.type(0).dtype == "bool"
+        return _reduced(node, op_of_bools if is_bool else op, value, axes, keepdims=keepdims)
+
+    return compute
+
+
+def _widened(compute: _Compute) -> _Compute:
+    def compute_wide(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
+        return compute_in_wide_floats(node, value, lambda wide: compute(node, wide, axes, keepdims))
+
+    return compute_wide
+
+
+def _norm(p: int) -> _Compute:
+    return lambda node, value, axes, keepdims: vector_norm(node, value, p, axes, keepdims=keepdims)
+
+
+def _sum_square(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
+    return _reduced(node, "sum", node.emit("multiply", value, value), axes, keepdims=keepdims)
+
+
+def _log_sum(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
+    return float_function(node, "log", _reduced(node, "sum", value, axes, keepdims=keepdims))
+
+
+def _log_sum_exp(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
+    if axes == ():
+        return value
+    return float_function(node, "logsumexp", value, axis=axes, keepdims=keepdims)
+
+
+def _mean(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
+    return value if axes == () else float_function(node, "mean", value, axis=axes, keepdims=keepdims)
+
+
+def _reduction(compute: _Compute, *, axes_input_since: int = 18) -> NodeImporter:
+    """Gives the importer of a reduction whose axes are an attribute up to an opset, then an input.
+
+    With ``noop_with_empty_axes`` and no axes nothing is summed, but what else the op computes is computed.
+    """
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         keepdims = node.attr_flag("keepdims", default=True)
-        noop = False
+        is_noop = False
         if node.opset >= axes_input_since:
-            noop = node.attr_flag("noop_with_empty_axes")
+            is_noop = node.attr_flag("noop_with_empty_axes")
             axes = node.ints(1) if node.has_input(1) else ()
         else:
             axes = node.attr_ints("axes", ())
-        if not axes and noop:
-            return (node.imported(0),)
-        return (node.emit(op, node.value(0), axis=axes or None, keepdims=keepdims),)
+        reduced = axes if axes or is_noop else None
+        return (compute(node, node.value(0), reduced, keepdims),)
 
     return import_node
 
 
-def _import_arg(node: NodeContext, op: str) -> Sequence[Imported]:
-    if node.attr_flag("select_last_index"):
-        raise node.error("attribute `select_last_index` is not imported", got=1, expected="0")
-    axis, keepdims = node.attr_int("axis", 0), node.attr_flag("keepdims", default=True)
-    return (node.emit(op, node.value(0), axis=axis, keepdims=keepdims),)
+def _place(op: str) -> NodeImporter:
+    """Gives the importer of the search for an extreme element."""
 
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        flags = {
+            "keepdims": node.attr_flag("keepdims", default=True),
+            "select_last_index": node.attr_flag("select_last_index"),
+        }
+        return (node.emit(op, node.value(0), axis=node.attr_int("axis", 0), **flags),)
 
-def _import_argmax(node: NodeContext) -> Sequence[Imported]:
-    return _import_arg(node, "argmax")
-
-
-def _import_argmin(node: NodeContext) -> Sequence[Imported]:
-    return _import_arg(node, "argmin")
+    return import_node
 
 
 IMPORTERS: dict[str, NodeImporter] = {
-    "ArgMax": _import_argmax,
-    "ArgMin": _import_argmin,
-    "ReduceLogSumExp": _reduction("logsumexp", axes_input_since=18),
-    "ReduceMax": _reduction("max", axes_input_since=18),
-    "ReduceMean": _reduction("mean", axes_input_since=18),
-    "ReduceMin": _reduction("min", axes_input_since=18),
-    "ReduceProd": _reduction("prod", axes_input_since=18),
-    "ReduceSum": _reduction("sum", axes_input_since=13),
+    "ArgMax": _place("argmax"),
+    "ArgMin": _place("argmin"),
+    "ReduceL1": _reduction(_norm(1)),
+    "ReduceL2": _reduction(_widened(_norm(2))),
+    "ReduceLogSum": _reduction(_widened(_log_sum)),
+    "ReduceLogSumExp": _reduction(_log_sum_exp),
+    "ReduceMax": _reduction(_extreme("max", "any")),
+    "ReduceMean": _reduction(_mean),
+    "ReduceMin": _reduction(_extreme("min", "all")),
+    "ReduceProd": _reduction(_plain("prod")),
+    "ReduceSum": _reduction(_plain("sum"), axes_input_since=13),
+    "ReduceSumSquare": _reduction(_widened(_sum_square)),
 }
 """The family's importers, by ONNX name."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.dims import Dim, dim_max, dim_min, is_nonnegative
 from byoc_core.frontend.onnx.node_context import NodeContext, ShapeImporter
 from byoc_core.frontend.onnx.ops.movement import read_axes, read_slice
 from byoc_core.frontend.onnx.shape_value import SHAPE_DTYPES, ShapeValue
@@ -27,6 +27,19 @@ def _elementwise(function: Callable[[Dim, Dim], Dim | None], dtype: str | None =
         if pairs is None or len(known) != len(results):
             return None
         return ShapeValue(known, dtype or left.dtype, left.is_scalar and right.is_scalar)
+
+    return compute
+
+
+def _folded(function: Callable[[Dim, Dim], Dim]) -> ShapeImporter:
+    """Gives the importer of ops on any number of inputs, taken two at a time."""
+    pairwise = _elementwise(function)
+
+    def compute(node: NodeContext, inputs: Sequence[ShapeValue]) -> ShapeValue | None:
+        result: ShapeValue | None = inputs[0]
+        for other in inputs[1:]:
+            result = None if result is None else pairwise(node, (result, other))
+        return result
 
     return compute
 
@@ -144,6 +157,8 @@ IMPORTERS: dict[str, ShapeImporter] = {
     "Div": _elementwise(_divide),
     "Equal": _elementwise(_equal, "bool"),
     "Gather": _gather,
+    "Max": _folded(dim_max),
+    "Min": _folded(dim_min),
     "Mul": _elementwise(_multiply),
     "Reshape": _reshape,
     "Slice": _slice,

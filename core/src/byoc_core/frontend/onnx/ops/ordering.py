@@ -1,0 +1,40 @@
+"""Importers of ops that put elements in order, and of cumulative ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+
+__all__ = ["IMPORTERS"]
+
+
+def _import_topk(node: NodeContext) -> Sequence[Imported]:
+    """``k`` is an attribute before opset 10, then an input; before opset 11 the largest are taken."""
+    k = (node.attr_int("k"),) if node.opset < 10 else node.dims(1)
+    if len(k) != 1:
+        raise node.error("its number of elements is not a single one", got=ShapeValue(k))
+    flags = {name: node.attr_flag(name, default=True) for name in ("largest", "sorted")}
+    return node.emit_all("topk", (node.value(0),), {"k": k[0], "axis": node.attr_int("axis", -1), **flags})
+
+
+def _cumulative(op: str) -> NodeImporter:
+    """Gives the importer of a cumulative op, whose axis is an input."""
+
+    def import_node(node: NodeContext) -> Sequence[Imported]:
+        axes = node.ints(1)
+        if len(axes) != 1:
+            raise node.error("its axis is not a single one", got=axes)
+        flags = {name: node.attr_flag(name) for name in ("exclusive", "reverse")}
+        return (node.emit(op, node.value(0), axis=axes[0], **flags),)
+
+    return import_node
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "CumProd": _cumulative("cumprod"),
+    "CumSum": _cumulative("cumsum"),
+    "TopK": _import_topk,
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,143 @@
+"""Importers of ops that pad and crop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from byoc_core.dims import Dim, product
+from byoc_core.dtypes import is_float
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.shape_value import ShapeValue
+from byoc_core.ir.module import Value
+from byoc_core.ir.types import TensorType
+
+__all__ = ["IMPORTERS"]
+
+# Beyond the end of every axis, as Slice writes it.
+_OPEN_END = np.iinfo(np.int64).max
+
+
+def _import_pad(node: NodeContext) -> Sequence[Imported]:
+    """Negative widths crop, before what is left is padded."""
+    modes = ("constant", "reflect", "edge", *(("wrap",) if node.opset >= 19 else ()))
+    mode = node.attr_string("mode", "constant")
+    if mode not in modes:
+        raise node.error("attribute `mode` is not known", got=mode, expected=" or ".join(modes))
+    node.ignore_attrs("value")  # other modes have no use for it
+    widths = _read_widths(node)
+    cropped = _crop(node, widths)
+    grown = [max(width, 0) for width in widths]
+    if not any(grown):
+        return (cropped,)
+    if mode != "constant":
+        return (node.emit("nn.border_pad", cropped, pad_width=grown, mode=mode),)
+    number = _padding_number(node)
+    if number is None:
+        return (_surround(node, cropped, grown, node.value(2)),)
+    return (node.emit("nn.pad", cropped, pad_width=grown, pad_value=number),)
+
+
+def _read_widths(node: NodeContext) -> list[int]:
+    """Gives (before, after) for each axis in turn; the axes are an input since opset 18."""
+    rank = len(node.shape(0))
+    pads = node.attr_ints("pads") if node.opset < 11 else node.ints(1)
+    axes = tuple(range(rank))
+    if node.has_input(3):
+        axes = tuple(node.axis(axis, rank) for axis in node.ints(3))
+    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise node.error(
+            "its padding does not fit its axes", got=f"{pads} for {axes}", expected=f"{2 * len(axes)} values"
+        )
+    widths = [0] * (2 * rank)
+    for position, axis in enumerate(axes):
+        widths[2 * axis], widths[2 * axis + 1] = pads[position], pads[position + len(axes)]
+    return widths
+
+
+def _crop(node: NodeContext, widths: Sequence[int]) -> Value:
+    """Gives the input without the elements that negative widths take away."""
+    shape = node.shape(0)
+    taken = [max(-width, 0) for width in widths]
+    axes = [axis for axis in range(len(shape)) if any(taken[2 * axis : 2 * axis + 2])]
+    for axis in axes:
+        rest = shape[axis] - taken[2 * axis] - taken[2 * axis + 1]
+        if isinstance(rest, int) and rest < 0:
+            raise node.error(f"crops more than axis {axis} has", got=tuple(widths), expected=f"at most {shape[axis]}")
+    if not axes:
+        return node.value(0)
+    ends = [-taken[2 * axis + 1] or _OPEN_END for axis in axes]
+    begins = [taken[2 * axis] for axis in axes]
+    return node.emit("strided_slice", node.value(0), axes=axes, begin=begins, end=ends, strides=[1] * len(axes))
+
+
+def _padding_number(node: NodeContext) -> float | None:
+    """Gives the padding value, or ``None`` where it is not constant or no float equals it."""
+    if node.opset < 11:
+        return node.attr_float("value", 0.0)
+    if not node.has_input(2):
+        return 0.0
+    array = node.array(2)
+    shape = node.shape(2) if array is None else array.shape
+    if product(shape) != 1:
+        raise node.error("its padding value is not a scalar", got=ShapeValue(shape))
+    if array is None:
+        return None
+    if is_float(array.dtype.name):
+        return float(array.astype(np.float64).item())
+    number = int(array.astype(object).item())
+    return float(number) if int(float(number)) == number else None
+
+
+def _surround(node: NodeContext, value: Value, widths: Sequence[int], fill: Value) -> Value:
+    """Gives a value with copies of a scalar around it, joined axis by axis: exact, whatever the dtype."""
+    scalar = node.reshape(fill, ())
+    shape = list(_shape(value))
+    for axis in range(len(shape)):
+        before, after = widths[2 * axis : 2 * axis + 2]
+        parts: list[Value] = [value]
+        if before:
+            parts.insert(0, node.emit("broadcast_to", scalar, shape=(*shape[:axis], before, *shape[axis + 1 :])))
+        if after:
+            parts.append(node.emit("broadcast_to", scalar, shape=(*shape[:axis], after, *shape[axis + 1 :])))
+        if len(parts) > 1:
+            value = node.emit("concat", *parts, axis=axis)
+            shape[axis] = shape[axis] + before + after
+    return value
+
+
+def _shape(value: Value) -> tuple[Dim, ...]:
+    assert isinstance(value.type, TensorType)
+    assert value.type.shape is not None
+    return value.type.shape
+
+
+def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
+    """What is odd is cropped at the end, and padded at the end."""
+    shape, target = node.shape(0), node.dims(1)
+    axes = node.attr_ints("axes", range(len(shape)))
+    if len(target) != len(axes):
+        raise node.error("its shape does not fit its axes", got=ShapeValue(target), expected=f"{len(axes)} sizes")
+    widths = [0] * (2 * len(shape))
+    for axis, size in zip((node.axis(axis, len(shape)) for axis in axes), target, strict=True):
+        missing = size - shape[axis]
+        if not isinstance(missing, int):
+            raise node.error(
+                f"does not say whether axis {axis} is cropped or padded",
+                got=f"{shape[axis]} to {size}",
+                expected="sizes whose difference is known",
+            )
+        before = abs(missing) // 2
+        after = abs(missing) - before
+        widths[2 * axis : 2 * axis + 2] = (before, after) if missing > 0 else (-before, -after)
+    cropped = _crop(node, widths)
+    grown = [max(width, 0) for width in widths]
+    return (node.emit("nn.pad", cropped, pad_width=grown) if any(grown) else cropped,)
+
+
+IMPORTERS: dict[str, NodeImporter] = {
+    "CenterCropPad": _import_center_crop_pad,
+    "Pad": _import_pad,
+}
+"""The family's importers, by ONNX name."""

@@ -1,0 +1,289 @@
+"""Ordering, cumulative ops and reductions of ONNX, at every opset that changed them, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx import from_onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OLDEST, NEWEST = 7, 26  # the newest opset of the oracle
+
+Cases = list[dict[str, Any]]
+
+
+def _ints(*shape: int, seed: int = 0, low: int = -4, high: int = 5, dtype: str = "float32") -> Any:
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+def _floats(*shape: int, low: float = -3.0, high: float = 3.0) -> Any:
+    return np.random.default_rng(1).uniform(low, high, shape).astype(np.float32)
+
+
+def _i64(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+def _case(
+    *inputs: Any, constants: tuple[int, ...] = (), outputs: int = 1, exact: bool = True, **attrs: Any
+) -> dict[str, Any]:
+    arrays = [np.asarray(item) for item in inputs]
+    return {"inputs": arrays, "attrs": attrs, "constants": constants, "num_outputs": outputs, "exact": exact}
+
+
+def _topk(opset: int) -> Cases:
+    """Of many equal elements the first ones."""
+    x = _ints(3, 20, 4)
+    if opset < 10:
+        return [_case(x, outputs=2, k=2), _case(x, outputs=2, k=7, axis=1), _case(x, outputs=2, k=1, axis=0)]
+    cases = [_case(x, _i64(k), constants=(1,), outputs=2, axis=axis) for k, axis in ((2, -1), (7, 1), (20, 1), (0, 0))]
+    if opset >= 11:
+        for dtype in ("int32", "int64", "float64"):
+            y = _ints(3, 20, 4, dtype=dtype)
+            cases.append(_case(y, _i64(9), constants=(1,), outputs=2, axis=-2, largest=0, sorted=1))
+    return cases
+
+
+def _cumulative(opset: int) -> Cases:
+    """Small integers, whose sums and products are exact."""
+    cases = []
+    for dtype in ("float32", "float64", "int32", "int64"):
+        x = _ints(2, 5, 3, low=-3, high=4, dtype=dtype)
+        cases += [_case(x, axis, constants=(1,)) for axis in (np.array(1), np.array(-1, np.int32), np.array([0]))]
+        flags = ((0, 1), (1, 0), (1, 1))
+        cases += [_case(x, np.array(1), constants=(1,), exclusive=a, reverse=b) for a, b in flags]
+    return cases
+
+
+def _reduction(low: float, high: float, *, exact: bool) -> Callable[[int], Cases]:
+    """Gives cases of a reduction of float32 and of integers."""
+
+    def cases(opset: int) -> Cases:
+        x = _ints(2, 3, 4, low=int(low), high=int(high)) if exact else _floats(2, 3, 4, low=low, high=high)
+        y = _ints(2, 3, 4, low=max(int(low), 1), high=4, dtype="int32")
+        found: Cases = [_case(x, exact=exact), _case(x, exact=exact, keepdims=0), _case(y)]
+        if opset < 18:
+            found.append(_case(x, exact=exact, axes=(0, 2)))
+            found.append(_case(y, axes=(-1,) if opset >= 11 else (1,), keepdims=0))
+        else:
+            found.append(_case(x, _i64(0, -1), constants=(1,), exact=exact))
+            found.append(_case(y, _i64(1), constants=(1,), keepdims=0))
+            found.append(_case(x, exact=exact, noop_with_empty_axes=1))
+            found.append(_case(x, _i64(), constants=(1,), exact=exact, noop_with_empty_axes=1))
+            found.append(_case(x, _i64(), constants=(1,), exact=exact))
+        return found
+
+    return cases
+
+
+def _hardmax(opset: int) -> Cases:
+    x = _ints(3, 4, 5, low=0, high=4)
+    axes = (0, 1, 2, *((-1, -2) if opset >= 11 else ()))
+    return [_case(x), *(_case(x, axis=axis) for axis in axes)]
+
+
+def _lp_norm(opset: int) -> Cases:
+    x = _floats(3, 4, 5)
+    x[1, 2] = 0  # has no length
+    cases = [_case(x, exact=False), _case(x, exact=False, p=1)]
+    cases += [_case(x, exact=False, axis=axis, p=p) for axis in (1, -2) for p in (1, 2)]
+    return [*cases, _case(x.astype(np.float64), exact=False)]
+
+
+_CASES: dict[str, Callable[[int], Cases]] = {
+    **dict.fromkeys(["CumProd", "CumSum"], _cumulative),
+    "Hardmax": _hardmax,
+    "LpNormalization": _lp_norm,
+    "ReduceL1": _reduction(-4, 5, exact=True),
+    "ReduceL2": _reduction(-3, 3, exact=False),
+    "ReduceLogSum": _reduction(1, 5, exact=False),
+    "ReduceLogSumExp": lambda opset: [
+        case for case in _reduction(-3, 3, exact=False)(opset) if case["inputs"][0].dtype == np.float32
+    ],
+    "ReduceSumSquare": _reduction(-4, 5, exact=True),
+    "TopK": _topk,
+}
+
+
+def _versions(op_type: str) -> list[int]:
+    """Gives the opsets from which on the op is another one, the oldest that is imported first."""
+    since = {
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if schema.name == op_type and schema.domain == "" and schema.since_version <= NEWEST
+    }
+    return sorted({max(version, OLDEST) for version in since} | {NEWEST})
+
+
+@pytest.mark.parametrize(
+    ("op_type", "opset"), [(op_type, opset) for op_type in sorted(_CASES) for opset in _versions(op_type)]
+)
+def test_op_equals_onnx_runtime(
+    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    for arguments in _CASES[op_type](opset):
+        check_case(op_type, opset, make_case(**arguments))
+
+
+@pytest.mark.parametrize("op_type", sorted(_CASES))
+def test_op_imports_with_dynamic_sizes(
+    op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    for arguments in _CASES[op_type](NEWEST):
+        check_case(op_type, NEWEST, make_case(**arguments), dynamic=True)
+
+
+@pytest.mark.parametrize("op_type", ["ReduceMax", "ReduceMin"])
+def test_reductions_of_truth(op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+    x = _ints(3, 2, 2, low=0, high=2, dtype="bool")
+    for keepdims in (0, 1):
+        attrs = {"keepdims": keepdims}
+        check_case(op_type, 20, make_case([x, _i64(1)], attrs, (1,)))
+        check_case(op_type, 20, make_case([x], attrs))
+
+
+def test_logarithm_of_a_sum_of_exponentials_of_integers_is_truncated(
+    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """ONNX Runtime truncates the exponentials too, each by itself."""
+    x = _ints(4, 6, dtype="int32")
+    (result,) = run(from_onnx(node_model("ReduceLogSumExp", 13, make_case([x], {"axes": (1,)}))), {"i0": x})
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, np.trunc(np.log(np.exp(x.astype(np.float64)).sum(axis=1, keepdims=True))))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_means_and_shrinking_of_integers_truncate(
+    dtype: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    x = _ints(4, 3, low=-9, high=10, dtype=dtype)
+    check_case("ReduceMean", 13, make_case([x], {"axes": (1,)}))
+    check_case("ReduceMean", 13, make_case([np.full_like(x, 2**25 + 1)], {"keepdims": 0}))  # float32 has no such number
+    check_case("Shrink", 9, make_case([x], {"lambd": 2.5, "bias": 1.5}))
+
+
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("opset", [12, 13])
+def test_the_last_of_equal_elements(
+    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    x = _ints(4, 9, low=0, high=3)
+    for attrs in ({"axis": 1}, {"axis": -2, "keepdims": 0}):
+        for dynamic in (False, True):
+            check_case(op_type, opset, make_case([x], {**attrs, "select_last_index": 1}), dynamic=dynamic)
+
+
+def test_unsorted_topk_takes_the_same_elements(
+    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """In which order, ONNX does not say."""
+    x = _ints(5, 40)
+    model = node_model("TopK", 24, make_case([x, _i64(11)], {"sorted": 0}, (1,), 2))
+    for result, wanted in zip(run(from_onnx(model), {"i0": x}), run(model, {"i0": x}), strict=True):
+        np.testing.assert_array_equal(np.sort(result, axis=-1), np.sort(wanted, axis=-1))
+
+
+@pytest.mark.parametrize("op_type", ["ReduceL2", "ReduceLogSum", "ReduceSumSquare", "LpNormalization"])
+def test_half_precision_computes_in_float32(
+    op_type: str, node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """Squares and sums that float16 does not hold: the result is that of float32, rounded once."""
+    x = np.repeat([[300.0], [0.375], [1e-4], [3e4]], 64, axis=1)
+    x[0, :3] = 400, 1200, 5
+    attrs: dict[str, Any] = {"axis": 1} if op_type == "LpNormalization" else {"axes": (1,)}
+    model = node_model(op_type, 13, make_case([x.astype(np.float16)], attrs))
+    (result,) = run(from_onnx(model), {"i0": x.astype(np.float16)})
+    wide = node_model(op_type, 13, make_case([x.astype(np.float32)], attrs))
+    (wanted,) = run(wide, {"i0": x.astype(np.float32)})
+    assert result.dtype == np.float16
+    with np.errstate(over="ignore"):
+        rounded = wanted.astype(np.float16)
+    # ONNX Runtime may be an ULP of float32 off, which is an ULP of float16 where the two lie about a boundary.
+    np.testing.assert_array_max_ulp(result, rounded, maxulp=1)
+
+
+def _symbolic_topk(op_type: str, *numbers: int) -> onnx.ModelProto:
+    """Gives a model that takes as many elements of the last axis as an op makes of its size and of numbers."""
+    names = [f"number{index}" for index in range(len(numbers))]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Gather", ["shape", "last"], ["size"]),
+            helper.make_node(op_type, ["size", *names], ["k"]),
+            helper.make_node("TopK", ["x", "k"], ["values", "indices"]),
+        ],
+        "some",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["m", "n"])],
+        [onnx.ValueInfoProto(name=name) for name in ("values", "indices")],
+        [
+            numpy_helper.from_array(_i64(value), name)
+            for value, name in ((1, "last"), *zip(numbers, names, strict=True))
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+
+
+@pytest.mark.parametrize("n", [2, 7, 30])
+@pytest.mark.parametrize(
+    ("op_type", "numbers", "k"),
+    [("Div", (2,), "n//2"), ("Min", (5,), "min(5, n)"), ("Min", (9, 4), "min(4, min(9, n))")],
+)
+def test_topk_of_a_symbolic_number(
+    n: int, op_type: str, numbers: tuple[int, ...], k: str, check_model: Callable[..., Any]
+) -> None:
+    module = check_model(_symbolic_topk(op_type, *numbers), {"x": _ints(3, n)})
+    (binding,) = module["main"].bindings
+    assert str(binding.attrs["k"]) == k
+
+
+def test_hardmax_marks_the_first_nan(
+    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    x = np.array([[1.0, np.nan, 3.0, np.nan]], np.float32)
+    (result,) = run(from_onnx(node_model("Hardmax", 13, make_case([x]))), {"i0": x})
+    np.testing.assert_array_equal(result, [[0, 1, 0, 0]])
+
+
+_REFUSED: list[tuple[str, int, list[Any], dict[str, Any], str]] = [
+    ("TopK", 11, [_ints(4), _i64(1, 2)], {}, "its number of elements is not a single one; got [1, 2]"),
+    (
+        "TopK",
+        11,
+        [_ints(4), _i64(5)],
+        {},
+        ("op `topk`: attribute `k` is not a number of elements that axis 0 has; got 5, expected 0 to 4"),
+    ),
+    ("TopK", 9, [_ints(4)], {}, "lacks attribute `k`"),
+    ("CumSum", 14, [_ints(4), _i64(0, 0)], {}, "its axis is not a single one; got (0, 0)"),
+    ("LpNormalization", 22, [_ints(4)], {"p": 3}, "attribute `p` is not known; got 3, expected 1 or 2"),
+]
+
+
+@pytest.mark.parametrize(("op_type", "opset", "inputs", "attrs", "text"), _REFUSED)
+def test_variant_is_refused(
+    op_type: str,
+    opset: int,
+    inputs: list[Any],
+    attrs: dict[str, Any],
+    text: str,
+    node_model: Callable[..., Any],
+    make_case: Callable[..., Any],
+) -> None:
+    model = node_model(op_type, opset, make_case(inputs, attrs, range(1, len(inputs))))
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(model)
+    assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
+
+
+def test_topk_of_a_number_that_only_data_tells(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(node_model("TopK", 11, make_case([_ints(4), _i64(2)])))
+    assert str(caught.value) == (
+        "ONNX model, node `the_node` (TopK): input `i1` is not known before the model runs; expected a constant, or "
+        "sizes computed from shapes"
+    )
