@@ -35,11 +35,6 @@ class Gpt2Config:
     positions: int
 
     @property
-    def cache_heads(self) -> int:
-        """The number of heads of keys and values."""
-        return self.num_heads
-
-    @property
     def head_size(self) -> int:
         """The width of one head."""
         return self.hidden // self.num_heads

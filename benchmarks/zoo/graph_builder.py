@@ -63,8 +63,10 @@ class GraphBuilder:
     def scope(self, name: str) -> Iterator[None]:
         """Puts nodes and weights that are made inside under a name."""
         self._scopes.append(name)
-        yield
-        self._scopes.pop()
+        try:
+            yield
+        finally:
+            self._scopes.pop()
 
     def input(self, name: str, dtype: npt.DTypeLike, *dims: int | str) -> str:
         """Adds an input; a string among the sizes is the name of a dynamic one."""
