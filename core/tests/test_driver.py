@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from byoc_core import script as R
 from byoc_core.backend import Rejection, Status
+from byoc_core.driver import pass_names
 from byoc_core.errors import BackendNotFoundError, CodegenError, OptionsError, PartitionError, PluginError, VerifyError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionRequest
 from byoc_core.pattern import CompositePattern, is_op, wildcard
-from byoc_core.transform import default_passes
+from byoc_core.transform import PassRun, default_passes
 from pydantic import BaseModel
 
 MODULE = R.parse("""
@@ -260,6 +261,21 @@ def test_dump_and_progress(fake: Any, tmp_path: Path) -> None:
         "compile/01_RunCodegen.py",
         *(f"prepare/{number:02}_{name}.py" for number, name in enumerate(steps)),
     ]
+
+
+@pytest.mark.parametrize("with_backends", [True, False])
+def test_every_pass_is_observed(fake: Any, *, with_backends: bool) -> None:
+    chosen = [fake("aone", ["nn.dense"]), fake("btwo", ["tanh"])] if with_backends else []
+    runs: list[PassRun] = []
+    executable = byoc_core.build(MODULE, chosen, on_pass=runs.append)
+    names = [observed.name for observed in runs]
+    assert names == list(pass_names(chosen))
+    assert all(observed.seconds > 0 for observed in runs)
+    preparations = [f"prepare_{backend.name}" for backend in chosen]
+    assert [name for name in names if name.startswith("prepare_")] == preparations
+    assert names[-2:] == ["partition_host", "RunCodegen"]
+    assert len(runs[-1].module.functions) < len(runs[-2].module.functions)
+    np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 
 
 def test_a_module_compiled_before_is_built(fake: Any) -> None:

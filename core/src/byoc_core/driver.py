@@ -21,10 +21,10 @@ from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, bu
 from byoc_core.partitioning.annotate import core_refusal
 from byoc_core.partitioning.partition import check_option_owners
 from byoc_core.pattern import Rejection, Support
-from byoc_core.transform import Sequential, UniqueNames, default_passes
+from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name
 from byoc_core.transform.rewrite import inline_composites
 
-__all__ = ["BuildOptions", "build"]
+__all__ = ["BuildOptions", "build", "pass_names"]
 
 _LOGGER = logging.getLogger("byoc_core")
 _FALLBACKS = ("allow", "warn", "error")
@@ -32,6 +32,8 @@ _FALLBACKS = ("allow", "warn", "error")
 Fallback = Literal["allow", "warn", "error"]
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
+OnPass = Callable[[PassRun], None]
+"""Called after each pass with its name, the seconds it took and the module it gave."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,14 @@ class BuildOptions:
         policy: who takes what; greedy by order by default.
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
+        on_pass: called after each pass with its name, the seconds it took and the module it gave.
     """
 
     fallback: Fallback = "allow"
     policy: Policy | None = None
     dump: Path | None = None
     progress: Progress | None = field(default=None, repr=False)
+    on_pass: OnPass | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.fallback not in _FALLBACKS:
@@ -64,6 +68,7 @@ def build(
     policy: Policy | None = None,
     dump: str | Path | None = None,
     progress: Progress | None = None,
+    on_pass: OnPass | None = None,
 ) -> Executable:
     """Compiles a module.
 
@@ -78,6 +83,8 @@ def build(
         policy: who takes what; greedy by order by default.
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
+        on_pass: called after each pass (see :func:`pass_names`) with its name, the seconds it took and the module it
+            gave.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
@@ -89,8 +96,28 @@ def build(
     _check_module(module)
     if isinstance(backends, str):
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
-    chosen = BuildOptions(fallback, policy, Path(dump) if dump is not None else None, progress)
+    chosen = BuildOptions(fallback, policy, Path(dump) if dump is not None else None, progress, on_pass)
     return _Build(module, installed_backends().order(backends), options or {}, chosen, _lists_host(backends)).run()
+
+
+def pass_names(backends: Sequence[str | object] = ()) -> tuple[str, ...]:
+    """Gives the names of the passes that :func:`build` runs for these backends, in order.
+
+    Raises:
+        BackendNotFoundError: a backend is not installed.
+    """
+    names = [handle.name for handle in installed_backends().order(backends)]
+    asked = [name for name in names if name != HOST_NAME]
+    preparations = [*map(pass_name, default_passes()), *map(_prepare_name, asked), UniqueNames.__name__]
+    partitions = [*([_PARTITION] if asked else []), _PARTITION_HOST]
+    return (*preparations, *partitions, RunCodegen.__name__)
+
+
+_PARTITION, _PARTITION_HOST = "partition", "partition_host"
+
+
+def _prepare_name(backend: str) -> str:
+    return f"prepare_{backend}"
 
 
 def _check_module(module: object) -> None:
@@ -138,18 +165,18 @@ class _Build:
             *map(self._preparation, offloading),
             UniqueNames(),
         ]
-        module = Sequential(preparations, dump=self._dump("prepare"))(self._module)
+        module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
         self._refuse_all(module, missing)
-        module = self._partition(module, offloading, self._chosen.policy)
-        module = self._partition(module, [self._handles[-1]], None)
+        module = self._partition(module, offloading, self._chosen.policy, _PARTITION)
+        module = self._partition(module, [self._handles[-1]], None, _PARTITION_HOST)
         self._say("compile")
         codegen = RunCodegen(
             options=self._options,
             backends=self._handles,
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
-        compiled = Sequential([codegen], dump=self._dump("compile"))(module)
+        compiled = self._sequence([codegen], dump=self._dump("compile"))(module)
         final = module.with_functions({**module.functions, **self._moved})
         report = build_report(final, self._log, host=HOST_NAME, asked=asked)
         self._judge_fallback(report, asked)
@@ -185,21 +212,33 @@ class _Build:
     def _dump(self, stage: str) -> Path | None:
         return None if self._chosen.dump is None else self._chosen.dump / stage
 
+    def _sequence(
+        self, passes: Sequence[Callable[[IRModule], IRModule]], *, verify: bool = True, dump: Path | None = None
+    ) -> Sequential:
+        return Sequential(passes, verify=verify, dump=dump, on_pass=self._chosen.on_pass)
+
     def _preparation(self, handle: BackendHandle) -> Callable[[IRModule], IRModule]:
         options = self._options.get(handle.name, {})
 
         def prepare(module: IRModule) -> IRModule:
             return handle.prepare(module, handle.context(module, options))
 
-        prepare.__name__ = f"prepare_{handle.name}"
+        prepare.__name__ = _prepare_name(handle.name)
         return prepare
 
-    def _partition(self, module: IRModule, handles: Sequence[BackendHandle], policy: Policy | None) -> IRModule:
+    def _partition(
+        self, module: IRModule, handles: Sequence[BackendHandle], policy: Policy | None, name: str
+    ) -> IRModule:
         if not handles:
             return module
         names = {handle.name for handle in handles}
         options = {name: given for name, given in self._options.items() if name in names}
-        return partition(module, handles, policy=policy, options=options, log=self._log)
+
+        def carve(given: IRModule) -> IRModule:
+            return partition(given, handles, policy=policy, options=options, log=self._log)
+
+        carve.__name__ = name
+        return self._sequence([carve], verify=False)(module)  # it checks its own steps
 
     def _hand_over(self, function: Function, backend: str, refusal: Rejection, annotated: set[str]) -> Function:
         """Gives a refused region to the next backend that takes all of its ops."""

@@ -11,6 +11,7 @@ from byoc_core.transform import Canonicalise, evaluate_function
 F32 = 'x: R.Tensor(("n", 4), "float32")'
 I32 = 'x: R.Tensor((3,), "int32")'
 BOOL = 'x: R.Tensor((3,), "bool")'
+U8 = 'x: R.Tensor((3,), "uint8")'
 BF16 = 'x: R.Tensor((3,), "bfloat16")'
 TWO = 'c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")'
 
@@ -44,6 +45,30 @@ GONE = {
     "slice of all": (F32, "y = R.strided_slice(x, axes=(1,), begin=(-9,), end=(4,), strides=(1,))"),
     "pad by nothing": (F32, "y = R.nn.pad(x, pad_width=(0, 0, 0, 0))"),
     "clip to everything": (F32, "y = R.clip(x)"),
+    "maximum with the lowest": (F32, 'y = R.maximum(x, R.const(float("-inf"), "float32"))'),
+    "minimum with the highest": (F32, 'y = R.minimum(x, R.const(float("inf"), "float32"))'),
+    "integer maximum with the lowest": (I32, 'y = R.maximum(R.const(-2147483648, "int32"), x)'),
+    "maximum of 64 bits with the lowest": (
+        'x: R.Tensor((3,), "int64")',
+        'y = R.maximum(x, R.const(-9223372036854775808, "int64"))',
+    ),
+    "minimum of unsigned 64 bits with the highest": (
+        'x: R.Tensor((3,), "uint64")',
+        'y = R.minimum(x, R.const(18446744073709551615, "uint64"))',
+    ),
+    "unsigned maximum with zero": (U8, 'y = R.maximum(x, R.const(0, "uint8"))'),
+    "exclusive or": (BOOL, 'y = R.logical_xor(x, R.const(False, "bool"))'),
+    "all bits": (I32, 'y = R.bitwise_and(x, R.const(-1, "int32"))'),
+    "all bits of unsigned": (U8, 'y = R.bitwise_and(R.const(255, "uint8"), x)'),
+    "no bits": (I32, 'y = R.bitwise_or(x, R.const(0, "int32"))'),
+    "no other bits": (I32, 'y = R.bitwise_xor(x, R.const(0, "int32"))'),
+    "shift by nothing": (I32, 'y = R.left_shift(x, R.const(0, "int32"))'),
+    "double inversion": (I32, "a = R.bitwise_not(x)\ny = R.bitwise_not(a)"),
+    "bits with themselves": (I32, "y = R.bitwise_or(x, x)"),
+    "concat with nothing": (
+        F32 + ', e: R.Tensor(("n", 0), "float32")',
+        "a = R.concat(e, x, e, axis=-1)\ny = R.concat(a, axis=0)",
+    ),
     "concat of one": (F32, "y = R.concat(x, axis=1)"),
     "split into one": (F32, "y = R.split(x, sections=(4,), axis=1)"),
 }
@@ -95,6 +120,58 @@ JOINED = {
         'y = R.maximum(R.const(2, "int32"), x)',
         'y = R.maximum(x, R.const(2, "int32"))',
     ),
+    "floor of floor": (F32, "y = R.floor(x)\nb = R.floor(y)\nd = R.exp(b)", "y = R.floor(x)\nd = R.exp(y)"),
+    "broadcasts": (
+        F32,
+        'a = R.broadcast_to(x, shape=(2, "n", 4))\ny = R.broadcast_to(a, shape=(3, 2, "n", 4))',
+        'y = R.broadcast_to(x, shape=(3, 2, "n", 4))',
+    ),
+    "a broadcast before an op that broadcasts": (
+        F32 + ', c: R.Tensor((4,), "float32")',
+        'a = R.broadcast_to(c, shape=("n", 4))\ny = R.multiply(a, x)',
+        "y = R.multiply(c, x)",
+    ),
+    "one of two broadcasts": (
+        "c: R.Tensor((4,)), x: R.Tensor((3, 1))",
+        "a = R.broadcast_to(c, shape=(3, 4))\nb = R.broadcast_to(x, shape=(3, 4))\ny = R.power(a, b)",
+        "b = R.broadcast_to(x, shape=(3, 4))\ny = R.power(c, b)",
+    ),
+    "a broadcast choice": (
+        'c: R.Tensor((), "bool"), x: R.Tensor((3,)), y: R.Tensor((3,))',
+        "a = R.broadcast_to(c, shape=(3,))\nz = R.where(a, x, y)",
+        "z = R.where(c, x, y)",
+    ),
+    "plus negative": (F32, "a = R.negative(x)\nb = R.tanh(x)\ny = R.add(a, b)", "b = R.tanh(x)\ny = R.subtract(b, x)"),
+    "minus negative": (
+        F32,
+        "a = R.negative(x)\nb = R.tanh(x)\ny = R.subtract(b, a)",
+        "b = R.tanh(x)\ny = R.add(b, x)",
+    ),
+    "over powers of two": (
+        F32,
+        'y = R.divide(x, R.const([2.0, -0.5, 1024.0, 1.0], "float32"))',
+        'y = R.multiply(x, R.const([0.5, -2.0, 0.0009765625, 1.0], "float32"))',
+    ),
+    "sums of integers": (
+        I32,
+        'a = R.add(x, R.const(2147483647, "int32"))\ny = R.add(R.const([1, 2, 3], "int32"), a)',
+        'y = R.add(x, R.const([-2147483648, -2147483647, -2147483646], "int32"))',
+    ),
+    "products of integers": (
+        U8,
+        'a = R.multiply(x, R.const(100, "uint8"))\ny = R.multiply(a, R.const(5, "uint8"))',
+        'y = R.multiply(x, R.const(244, "uint8"))',
+    ),
+    "difference of equal integers": (
+        I32,
+        "y = R.subtract(x, x)",
+        'y = R.broadcast_to(R.const(0, "int32"), shape=(3,))',
+    ),
+    "no integers": (
+        I32,
+        'y = R.multiply(x, R.const([0, 0, 0], "int32"))',
+        'y = R.broadcast_to(R.const(0, "int32"), shape=(3,))',
+    ),
     "a long chain": (
         F32,
         (
@@ -131,6 +208,36 @@ KEPT = {
     ),
     "cast to unsigned": ('x: R.Tensor((3,), "int8")', 'a = R.cast(x, dtype="uint16")\ny = R.cast(a, dtype="int32")'),
     "reshape that checks": (F32, 'a = R.reshape(x, shape=("n", "n"))\ny = R.reshape(a, shape=("n*n",))'),
+    "maximum with the lowest finite number": (F32, 'y = R.maximum(x, R.const(-3.4028234663852886e+38, "float32"))'),
+    "not all bits": (U8, 'y = R.bitwise_and(x, R.const(127, "uint8"))'),
+    "difference of equal floats": (F32, "y = R.subtract(x, x)"),
+    "quotient of equals": (I32, "y = R.divide(x, x)"),
+    "quotient of equal floats": (F32, "y = R.divide(x, x)"),
+    "zero over": (F32, 'y = R.divide(R.const(0.0, "float32"), x)'),
+    "over another number": (F32, 'y = R.divide(x, R.const(3.0, "float32"))'),
+    "over zero": (F32, 'y = R.divide(x, R.const(0.0, "float32"))'),
+    "over what has no normal inverse": (F32, 'y = R.divide(x, R.const(1.7014118346046923e+38, "float32"))'),
+    "integers over a power of two": (I32, 'y = R.divide(x, R.const(2, "int32"))'),
+    "sums of floats": (
+        F32,
+        'a = R.add(x, R.const(1.0, "float32"))\ny = R.add(a, R.const(2.0, "float32"))',
+    ),
+    "sums that would grow": (
+        'x: R.Tensor((2, 3), "int32")',
+        'a = R.add(x, R.const([1, 2, 3], "int32"))\ny = R.add(a, R.const([[1], [2]], "int32"))',
+    ),
+    "exponential of the logarithm": (F32, "a = R.log(x)\ny = R.exp(a)"),
+    "root of the square": (F32, "a = R.multiply(x, x)\ny = R.sqrt(a)"),
+    "tests of numbers": (F32, "y = R.isnan(x)"),
+    "a broadcast that checks": (
+        F32,
+        'a = R.broadcast_to(x, shape=("m", 4))\ny = R.broadcast_to(a, shape=(2, "m", 4))',
+    ),
+    "a broadcast that makes the shape": (
+        "x: R.Tensor((3, 1)), c: R.Tensor((4,))",
+        "a = R.broadcast_to(c, shape=(3, 4))\ny = R.add(x, a)",
+    ),
+    "concat of nothing": ('x: R.Tensor((2, 0), "float32")', "y = R.concat(x, x, axis=1)"),
     "slice backwards": (F32, "y = R.strided_slice(x, axes=(1,), begin=(3,), end=(-9,), strides=(-1,))"),
     "pads of two values": (
         F32,
@@ -171,8 +278,8 @@ def test_a_removed_value_leaves_what_others_read(rewrites: Any) -> None:
     rewrites(
         Canonicalise(),
         F32,
-        "a = R.negative(x)\nb = R.negative(a)\nc = R.add(a, b)\nreturn c",
-        "a = R.negative(x)\nc = R.add(a, x)\nreturn c",
+        "a = R.negative(x)\nb = R.negative(a)\nc = R.multiply(a, b)\nreturn c",
+        "a = R.negative(x)\nc = R.multiply(a, x)\nreturn c",
     )
 
 

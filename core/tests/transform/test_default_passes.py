@@ -11,7 +11,8 @@ from byoc_core.transform import (
     EliminateCommonSubexpressions,
     FoldBatchNorm,
     FoldPad,
-    PassTiming,
+    PassRun,
+    RecogniseComposites,
     RemoveDeadCode,
     Sequential,
     default_passes,
@@ -29,9 +30,9 @@ def test_nothing_is_left_to_do(data: st.DataObject, modules: Any) -> None:
 
 
 def test_each_pass_is_timed(main: Any) -> None:
-    timings: list[PassTiming] = []
-    Sequential(default_passes(), on_timing=timings.append)(main('x: R.Tensor((3,), "float32")', "return x"))
-    assert [timing.name for timing in timings] == [
+    runs: list[PassRun] = []
+    Sequential(default_passes(), on_pass=runs.append)(main('x: R.Tensor((3,), "float32")', "return x"))
+    assert [run.name for run in runs] == [
         "FoldConstants",
         "Canonicalise",
         "EliminateCommonSubexpressions",
@@ -60,3 +61,15 @@ def test_build_runs_them_and_results_may_coincide(main: Any) -> None:
     results = byoc_core.VirtualMachine(executable)["main"](x, np.array(True))
     for result, wanted in zip(results, (x, np.exp(x), np.exp(x), x, x), strict=True):
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_backend_asks_for_composites_when_it_prepares(main: Any, fake_backend: Any) -> None:
+    body = "a = R.sigmoid(x)\nb = R.multiply(a, x)\nc = R.exp(b)\nreturn c"
+    module = main('x: R.Tensor((3,), "float32")', body)
+    asking = fake_backend("aone", ["nn.swish"], prepare=RecogniseComposites(("nn.swish",)))
+    for backend, wanted in (
+        (fake_backend("aone", ["nn.swish"]), {"sigmoid": "host", "multiply": "host", "exp": "host"}),
+        (asking, {"nn.swish": "aone", "exp": "host"}),
+    ):
+        executable = byoc_core.build(module, [backend])
+        assert {row["op"]: row["outcome"] for row in executable.report_data["ops"]} == wanted

@@ -46,6 +46,23 @@ FOLDED = {
             'y = R.nn.bias_add(a, R.const([0.0, 2.25], "float32"), axis=1)'
         ),
     ),
+    "transposed conv2d": (
+        X,
+        f"a = R.nn.conv2d_transpose(x, {WEIGHT}, kernel_layout='OIHW')\n" + NORM.format(axis=1),
+        (
+            'a = R.nn.conv2d_transpose(x, R.const([[[[1.0]]], [[[6.0]]]], "float32"), kernel_layout="OIHW")\n'
+            'y = R.nn.bias_add(a, R.const([0.0, 2.25], "float32"), axis=1)'
+        ),
+    ),
+    "transposed conv1d in groups": (
+        'x: R.Tensor((1, 4, 3), "float32")',
+        'a = R.nn.conv1d_transpose(x, R.const([[[2.0]], [[4.0]], [[3.0]], [[5.0]]], "float32"), groups=2)\n'
+        + NORM.format(axis=1),
+        (
+            'a = R.nn.conv1d_transpose(x, R.const([[[1.0]], [[2.0]], [[6.0]], [[10.0]]], "float32"), groups=2)\n'
+            'y = R.nn.bias_add(a, R.const([0.0, 2.25], "float32"), axis=1)'
+        ),
+    ),
     "dense": (
         MATRIX,
         'a = R.nn.dense(x, R.const([[1.0, 2.0], [3.0, 4.0]], "float32"))\n' + NORM.format(axis=-1),
@@ -122,7 +139,7 @@ _UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 @settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from(("nn.conv2d", "nn.dense", "matmul")),
+    kind=st.sampled_from(("nn.conv2d", "nn.conv2d_transpose", "nn.dense", "matmul")),
     dtype=st.sampled_from(("float32", "float64")),
     data_layout=st.sampled_from(("NCHW", "NHWC")),
     kernel_layout=st.sampled_from(("OIHW", "IOHW", "HWIO")),
@@ -139,17 +156,17 @@ def test_the_numbers_stay_within_the_bound_of_rounding(
         return generator.normal(size=shape).astype(dtype)
 
     fb = FunctionBuilder("main")
-    if kind == "nn.conv2d":
-        sizes = {"O": 6, "I": 4 // groups, "H": 3, "W": 2, "N": 2, "C": 4}
+    if kind.startswith("nn.conv"):
+        is_transposed = kind.endswith("transpose")
+        filters = {"O": 6 // groups, "I": 4} if is_transposed else {"O": 6, "I": 4 // groups}
+        sizes = {**filters, "H": 3, "W": 2, "N": 2, "C": 4}
         shape = [{**sizes, "H": 5, "W": 5}[axis] for axis in data_layout]
         weight = draw(*(sizes[axis] for axis in kernel_layout))
         attrs: dict[str, Any] = {"groups": groups, "data_layout": data_layout, "kernel_layout": kernel_layout}
         axis, length = data_layout.index("C"), 4 // groups * 6
-        out = np.array([6 if letter == "O" else 1 for letter in kernel_layout])
     else:
         shape, attrs, axis, length = [3, 4], {}, 1, 4
         weight = draw(6, 4) if kind == "nn.dense" else draw(4, 6)
-        out = np.array([6, 1] if kind == "nn.dense" else [1, 6])
     x = fb.param("x", tensor(shape, dtype))
     y: Any = fb.emit(kind, x, weight, **attrs)
     bias = draw(6) if with_bias else np.zeros(6, dtype)
@@ -163,12 +180,11 @@ def test_the_numbers_stay_within_the_bound_of_rounding(
 
     image = draw(*shape)
     scale = np.abs(gamma.astype(float)) / np.sqrt(variance.astype(float) + 1e-3)
-    product = KERNELS[kind](
-        np.abs(image).astype(float), np.abs(weight.astype(float)) * scale.reshape(out), **_full(attrs)
-    )
+    # Every weight of an output channel has the same factor, which may as well stand behind the sum.
     along = [-1 if index == axis else 1 for index in range(len(shape))]
+    product: Any = KERNELS[kind](np.abs(image).astype(float), np.abs(weight.astype(float)), **_full(kind, attrs))
     constant = (np.abs(bias) + np.abs(mean)).astype(float) * scale + np.abs(beta)
-    magnitude = product + constant.reshape(along)
+    magnitude = product * scale.reshape(along) + constant.reshape(along)
     for exact in (False, True):
         (want,) = evaluate_function(module, "main", [image], exact=exact)
         (have,) = evaluate_function(after, "main", [image], exact=exact)
@@ -178,5 +194,8 @@ def test_the_numbers_stay_within_the_bound_of_rounding(
         assert np.all(np.abs(have.astype(float) - want) <= error / (1 - error) * magnitude)
 
 
-def _full(attrs: dict[str, Any]) -> dict[str, Any]:
-    return {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), **attrs} if attrs else {}
+def _full(kind: str, attrs: dict[str, Any]) -> dict[str, Any]:
+    if not attrs:
+        return {}
+    windows = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), **attrs}
+    return windows | {"output_padding": (0, 0)} if kind.endswith("transpose") else windows

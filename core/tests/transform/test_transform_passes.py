@@ -16,7 +16,7 @@ from byoc_core.transform import (
     BindParams,
     FoldConstants,
     InferTypes,
-    PassTiming,
+    PassRun,
     RemoveDeadCode,
     RemoveUnusedFunctions,
     Sequential,
@@ -311,9 +311,9 @@ def test_sequential_checks_a_module_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_sequential_dumps_and_times_every_pass(tmp_path: Path) -> None:
     module = R.parse("def main(x: R.Tensor((4,))):\n    y = R.tanh(x)\n    z = R.exp(x)\n    return y")
-    timings: list[PassTiming] = []
+    runs: list[PassRun] = []
     folder = tmp_path / "deep" / "dump"
-    result = Sequential([UniqueNames(), RemoveDeadCode(), lambda given: given], dump=folder, on_timing=timings.append)(
+    result = Sequential([UniqueNames(), RemoveDeadCode(), lambda given: given], dump=folder, on_pass=runs.append)(
         module
     )
     assert [path.name for path in sorted(folder.iterdir())] == [
@@ -324,8 +324,8 @@ def test_sequential_dumps_and_times_every_pass(tmp_path: Path) -> None:
     ]
     assert (folder / "00_input.py").read_text("utf-8") == str(module)
     assert (folder / "02_RemoveDeadCode.py").read_text("utf-8") == str(result)
-    assert [timing.name for timing in timings] == ["UniqueNames", "RemoveDeadCode", "<lambda>"]
-    assert all(timing.seconds >= 0 for timing in timings)
+    assert [run.name for run in runs] == ["UniqueNames", "RemoveDeadCode", "<lambda>"]
+    assert all(run.seconds >= 0 for run in runs)
 
 
 def test_evaluate_a_loop_and_an_if() -> None:

@@ -12,6 +12,7 @@ from byoc_core.transform import (
     EliminateCommonSubexpressions,
     FoldConstants,
     FoldPad,
+    MoveTransposes,
     Pass,
     RecogniseComposites,
     Sequential,
@@ -26,7 +27,14 @@ _SETTINGS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-_PASSES = (Canonicalise(), EliminateCommonSubexpressions(), FoldPad(), RecogniseComposites(), FoldConstants())
+_PASSES = (
+    Canonicalise(),
+    EliminateCommonSubexpressions(),
+    FoldPad(),
+    MoveTransposes(),
+    RecogniseComposites(),
+    FoldConstants(),
+)
 
 
 @pytest.mark.parametrize("transform", [*_PASSES, Sequential(default_passes())], ids=lambda t: type(t).__name__)

@@ -65,9 +65,14 @@ def print_warning(
 
 
 @contextmanager
-def show_stages(title: str) -> Iterator[Callable[[str], None]]:
-    """Shows on stderr what is being done, if that is a terminal; gives a function to call with each stage's name."""
-    if not sys.stderr.isatty():
+def show_stages(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Shows on stderr what is being done, if that is a terminal; gives a function to call with each stage's name.
+
+    Args:
+        title: stands before the stages' names.
+        quiet: show nothing, because something else is printed to stderr.
+    """
+    if quiet or not sys.stderr.isatty():
         yield lambda _stage: None
         return
     with open_console(sys.stderr).status(title) as status:

@@ -12,6 +12,7 @@ from byoc_core.errors import ArtifactError, OptionsError, PluginError
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
+    from byoc_core.cli.passes import PassObserver
 
 __all__ = [
     "BackendOption",
@@ -121,9 +122,13 @@ def _describe_zip(path: Path) -> str:
 
 
 def build_model(
-    path: Path, given_backends: Sequence[str] | None, given_options: Sequence[str] | None, fallback: Fallback
+    path: Path,
+    given_backends: Sequence[str] | None,
+    given_options: Sequence[str] | None,
+    fallback: Fallback,
+    observer: PassObserver | None = None,
 ) -> Executable:
-    """Imports an ONNX model and compiles it, showing its progress.
+    """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
     Raises:
         OSError: the file cannot be read.
@@ -137,7 +142,7 @@ def build_model(
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
-    with show_stages(path.name) as show:
+    with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
         module = from_onnx(path)
-        return build(module, chosen, options=options, fallback=fallback, progress=show)
+        return build(module, chosen, options=options, fallback=fallback, progress=show, on_pass=observer)

@@ -10,7 +10,8 @@ from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.infer_types import InferTypes
-from byoc_core.transform.pass_ import Pass, PassTiming, Sequential
+from byoc_core.transform.move_transposes import MoveTransposes
+from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.unique_names import UniqueNames
 
@@ -22,8 +23,9 @@ __all__ = [
     "FoldConstants",
     "FoldPad",
     "InferTypes",
+    "MoveTransposes",
     "Pass",
-    "PassTiming",
+    "PassRun",
     "RecogniseComposites",
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
@@ -32,4 +34,5 @@ __all__ = [
     "default_passes",
     "evaluate_binding",
     "evaluate_function",
+    "pass_name",
 ]

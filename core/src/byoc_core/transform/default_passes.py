@@ -18,7 +18,8 @@ def default_passes() -> tuple[Pass, ...]:
 
     They keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers. What makes
     ops that a backend may not know (:class:`RecogniseComposites`) is not among them: a backend that has such ops asks
-    for it when it prepares the module.
+    for it when it prepares the module. Nor is :class:`MoveTransposes`, which finds something to do only where a
+    converter put transposes around ops to change a layout.
     """
     return (
         FoldConstants(),

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dtypes import dtype_info, dtype_name
-from byoc_core.ir import Binding, IRModule, TensorType, Value
+from byoc_core.dtypes import dtype_name
+from byoc_core.ir import Binding, IRModule, Value
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
+from byoc_core.transform.tensors import rank_of, smallest_normal
 
 __all__ = ["FoldBatchNorm"]
 
@@ -21,7 +22,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FoldBatchNorm(Pass):
-    """Folds ``nn.batch_norm`` of a convolution or matrix product, with or without bias, into weights and bias.
+    """Folds ``nn.batch_norm`` of a convolution (transposed too) or matrix product, with or without bias, into weights.
 
     With ``scale = gamma / sqrt(variance + epsilon)`` the weights become ``weight * scale`` and the bias
     ``(bias - mean) * scale + beta``, computed in float64 and rounded once. The results are the same in real numbers;
@@ -37,7 +38,7 @@ class FoldBatchNorm(Pass):
 
 
 def _fold(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    rank = binding.results[0].type.rank if isinstance(binding.results[0].type, TensorType) else None
+    rank = rank_of(binding.results[0])
     statistics = [graph.array(operand) for operand in binding.operands[1:]]
     product, bias = _find_product(binding, graph)
     if product is None or rank is None or any(array is None for array in statistics):
@@ -49,10 +50,10 @@ def _fold(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     gamma, beta, mean, variance = (_wide(array) for array in statistics)
     with np.errstate(all="ignore"):
         scale = gamma / np.sqrt(variance + np.float64(attrs["epsilon"]))
-        shape = [-1 if axis == out_axis else 1 for axis in range(weight.ndim)]
-        new_weight = (_wide(weight) * scale.reshape(shape)).astype(weight.dtype)
+        factor = _spread(scale, product, weight.ndim, out_axis)
+        new_weight = (_wide(weight) * factor).astype(weight.dtype)
         new_bias = ((_wide(bias) - mean) * scale + beta).astype(weight.dtype)
-    if not (_is_sound(new_weight, weight, scale.reshape(shape)) and np.isfinite(_wide(new_bias)).all()):
+    if not (_is_sound(new_weight, weight, factor) and np.isfinite(_wide(new_bias)).all()):
         return None
     weights = (product.operands[0], graph.const(new_weight))
     folded = graph.emit(product.op.name, weights, product.attrs, name=product.results[0].name)
@@ -65,7 +66,7 @@ def _find_product(binding: Binding, graph: RewriteGraph) -> tuple[Binding | None
     bias: Array | None = None
     added = graph.maker(source, "nn.bias_add")
     if added is not None:
-        rank = added.results[0].type.rank if isinstance(added.results[0].type, TensorType) else None
+        rank = rank_of(added.results[0])
         bias = graph.array(added.operands[1])
         difference = _attrs(added)["axis"] - _attrs(binding)["axis"]
         if bias is None or not rank or difference % rank or graph.num_uses(source) != 1:
@@ -75,7 +76,8 @@ def _find_product(binding: Binding, graph: RewriteGraph) -> tuple[Binding | None
     return (product if graph.num_uses(source) == 1 else None), bias
 
 
-_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+_TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", *_TRANSPOSED)
 _PRODUCTS = (*_CONVOLUTIONS, "nn.dense", "matmul")
 
 
@@ -83,9 +85,28 @@ def _axes(product: Binding, rank: int) -> tuple[int, int]:
     """Gives the axis of output channels in the result, and in the weights."""
     if product.op.name in _CONVOLUTIONS:
         return str(product.attrs["data_layout"]).index("C"), str(product.attrs["kernel_layout"]).index("O")
-    weight = product.operands[1].type
-    last = weight.rank - 1 if isinstance(weight, TensorType) and weight.rank else 0
+    last = (rank_of(product.operands[1]) or 1) - 1
     return rank - 1, 0 if product.op.name == "nn.dense" else last
+
+
+def _spread(scale: Array, product: Binding, rank: int, out_axis: int) -> Array:
+    """Gives the factors of the output channels as an array that broadcasts to the weights.
+
+    A transposed convolution holds its output channels group by group: ``C // groups`` input channels (axis ``I``) of
+    each group know only the ``O // groups`` output channels of that group.
+    """
+    shape = [1] * rank
+    groups = int(_attrs(product).get("groups", 1)) if product.op.name in _TRANSPOSED else 1
+    shape[out_axis] = scale.size // groups
+    if groups == 1:
+        return scale.reshape(shape)
+    in_axis = str(product.attrs["kernel_layout"]).index("I")
+    weight: Any = product.operands[1].type
+    parts = [
+        np.repeat(part.reshape(shape), weight.shape[in_axis] // groups, axis=in_axis)
+        for part in scale.reshape(groups, -1)
+    ]
+    return np.concatenate(parts, axis=in_axis)
 
 
 def _attrs(binding: Binding) -> dict[str, Any]:
@@ -100,16 +121,7 @@ def _is_sound(new: Array, old: Array, scale: Array) -> bool:
     """Tells whether the new weights are finite, and normal numbers wherever they are not truly zero."""
     wide = np.abs(_wide(new))
     is_zero = np.broadcast_to(scale == 0, old.shape) | (_wide(old) == 0)
-    return bool(np.isfinite(wide).all() and ((wide >= _smallest_normal(dtype_name(old.dtype))) | is_zero).all())
-
-
-def _smallest_normal(dtype: str) -> float:
-    if dtype.startswith("float") and not dtype_info(dtype).from_ml_dtypes:
-        return float(np.finfo(dtype).tiny)
-    import ml_dtypes
-
-    extension: Any = ml_dtypes
-    return float(extension.finfo(dtype).tiny)
+    return bool(np.isfinite(wide).all() and ((wide >= smallest_normal(dtype_name(old.dtype))) | is_zero).all())
 
 
 _RULES: Rules = {"nn.batch_norm": (_fold,)}

@@ -12,7 +12,7 @@ from pathlib import Path
 from byoc_core.errors import InternalError, VerifyError
 from byoc_core.ir import IRModule, verify
 
-__all__ = ["Pass", "PassTiming", "Sequential", "pass_name"]
+__all__ = ["Pass", "PassRun", "Sequential", "pass_name"]
 
 
 class Pass(ABC):
@@ -27,11 +27,12 @@ class Pass(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class PassTiming:
-    """How long one pass took, in seconds."""
+class PassRun:
+    """One run of a pass: its name, the seconds it took (checks apart), and the module it gave."""
 
     name: str
     seconds: float
+    module: IRModule
 
 
 def pass_name(transform: Callable[[IRModule], IRModule]) -> str:
@@ -47,13 +48,13 @@ class Sequential(Pass):
         passes: passes, or plain functions from module to module.
         verify: whether to run the verifier on the input and after every pass that changed something.
         dump: a folder that gets the printed module after every pass (``00_input.py``, ``01_<pass>.py``, ...).
-        on_timing: called with the time of every pass.
+        on_pass: called after every pass, before its result is checked.
     """
 
     passes: Sequence[Callable[[IRModule], IRModule]]
     verify: bool = True
     dump: Path | None = None
-    on_timing: Callable[[PassTiming], None] | None = field(default=None, repr=False)
+    on_pass: Callable[[PassRun], None] | None = field(default=None, repr=False)
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module after all passes.
@@ -69,8 +70,8 @@ class Sequential(Pass):
             before = module
             start = time.perf_counter()
             module = transform(before)
-            if self.on_timing is not None:
-                self.on_timing(PassTiming(pass_name(transform), time.perf_counter() - start))
+            if self.on_pass is not None:
+                self.on_pass(PassRun(pass_name(transform), time.perf_counter() - start, module))
             self._write(number, pass_name(transform), module)
             if self.verify and module is not before:
                 try:

@@ -24,7 +24,7 @@ from byoc_core.ops import default_ops
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
-__all__ = ["RewriteGraph", "Rule", "Rules", "is_open", "pattern_rule", "rewrite_module"]
+__all__ = ["RewriteGraph", "Rule", "Rules", "is_open", "is_own", "pattern_rule", "rewrite_module"]
 
 
 class RewriteGraph(FunctionIndex):
@@ -48,7 +48,7 @@ class RewriteGraph(FunctionIndex):
         found = self.producer(value)
         if found is None or found[0].codegen is not None or found[0].op.name not in ops:
             return None
-        return found[0] if _is_own(found[0].op) else None
+        return found[0] if is_own(found[0].op) else None
 
     def num_uses(self, value: Value) -> int:
         """Gives how often a value is read: as an operand, and as a result of the function."""
@@ -116,7 +116,7 @@ def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value 
 
     def rule(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         for match in find_matches(pattern, binding, graph):
-            is_whole = graph.is_private(match) and all(_is_own(inner.op) for inner in match.bindings)
+            is_whole = graph.is_private(match) and all(is_own(inner.op) for inner in match.bindings)
             value = build(match, graph) if is_whole else None
             if value is not None:
                 return (value,)
@@ -149,7 +149,8 @@ def _rewrite(function: Function, module: IRModule, rules: Rules) -> Function:
     return after
 
 
-def _is_own(op: OpDef) -> bool:
+def is_own(op: OpDef) -> bool:
+    """Tells whether an op is byoc's own, whatever it is called."""
     return default_ops().get(op.name) is op
 
 
@@ -193,7 +194,7 @@ class _Walk:
 
     def _apply(self, binding: Binding) -> list[Binding] | None:
         """Gives what replaces a binding, after rewiring its readers; ``None`` where no rule fits."""
-        if binding.codegen is not None or binding.op.name not in self._rules or not _is_own(binding.op):
+        if binding.codegen is not None or binding.op.name not in self._rules or not is_own(binding.op):
             return None
         types = [result.type for result in binding.results]
         for rule in self._rules[binding.op.name]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
 from byoc_core.cli.selection import BackendOption, Fallback, OptionOption
 
 __all__ = ["compile_model"]
@@ -23,6 +24,8 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    print_after: PrintAfterOption = None,
+    timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
 ) -> None:
     """Compiles a model into an artifact that runs without a compiler.
@@ -32,11 +35,18 @@ def compile_model(
     """
     from byoc_core.artifact import inspect, trust
     from byoc_core.cli.console import open_console, show_bytes
-    from byoc_core.cli.selection import build_model, check_output
+    from byoc_core.cli.selection import build_model, check_output, choose_backends
+    from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
-    executable = build_model(model, backend, option, fallback)
+    observer = None
+    if print_after or timing:
+        backend = choose_backends(backend)
+        observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
+    executable = build_model(model, backend, option, fallback, observer)
+    if observer is not None:
+        observer.print_timing()
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show)
     made = inspect(output)

@@ -1,0 +1,328 @@
+"""Transposes moved through ops until they meet and cancel."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, TensorType, Value, Var, infer_results
+from byoc_core.ops import default_ops
+from byoc_core.pattern import FunctionIndex
+from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.permuted_ops import Order, Permutable, as_permutable, inverse, store
+from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
+from byoc_core.transform.rewriter import RewriteGraph, Rules, is_open, is_own, rewrite_module
+from byoc_core.transform.tensors import rank_of, shape_of
+
+__all__ = ["MoveTransposes"]
+
+
+@dataclass(frozen=True)
+class MoveTransposes(Pass):
+    """Moves ``permute_dims`` through ops that work on any order of axes, where fewer transposes or bytes remain.
+
+    Such ops are the elementwise ones, ``nn.bias_add``, ``nn.batch_norm``, ``concat``, ``split``, ``strided_slice``,
+    ``nn.pad``, ``broadcast_to``, ``argmin`` and ``argmax``, and reductions of integers. Ops of this kind that feed one
+    another form a group, which computes as a whole on operands stored in another order, or stays as it is. It changes
+    only if neither the number of transposes nor the bytes that they move grow and one of them falls; both are counted
+    per group, and groups that share a transpose change one after the other. Constants are stored in the new order.
+
+    Attributes:
+        keep_bits: ``False`` also moves them through reductions of floats and the softmax family, whose sums then round
+            in another order, and makes ``matmul`` of a transposed matrix ``nn.dense`` and the other way round.
+    """
+
+    keep_bits: bool = True
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the module with transposes moved.
+
+        Cost: linear in ops for each round; a round at least halves a chain of transposes.
+        """
+        module = module if self.keep_bits else rewrite_module(module, _PRODUCTS)
+
+        def move(function: Function) -> Function:
+            return self._move(function, module.constants) if is_open(function) else function
+
+        return map_functions(module, move)
+
+    def _move(self, function: Function, store_: ConstantStore) -> Function:
+        inner = tuple(map_regions(function.bindings, lambda region: self._move(region, store_)))
+        before, after = None, with_bindings(function, inner)
+        while after is not before:
+            before = after
+            groups = _accepted(_find_groups(after, exact=self.keep_bits))
+            after = _Writer(after, groups, store_).run() if groups else after
+        return after
+
+
+def _order_of(binding: Binding) -> Order:
+    rank = rank_of(binding.results[0]) or 0
+    axes = binding.attrs["axes"]
+    given = axes if isinstance(axes, tuple) else tuple(reversed(range(rank)))
+    return tuple(axis % rank for axis in given if isinstance(axis, int))
+
+
+def _nbytes(value: Value) -> Dim | None:
+    return value.type.nbytes if isinstance(value.type, TensorType) else None
+
+
+def _is_transpose(binding: Binding) -> bool:
+    return binding.op.name == "permute_dims" and binding.codegen is None and is_own(binding.op)
+
+
+@dataclass(eq=False)
+class _Group:
+    """Ops that feed one another, and the order in which they may compute."""
+
+    index: FunctionIndex
+    members: list[tuple[Binding, Permutable]]
+    order: Order = ()
+    transposes: set[int] = field(default_factory=set)
+    count: int = 0
+    nbytes: Dim = 0
+    is_known: bool = True
+
+    def orders(self) -> list[Order]:
+        """Gives the orders that remove a transpose at the border, those that remove more first."""
+        found: Counter[Order] = Counter()
+        inside = {id(binding) for binding, _ in self.members}
+        for binding, permutable in self.members:
+            for position in permutable.operands:
+                made = self.index.producer(binding.operands[position])
+                if made is not None and _is_transpose(made[0]):
+                    found[_order_of(made[0])] += 1
+            for result in binding.results if not permutable.dropped else ():
+                for user in self.index.users(result):
+                    if id(user) not in inside and _is_transpose(user):
+                        found[inverse(_order_of(user))] += 1
+        return [order for order, _ in found.most_common(2) if len(order) == self.members[0][1].rank]
+
+    def measured(self, order: Order) -> _Group:
+        """Gives the group with an order, and by how much transposes and the bytes that they move change."""
+        group = replace(self, order=order, transposes=set())
+        inside = {id(binding) for binding, _ in self.members}
+        made = {id(result) for binding, _ in self.members for result in binding.results}
+        seen: set[int] = set()
+        for binding, permutable in self.members:
+            for position in permutable.operands:
+                operand = binding.operands[position]
+                if id(operand) not in made and id(operand) not in seen:
+                    seen.add(id(operand))
+                    group._measure_input(operand, inside)
+            for result in binding.results:
+                group._measure_result(result, permutable.result_order(order), inside, kept=not permutable.dropped)
+        return group
+
+    def _add(self, value: Value, sign: int) -> None:
+        nbytes = _nbytes(value)
+        self.count += sign
+        self.is_known = self.is_known and nbytes is not None
+        self.nbytes = self.nbytes + (nbytes or 0) * sign
+
+    def _measure_input(self, value: Value, inside: set[int]) -> None:
+        if isinstance(value, Constant) or set(shape_of(value) or ()) == {1}:
+            return
+        made = self.index.producer(value)
+        if made is None or not _is_transpose(made[0]):
+            self._add(value, 1)
+            return
+        self.transposes.add(id(made[0]))
+        if not self.index.is_result(value) and all(id(user) in inside for user in self.index.users(value)):
+            self._add(value, -1)
+        if _order_of(made[0]) != self.order:
+            self._add(value, 1)
+
+    def _measure_result(self, value: Value, order: Order, inside: set[int], *, kept: bool) -> None:
+        outside = [user for user in self.index.users(value) if not kept or id(user) not in inside]
+        is_needed = self.index.is_result(value)
+        for user in outside:
+            if not _is_transpose(user):
+                is_needed = True
+                continue
+            self.transposes.add(id(user))
+            if _composed(order, _order_of(user)) == tuple(range(len(order))):
+                self._add(user.results[0], -1)
+        if is_needed and order != tuple(range(len(order))):
+            self._add(value, 1)
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether one of the two measures falls and none grows, for all sizes."""
+        falls = self.count < 0 or self.nbytes != 0
+        return self.is_known and falls and self.count <= 0 and is_nonnegative(self.nbytes * -1)
+
+
+def _composed(first: Order, second: Order) -> Order:
+    """Gives the order of ``permute_dims(permute_dims(x, first), second)``."""
+    return tuple(first[axis] for axis in second)
+
+
+def _find_groups(function: Function, *, exact: bool) -> list[_Group]:
+    """Gives the groups of permutable ops that have a transpose at their border."""
+    index = FunctionIndex(function)
+    members: dict[int, tuple[Binding, Permutable]] = {}
+    for binding in function.bindings:
+        if binding.codegen is None and not binding.regions and is_own(binding.op):
+            permutable = as_permutable(binding, exact=exact)
+            if permutable is not None and permutable.operands:
+                members[id(binding)] = (binding, permutable)
+    parents = {key: key for key in members}
+
+    def find(key: int) -> int:
+        while parents[key] != key:
+            parents[key] = key = parents[parents[key]]
+        return key
+
+    first_reader: dict[int, int] = {}
+    for key, (binding, permutable) in members.items():
+        for position in permutable.operands:
+            made = index.producer(binding.operands[position])
+            if made is None:
+                continue
+            source, _ = made
+            if _is_transpose(source):  # readers of one transpose change together, for it to go
+                shared = first_reader.setdefault(id(source), key)
+                parents[find(key)] = find(shared)
+            elif id(source) in members and not members[id(source)][1].dropped:
+                parents[find(key)] = find(id(source))
+    groups: dict[int, _Group] = {}
+    for key, member in members.items():
+        groups.setdefault(find(key), _Group(index, [])).members.append(member)
+    return list(groups.values())
+
+
+def _accepted(groups: Iterable[_Group]) -> list[_Group]:
+    """Gives the groups that gain by an order, with the first such order; of those that share a transpose, the first."""
+    taken: set[int] = set()
+    accepted = []
+    for group in groups:
+        for order in group.orders():
+            measured = group.measured(order)
+            if measured.is_gain and not measured.transposes & taken:
+                taken |= measured.transposes
+                accepted.append(measured)
+                break
+    return accepted
+
+
+class _Writer:
+    """Writes a function again with some groups computing in their orders."""
+
+    def __init__(self, function: Function, groups: Sequence[_Group], constants: ConstantStore) -> None:
+        self._function = function
+        self._constants = constants
+        self._index = groups[0].index
+        self._groups = {id(binding): (group.order, kind) for group in groups for binding, kind in group.members}
+        self._mapping: dict[int, Value] = {}
+        self._stored: dict[tuple[int, Order], Value] = {}
+        self._program: dict[int, tuple[Value, Order]] = {}
+        self._written: list[Binding] = []
+
+    def run(self) -> Function:
+        for binding in self._function.bindings:
+            if id(binding) in self._groups:
+                self._write_member(binding, *self._groups[id(binding)])
+            elif _is_transpose(binding) and id(binding.operands[0]) in self._program:
+                self._write_transpose(binding)
+            else:
+                operands = tuple(map(self._in_program, binding.operands))
+                same = all(map(operator.is_, operands, binding.operands))
+                self._written.append(binding if same else replace(binding, operands=operands))
+        results = tuple(map(self._in_program, self._function.results))
+        bindings = _without_unread_transposes(self._written, results)
+        return replace(self._function, bindings=bindings, results=results)
+
+    def _write_member(self, binding: Binding, order: Order, kind: Permutable) -> None:
+        operands = [
+            self._in_order(operand, order) if position in kind.operands else self._in_program(operand)
+            for position, operand in enumerate(binding.operands)
+        ]
+        attrs = binding.op.normalise_attrs(kind.attrs(order))
+        types = infer_results(binding.op, operands, attrs)
+        results = tuple(Var(old.name, type_) for old, type_ in zip(binding.results, types, strict=True))
+        self._written.append(replace(binding, operands=tuple(operands), attrs=attrs, results=results))
+        for old, new in zip(binding.results, results, strict=True):
+            self._program[id(old)] = (new, kind.result_order(order))
+
+    def _write_transpose(self, binding: Binding) -> None:
+        """Writes a transpose of what is stored in an order already."""
+        stored, order = self._program[id(binding.operands[0])]
+        axes = _composed(order, _order_of(binding))
+        self._mapping[id(binding.results[0])] = self._transposed(stored, axes, binding.results[0].name)
+
+    def _in_program(self, value: Value) -> Value:
+        """Gives what stands for a value, with its axes as in the program."""
+        if id(value) in self._program and id(value) not in self._mapping:
+            stored, order = self._program[id(value)]
+            self._mapping[id(value)] = self._transposed(stored, order, _name(value))
+        return remap(value, self._mapping)
+
+    def _in_order(self, value: Value, order: Order) -> Value:
+        """Gives a value as it is stored in an order."""
+        if isinstance(value, Constant):
+            array = self._constants[value.digest]
+            return value if array.size == 1 else self._constants.add(store(array, order))
+        if id(value) in self._program:
+            stored, own = self._program[id(value)]
+            if own == order:
+                return stored
+        if set(shape_of(value) or ()) == {1}:
+            return self._in_program(value)
+        key = (id(value), order)
+        if key not in self._stored:
+            made = self._index.producer(value)
+            source: Value = value
+            axes = inverse(order)
+            if made is not None and _is_transpose(made[0]):
+                source = made[0].operands[0]
+                axes = _composed(_order_of(made[0]), axes)
+            self._stored[key] = self._transposed(self._in_program(source), axes, _name(value))
+        return self._stored[key]
+
+    def _transposed(self, value: Value, axes: Order, name: str) -> Value:
+        if axes == tuple(range(len(axes))):
+            return value
+        op = default_ops().find("permute_dims")
+        attrs = op.normalise_attrs({"axes": axes})
+        result = Var(name, infer_results(op, (value,), attrs)[0])
+        self._written.append(Binding((result,), op, (value,), attrs))
+        return result
+
+
+def _name(value: Value) -> str:
+    return value.name if isinstance(value, Var) else ""
+
+
+def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Value]) -> tuple[Binding, ...]:
+    read = {id(value) for value in results}
+    kept = []
+    for binding in reversed(bindings):
+        if not _is_transpose(binding) or id(binding.results[0]) in read:
+            read.update(map(id, binding.operands))
+            kept.append(binding)
+    return tuple(reversed(kept))
+
+
+def _swapped(value: Value, graph: RewriteGraph) -> Value | None:
+    """Gives the matrix whose transpose a value is, if nothing else reads that."""
+    made = graph.maker(value, "permute_dims")
+    if made is None or graph.num_uses(value) != 1 or _order_of(made) != (1, 0):
+        return None
+    return made.operands[0]
+
+
+def _as_dense(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    weight = _swapped(binding.operands[1], graph)
+    return None if weight is None else (graph.emit("nn.dense", (binding.operands[0], weight)),)
+
+
+def _as_matmul(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    matrix = _swapped(binding.operands[1], graph)
+    return None if matrix is None else (graph.emit("matmul", (binding.operands[0], matrix)),)
+
+
+_PRODUCTS: Rules = {"matmul": (_as_dense,), "nn.dense": (_as_matmul,)}

@@ -1,0 +1,272 @@
+"""Spellings of attention: scaled and masked products, a softmax, repeated keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.ir import Binding, Trait, Value
+from byoc_core.ops import default_ops
+from byoc_core.transform.recognition.conditions import is_computed_in
+from byoc_core.transform.rewriter import RewriteGraph, Rule
+from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
+
+__all__ = ["attention_rules"]
+
+_MAX_STEPS = 6
+"""How many ops of scaling and masking may stand between the product and the softmax."""
+
+
+def attention_rules() -> Iterable[tuple[str, Rule]]:
+    """Yields the rules of ``nn.attention`` with the op that each looks at."""
+    yield "matmul", _recognise
+
+
+def _recognise(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    """Looks for ``softmax(query @ key.T * scale + mask) @ value`` behind a product of matrices."""
+    weights, value = binding.operands
+    if rank_of(weights) != 4 or rank_of(value) != 4:
+        return None
+    scores = _find_scores(weights, graph)
+    if scores is None:
+        return None
+    query, query_scale = _without_scale(scores.query, graph)
+    keys = _find_keys(scores.keys, graph)
+    if keys is None:
+        return None
+    heads = _shared_heads(query, keys, value, graph)
+    if heads is None:
+        return None
+    key, value = heads[0].emit(graph), heads[1].emit(graph)
+    scale = scores.scale * query_scale * keys.scale
+    masks = [mask.emit(graph, dtype_of(query)) for mask in scores.masks]
+    while len(masks) > 1:
+        masks[:2] = [graph.emit("add", masks[:2])]
+    return (graph.emit("nn.attention", (query, key, value, *masks), {"scale": scale}),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """What is added to scores, or where (not) a number stands in place of the score."""
+
+    value: Value
+    hidden: float | None = None
+    hides_true: bool = False
+
+    def emit(self, graph: RewriteGraph, dtype: str) -> Value:
+        """Gives the mask as something to add."""
+        if self.hidden is None:
+            return self.value
+        hidden, shown = (graph.const(np.array(number).astype(to_numpy(dtype))) for number in (self.hidden, 0.0))
+        return graph.emit("where", (self.value, hidden, shown) if self.hides_true else (self.value, shown, hidden))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Scores as a scaled product of queries and (transposed) keys, plus masks."""
+
+    query: Value
+    keys: Value
+    scale: float = 1.0
+    masks: tuple[_Mask, ...] = ()
+
+    def masked(self, mask: _Mask) -> _Scores | None:
+        """Gives the scores with one more mask; ``None`` where a number replaces a score that is masked already."""
+        if self.masks and mask.hidden not in (None, -np.inf):
+            return None
+        if any(earlier.hidden not in (None, -np.inf) for earlier in self.masks):
+            return None
+        return replace(self, masks=(*self.masks, mask))
+
+
+def _made_for_one(value: Value, graph: RewriteGraph, *ops: str) -> Binding | None:
+    """Gives what makes a value that is read once, if it is one of these ops."""
+    return graph.maker(value, *ops) if graph.num_uses(value) == 1 else None
+
+
+def _find_scores(weights: Value, graph: RewriteGraph) -> _Scores | None:
+    """Gives the scores whose softmax along the last axis the weights are."""
+    narrowed = _made_for_one(weights, graph, "cast")
+    softmax = _made_for_one(weights if narrowed is None else narrowed.operands[0], graph, "nn.softmax")
+    if softmax is None or softmax.attrs["axis"] not in (-1, 3):
+        return None
+    scores = softmax.operands[0]
+    if narrowed is not None:
+        widened = _made_for_one(scores, graph, "cast")
+        if widened is None or not is_computed_in(dtype_of(weights), dtype_of(scores)):
+            return None
+        scores = widened.operands[0]
+        if dtype_of(scores) != dtype_of(weights):
+            return None
+    return _read_scores(scores, graph, _MAX_STEPS)
+
+
+def _read_scores(value: Value, graph: RewriteGraph, steps: int) -> _Scores | None:
+    """Reads scaling and masking backwards up to the product of queries and keys."""
+    made = _made_for_one(value, graph, "matmul", "add", "where", "multiply", "divide")
+    if made is None or steps == 0:
+        return None
+    if made.op.name == "matmul":
+        query, keys = made.operands
+        return _Scores(query, keys) if rank_of(query) == rank_of(keys) == 4 else None
+    for inner, read in _ways(made, graph):
+        scores = _read_scores(inner, graph, steps - 1) if shape_of(inner) == shape_of(value) else None
+        if scores is None:
+            continue
+        if isinstance(read, _Mask):
+            return scores.masked(read)
+        return None if scores.masks else replace(scores, scale=scores.scale * read)
+    return None
+
+
+def _ways(made: Binding, graph: RewriteGraph) -> Iterable[tuple[Value, _Mask | float]]:
+    """Yields the operands that may be scores, each with what the op does to them."""
+    if made.op.name == "add":
+        left, right = made.operands
+        yield left, _Mask(right)
+        yield right, _Mask(left)
+    elif made.op.name == "where":
+        condition, chosen, other = made.operands
+        for scores, number, hides_true in ((chosen, other, False), (other, chosen, True)):
+            hidden = graph.scalar(number)
+            if hidden is not None and hidden in _hiding_numbers(dtype_of(scores)):
+                yield scores, _Mask(condition, hidden, hides_true)
+    else:
+        inner, factor = _split_factor(made, graph)
+        if factor is not None:
+            yield inner, factor
+
+
+def _hiding_numbers(dtype: str) -> tuple[float, ...]:
+    """Gives the numbers that any score added to them leaves as they are."""
+    if dtype not in ("float32", "float64", "bfloat16"):
+        return (-np.inf,)
+    import ml_dtypes
+
+    extension: Any = ml_dtypes
+    return -np.inf, float(extension.finfo(to_numpy(dtype)).min)
+
+
+def _split_factor(made: Binding, graph: RewriteGraph) -> tuple[Value, float | None]:
+    """Gives the operand that a product with or a quotient by a constant number scales, and the factor."""
+    left, right = made.operands
+    if made.op.name == "divide":
+        divisor = graph.scalar(right)
+        return left, None if not divisor else 1 / divisor
+    factor = graph.scalar(right)
+    return (left, factor) if factor is not None else (right, graph.scalar(left))
+
+
+def _without_scale(value: Value, graph: RewriteGraph) -> tuple[Value, float]:
+    made = graph.maker(value, "multiply", "divide")
+    inner, factor = (value, None) if made is None else _split_factor(made, graph)
+    if factor is None or shape_of(inner) != shape_of(value):
+        return value, 1.0
+    return inner, factor
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Keys whose axes a transpose has changed; ``axes`` undoes the last exchange."""
+
+    value: Value
+    axes: tuple[int, ...]
+    scale: float
+
+    def emit(self, graph: RewriteGraph) -> Value:
+        """Gives the keys with their lengths before their elements."""
+        if self.axes == (0, 1, 2, 3):
+            return self.value
+        return graph.emit("permute_dims", (self.value,), {"axes": self.axes})
+
+
+def _find_keys(value: Value, graph: RewriteGraph) -> _Keys | None:
+    """Gives the keys before they were scaled and transposed."""
+    value, outer = _without_scale(value, graph)
+    made = graph.maker(value, "permute_dims")
+    if made is None:
+        return None
+    given: Any = made.attrs["axes"]
+    axes = (3, 2, 1, 0) if given is None else tuple(axis % 4 for axis in given)
+    inner, scale = _without_scale(made.operands[0], graph)
+    return _Keys(inner, (axes[0], axes[1], axes[3], axes[2]), outer * scale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Keys or values as they are shared by groups of heads."""
+
+    value: Value
+    shape: tuple[Any, ...]
+    keys: _Keys | None = None
+
+    def emit(self, graph: RewriteGraph) -> Value:
+        """Gives them with the axes (B, G, T, D)."""
+        if self.keys is not None:
+            return self.keys.emit(graph)
+        return self.value if shape_of(self.value) == self.shape else _reshape(graph, self.value, self.shape)
+
+
+def _reshape(graph: RewriteGraph, value: Value, shape: tuple[Any, ...]) -> Value:
+    return graph.emit("reshape", (value,), {"shape": shape})
+
+
+def _shared_heads(query: Value, keys: _Keys, value: Value, graph: RewriteGraph) -> tuple[_Heads, _Heads] | None:
+    """Gives keys and values, without repeats where both are repeated alike; ``None`` where the shapes do not fit."""
+    key_shape, value_shape, query_shape = shape_of(keys.value), shape_of(value), shape_of(query)
+    if key_shape is None or value_shape is None or query_shape is None:
+        return None
+    turned = tuple(key_shape[axis] for axis in keys.axes)
+    if not (turned[:3] == value_shape[:3] and turned[:2] == query_shape[:2] and turned[3] == query_shape[3]):
+        return None
+    plain = keys.axes == (0, 1, 2, 3)
+    key_groups = _without_repeats(keys.value, graph) if plain else None
+    value_groups = _without_repeats(value, graph)
+    if key_groups is not None and value_groups is not None and key_groups.shape[1] == value_groups.shape[1]:
+        return key_groups, value_groups
+    return _Heads(keys.value, turned, keys), _Heads(value, value_shape)
+
+
+def _without_repeats(value: Value, graph: RewriteGraph) -> _Heads | None:
+    """Gives keys or values ``(B, G, T, D)`` of which each group stands several times in a row in ``(B, H, T, D)``."""
+    taken = graph.maker(value, "take")
+    if taken is not None:
+        return _without_taken_repeats(taken, graph)
+    joined = graph.maker(value, *_reshapes())
+    parts = None if joined is None else graph.maker(joined.operands[0], "broadcast_to", "concat")
+    if joined is None or parts is None or len(joined.operands) != 1:
+        return None
+    whole, shape = shape_of(value), shape_of(parts.results[0])
+    single = parts.operands[0]
+    if any(operand is not single for operand in parts.operands):
+        return None
+    if parts.op.name == "concat" and parts.attrs["axis"] not in (2, -3):
+        return None
+    if whole is None or shape is None or len(shape) != 5 or len(whole) != 4:
+        return None
+    batch, groups, repeats, length, size = shape
+    if shape_of(single) != (batch, groups, 1, length, size) or whole != (batch, groups * repeats, length, size):
+        return None
+    expanded = graph.maker(single, *_reshapes())
+    inner = single if expanded is None else expanded.operands[0]
+    return _Heads(inner, (batch, groups, length, size))
+
+
+def _without_taken_repeats(taken: Binding, graph: RewriteGraph) -> _Heads | None:
+    source, indices = taken.operands
+    array, shape = graph.array(indices), shape_of(source)
+    if array is None or shape is None or array.ndim != 1 or len(shape) != 4 or taken.attrs["axis"] not in (1, -3):
+        return None
+    groups = shape[1]
+    if not isinstance(groups, int) or groups < 1 or array.size % groups or not array.size:
+        return None
+    in_turn = np.repeat(np.arange(groups), array.size // groups)
+    return _Heads(source, shape) if np.array_equal(array.astype(np.int64), in_turn) else None
+
+
+def _reshapes() -> tuple[str, ...]:
+    return tuple(name for name, op in default_ops().items() if op.has_trait(Trait.RESHAPING))

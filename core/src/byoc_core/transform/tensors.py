@@ -1,0 +1,43 @@
+"""What rewriting rules ask of the types of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Binding, TensorType, Value
+
+__all__ = ["dtype_of", "has_type_of_result", "rank_of", "shape_of", "smallest_normal"]
+
+
+def shape_of(value: Value) -> tuple[Dim, ...] | None:
+    """Gives the shape of a tensor; ``None`` for other values, and where even the rank is unknown."""
+    return value.type.shape if isinstance(value.type, TensorType) else None
+
+
+def rank_of(value: Value) -> int | None:
+    """Gives the number of axes of a tensor, if it is known."""
+    return value.type.rank if isinstance(value.type, TensorType) else None
+
+
+def dtype_of(value: Value) -> str:
+    """Gives the dtype of a tensor, ``""`` for other values."""
+    return value.type.dtype if isinstance(value.type, TensorType) else ""
+
+
+def has_type_of_result(value: Value, binding: Binding) -> bool:
+    """Tells whether a value has the type of the result, with a known shape: then nothing is broadcast or cut."""
+    return shape_of(value) is not None and value.type == binding.results[0].type
+
+
+def smallest_normal(dtype: str) -> float:
+    """Gives the smallest positive number of a floating-point dtype that has all its digits."""
+    if dtype.startswith("float") and not dtype_info(dtype).from_ml_dtypes:
+        return float(np.finfo(dtype).tiny)
+    import ml_dtypes
+
+    extension: Any = ml_dtypes
+    return float(extension.finfo(dtype).tiny)

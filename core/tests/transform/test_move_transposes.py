@@ -1,0 +1,249 @@
+"""Where transposes meet and cancel, where they stay, and what that does to numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.ir import IRModule, tensor, verify
+from byoc_core.ops import FunctionBuilder
+from byoc_core.transform import MoveTransposes, evaluate_function
+from hypothesis import given
+from hypothesis import strategies as st
+
+X = 'x: R.Tensor(("n", 2, 3, 4))'
+THERE = "t = R.permute_dims(x, axes=(0, 2, 3, 1))\n"
+BACK = "y = R.permute_dims(z, axes=(0, 3, 1, 2))"
+
+MOVED = {
+    "unary": (X, THERE + "z = R.exp(t)\n" + BACK, "z = R.exp(x)"),
+    "a chain": (
+        X,
+        THERE + "a = R.exp(t)\nb = R.nn.relu(a)\nz = R.cast(b, dtype='float16')\n" + BACK,
+        "a = R.exp(x)\nb = R.nn.relu(a)\nz = R.cast(b, dtype='float16')",
+    ),
+    "constants": (
+        X,
+        THERE + "a = R.add(t, R.const([1.0, 2.0], 'float32'))\nz = R.multiply(R.const(2.0, 'float32'), a)\n" + BACK,
+        "a = R.add(x, R.const([[[[1.0]], [[2.0]]]], 'float32'))\nz = R.multiply(R.const(2.0, 'float32'), a)",
+    ),
+    "two values": (
+        X + ", w: R.Tensor((1, 2, 1, 4))",
+        THERE + "u = R.permute_dims(w, axes=(0, 2, 3, 1))\nz = R.subtract(t, u)\n" + BACK,
+        "z = R.subtract(x, w)",
+    ),
+    "a scalar": (X + ", w: R.Tensor(())", THERE + "z = R.power(w, t)\n" + BACK, "z = R.power(w, x)"),
+    "bias": (
+        X + ", w: R.Tensor((2,))",
+        THERE + "z = R.nn.bias_add(t, w, axis=-1)\n" + BACK,
+        "z = R.nn.bias_add(x, w, axis=1)",
+    ),
+    "batch norm": (
+        X + ", w: R.Tensor((2,))",
+        THERE + "z = R.nn.batch_norm(t, w, w, w, w, axis=3)\n" + BACK,
+        "z = R.nn.batch_norm(x, w, w, w, w, axis=1)",
+    ),
+    "concat": (
+        X + ', w: R.Tensor(("n", 2, 3, 4))',
+        THERE + "u = R.permute_dims(w, axes=(0, 2, 3, 1))\nz = R.concat(t, u, t, axis=-2)\n" + BACK,
+        "z = R.concat(x, w, x, axis=3)",
+    ),
+    "split": (
+        X,
+        THERE + "z, v = R.split(t, sections=(1, 3), axis=2)\ny = R.permute_dims(z, axes=(0, 3, 1, 2))\n"
+        "q = R.permute_dims(v, axes=(0, 3, 1, 2))\ny = R.concat(y, q, axis=-1)",
+        None,
+    ),
+    "slice": (
+        X,
+        THERE + "z = R.strided_slice(t, axes=(3, 1), begin=(0, 1), end=(1, 3), strides=(1, 2))\n" + BACK,
+        "z = R.strided_slice(x, axes=(1, 2), begin=(0, 1), end=(1, 3), strides=(1, 2))",
+    ),
+    "pad": (
+        X,
+        THERE + "z = R.nn.pad(t, pad_width=(0, 1, 2, 3, 4, 5, 6, 7))\n" + BACK,
+        "z = R.nn.pad(x, pad_width=(0, 1, 6, 7, 2, 3, 4, 5))",
+    ),
+    "broadcast": (
+        'x: R.Tensor(("n", 2, 1, 1))',
+        THERE + 'z = R.broadcast_to(t, shape=("n", 3, 4, 2))\n' + BACK,
+        'z = R.broadcast_to(x, shape=("n", 2, 3, 4))',
+    ),
+    "place": (
+        X,
+        THERE + "z = R.argmax(t, axis=3, keepdims=True)\n" + BACK,
+        "z = R.argmax(x, axis=1, keepdims=True)",
+    ),
+    "place that drops its axis": (X, THERE + "y = R.argmax(t, axis=-1)", "y = R.argmax(x, axis=1)"),
+    "a sum of integers": (
+        'x: R.Tensor(("n", 2, 3, 4), "int32")',
+        THERE + "y = R.sum(t, axis=(1, 2))",
+        "y = R.sum(x, axis=(2, 3))",
+    ),
+    "less bytes": (
+        X,
+        THERE + "a = R.cast(t, dtype='float16')\ny = R.argmin(a, axis=1)",
+        "a = R.cast(x, dtype='float16')\ny = R.argmin(a, axis=2)\ny_1 = R.permute_dims(y, axes=(0, 2, 1))",
+    ),
+    "another order": (
+        X,
+        THERE + "z = R.exp(t)\ny = R.permute_dims(z, axes=(0, 2, 1, 3))",
+        "z = R.exp(x)\ny = R.permute_dims(z, axes=(0, 3, 2, 1))",
+    ),
+    "one of two readers goes back": (
+        X,
+        THERE + "z = R.exp(t)\ny = R.permute_dims(z, axes=(0, 3, 1, 2))\nr = R.reshape(z, shape=(-1,))\n"
+        "s = R.reshape(y, shape=(-1,))\ny = R.add(r, s)",
+        None,
+    ),
+    "hoisted": (
+        'x: R.Tensor(("n", 3, 4))',
+        "a = R.cast(x, dtype='float64')\nz = R.permute_dims(a, axes=(2, 0, 1))\ny = R.reshape(z, shape=(-1,))",
+        "x_1 = R.permute_dims(x, axes=(2, 0, 1))\na = R.cast(x_1, dtype='float64')\ny = R.reshape(a, shape=(-1,))",
+    ),
+}
+
+
+def _num_transposes(module: IRModule) -> int:
+    return sum(binding.op.name == "permute_dims" for binding in module["main"].walk())
+
+
+@pytest.mark.parametrize("case", [case for case in MOVED if MOVED[case][2] is not None])
+def test_transposes_meet(case: str, rewrites: Any) -> None:
+    params, before, after = MOVED[case]
+    last = (after or "").rpartition("\n")[2].partition(" ")[0]
+    rewrites(MoveTransposes(), params, f"{before}\nreturn y", f"{after}\nreturn {last}")
+
+
+@pytest.mark.parametrize("case", [case for case in MOVED if MOVED[case][2] is None])
+def test_fewer_transposes_are_left(case: str, main: Any) -> None:
+    params, body, _ = MOVED[case]
+    module = main(params, f"{body}\nreturn y")
+    after = verify(MoveTransposes()(module))
+    assert _num_transposes(after) < _num_transposes(module)
+    x = np.arange(48, dtype=np.float32).reshape(2, 2, 3, 4)
+    np.testing.assert_array_equal(evaluate_function(after, "main", [x])[0], evaluate_function(module, "main", [x])[0])
+
+
+KEPT = {
+    "nothing to meet": (X, THERE + "y = R.exp(t)"),
+    "another reader": (X, THERE + "a = R.exp(t)\ny = R.reshape(t, shape=(-1,))\nreturn a, y"),
+    "another value": (X + ', w: R.Tensor(("n", 3, 4, 2))', THERE + "a = R.add(t, w)\ny = R.reshape(a, shape=(-1,))"),
+    "more bytes": (X, THERE + "y = R.cast(t, dtype='float64')"),
+    "a vector": (X + ", w: R.Tensor((2,))", THERE + "z = R.add(t, w)\n" + BACK),
+    "a sum of floats": (X, THERE + "z = R.sum(t, axis=(3,), keepdims=True)\n" + BACK),
+    "softmax": (X, THERE + "z = R.nn.softmax(t, axis=3)\n" + BACK),
+    "a claimed op": (X, THERE + 'z = R.exp(t, codegen="some")\n' + BACK),
+    "a product of a transposed matrix": (
+        'x: R.Tensor(("n", 4)), w: R.Tensor((3, 4))',
+        "t = R.permute_dims(w)\ny = R.matmul(x, t)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_other_transposes_stay(case: str, leaves: Any) -> None:
+    params, body = KEPT[case]
+    leaves(MoveTransposes(), params, body if "return" in body else f"{body}\nreturn y")
+
+
+ROUNDED = {
+    "softmax": (X, THERE + "z = R.nn.softmax(t, axis=-1)\n" + BACK, "z = R.nn.softmax(x, axis=1)"),
+    "mean": (X, THERE + "y = R.mean(t, axis=(1, 2))", "y = R.mean(x, axis=(2, 3))"),
+    "dense": (
+        'x: R.Tensor(("n", 4)), w: R.Tensor((3, 4))',
+        "t = R.permute_dims(w)\ny = R.matmul(x, t)",
+        "y = R.nn.dense(x, w)",
+    ),
+    "matmul": (
+        'x: R.Tensor(("n", 4)), w: R.Tensor((4, 3))',
+        "t = R.permute_dims(w)\ny = R.nn.dense(x, t)",
+        "y = R.matmul(x, w)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_sums_in_another_order_are_permitted(case: str, rewrites: Any, leaves: Any) -> None:
+    params, before, after = ROUNDED[case]
+    last = after.partition(" ")[0]
+    rewrites(MoveTransposes(keep_bits=False), params, f"{before}\nreturn y", f"{after}\nreturn {last}")
+    leaves(MoveTransposes(), params, f"{before}\nreturn y")
+
+
+class _Network:
+    """Draws a function of transposes, ops that they pass, and ops that they do not."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw = draw
+        self.fb: Any = FunctionBuilder("main")
+        self.values: list[Any] = [
+            self.fb.param("x", tensor((2, 3, 4))),
+            self.fb.param("v", tensor(("n", 2, 2))),
+        ]
+
+    def module(self) -> IRModule:
+        for _ in range(self.draw(st.integers(1, 20))):
+            made = self.draw(st.sampled_from((self.transpose, self.transpose, self.unary, self.binary, self.other)))
+            self.values.append(made(self.draw(st.sampled_from(self.values[-4:]))))
+        results = self.draw(st.lists(st.sampled_from(self.values), max_size=2))
+        return IRModule({"main": self.fb.finish(self.values[-1], *results)}, self.fb.constants)
+
+    def transpose(self, value: Any) -> Any:
+        axes = self.draw(st.sampled_from(((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0))))
+        return self.fb.emit("permute_dims", value, axes=axes)
+
+    def unary(self, value: Any) -> Any:
+        return self.fb.emit(self.draw(st.sampled_from(("negative", "abs", "tanh"))), value)
+
+    def binary(self, value: Any) -> Any:
+        kind = self.draw(st.sampled_from(("value", "scalar", "vector", "concat")))
+        if kind == "concat":
+            axis = self.draw(st.integers(-3, 2))
+            grown = self.fb.emit("concat", value, value, axis=axis)
+            return self.fb.emit("strided_slice", grown, axes=(axis,), begin=(1,), end=(3,), strides=(1,))
+        if kind == "value":
+            fitting = [other for other in self.values if other.type == value.type]
+            return self.fb.emit("add", value, self.draw(st.sampled_from(fitting)))
+        size = value.type.shape[-1]
+        numbers = np.arange(size if kind == "vector" and isinstance(size, int) else 1, dtype=np.float32)
+        return self.fb.emit("multiply", numbers if kind == "vector" else np.float32(2), value)
+
+    def other(self, value: Any) -> Any:
+        kind = self.draw(st.sampled_from(("flat", "max", "pad", "bias", "place")))
+        axis = self.draw(st.integers(-3, 2))
+        if kind == "flat":
+            return self.fb.emit("reshape", self.fb.emit("reshape", value, shape=(-1,)), shape=value.type.shape)
+        if kind == "max":
+            return self.fb.emit("subtract", value, self.fb.emit("max", value, axis=(axis,), keepdims=True))
+        if kind == "pad":
+            padded = self.fb.emit("nn.pad", value, pad_width=(0, 1, 0, 0, 1, 0), pad_value=0.5)
+            return self.fb.emit("strided_slice", padded, axes=(0, 2), begin=(1, 0), end=(9, 3), strides=(1, 1))
+        if kind == "bias" and isinstance(value.type.shape[axis], int):
+            bias = np.arange(value.type.shape[axis], dtype=np.float32)
+            return self.fb.emit("nn.bias_add", value, bias, axis=axis)
+        place = self.fb.emit("cast", self.fb.emit("argmin", value, axis=axis, keepdims=True), dtype="float32")
+        return self.fb.emit("add", value, place)
+
+
+@given(data=st.data())
+def test_transposes_never_grow_and_every_bit_stays(data: st.DataObject, same_bits: Any) -> None:
+    module = _Network(data.draw).module()
+    after = verify(MoveTransposes()(module))
+    assert _num_transposes(after) <= _num_transposes(module)
+    assert _moved_bytes(after) <= _moved_bytes(module)
+    assert MoveTransposes()(after) is after
+    generator = np.random.default_rng(data.draw(st.integers(0, 99)))
+    inputs = [generator.normal(size=shape).astype(np.float32) for shape in ((2, 3, 4), (3, 2, 2))]
+    same_bits(module, after, inputs)
+
+
+def _moved_bytes(module: IRModule) -> int:
+    moved = 0
+    for binding in module["main"].walk():
+        if binding.op.name == "permute_dims":
+            type_ = binding.results[0].type.substitute({"n": 3})  # type: ignore[union-attr]
+            assert isinstance(type_.nbytes, int)
+            moved += type_.nbytes
+    return moved
