@@ -96,13 +96,18 @@ def test_attention_with_an_offset_is_the_end_of_attention_over_all_steps() -> No
         np.testing.assert_allclose(last, everything[:, :, 7 - steps :], rtol=1e-12, atol=1e-14)
 
 
-def test_a_step_that_sees_no_key_gives_zeros() -> None:
+def test_a_step_that_sees_no_key_gives_nan_or_zeros() -> None:
     query, key, value = (_random(seed, 1, 2, 3, 4) for seed in (1, 2, 3))
-    result, weights = _call("nn.attention", query, key, value, causal=True, offset=-2, scores="weights")
+    result, weights = _call(
+        "nn.attention", query, key, value, causal=True, offset=-2, scores="weights", zero_unseen=True
+    )
     np.testing.assert_array_equal(result[:, :, :2], 0)
     np.testing.assert_array_equal(weights[:, :, :2], 0)
     np.testing.assert_array_equal(result[:, :, 2], value[:, :, 0])
-    assert _call("nn.attention", query, key[:, :, :0], value[:, :, :0]).any() == np.False_
+    assert np.isnan(_call("nn.attention", query, key, value, causal=True, offset=-2)[:, :, :2]).all()
+    for zero_unseen in (False, True):
+        nothing = _call("nn.attention", query, key[:, :, :0], value[:, :, :0], zero_unseen=zero_unseen)
+        np.testing.assert_array_equal(nothing, np.zeros((1, 2, 3, 4)))
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

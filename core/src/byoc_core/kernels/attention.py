@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from byoc_core.kernels.normalisation import softmax
 from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = ["KERNELS", "attention", "rotary_embedding"]
@@ -21,12 +22,13 @@ def attention(
     softcap: float,
     causal: bool,
     offset: int,
+    zero_unseen: bool,
     scores: str | None,
 ) -> NDArray | tuple[NDArray, NDArray]:
     """Gives ``softmax(query @ key.T * scale + mask) @ value``; several heads of queries may share one of keys.
 
-    A query that sees no key, all its scores being minus infinity, gives zeros. ``scores`` names a stage whose scores,
-    ``(B, H, S, T)``, are a second result.
+    A query that sees no key, all its scores being minus infinity, gives NaN, or zeros with ``zero_unseen``. ``scores``
+    names a stage whose scores, ``(B, H, S, T)``, are a second result.
 
     Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; ``mask`` broadcasts to ``(B, H, S, T)``.
 
@@ -51,7 +53,7 @@ def attention(
             future = np.arange(length) > np.arange(steps)[:, np.newaxis] + offset
             stage = np.where(future, np.asarray(-np.inf, wide), stage)
         stages["masked"] = stage
-        stages["weights"] = _weigh(stage)
+        stages["weights"] = _weigh(stage) if zero_unseen else softmax(stage, axis=-1)
         weighed = stages["weights"].reshape(*shared, length) @ values
         result = weighed.reshape(batch, heads, steps, value.shape[3]).astype(query.dtype, copy=False)
         return result if scores is None else (result, stages[scores].astype(query.dtype, copy=False))

@@ -95,6 +95,12 @@ OPS: tuple[OpDef, ...] = (
             ),
             AttrSpec("offset", AttrKind.DIM, 0, doc="The number of keys before the first step, if causal."),
             AttrSpec(
+                "zero_unseen",
+                AttrKind.BOOL,
+                False,
+                doc="Whether a step that sees no key, its scores all being minus infinity, gives zeros, not NaN.",
+            ),
+            AttrSpec(
                 "scores",
                 AttrKind.STR,
                 None,
@@ -106,8 +112,7 @@ OPS: tuple[OpDef, ...] = (
         flops=_attention_flops,
         kernel=KERNELS["nn.attention"],
         doc="Gives ``softmax(query @ key.T * scale + mask) @ value`` for each head; ``H // G`` heads of queries share "
-        "one of keys and values. The mask, if there is one, is added to the scores. A step that sees no key, all its "
-        "scores being minus infinity, gives zeros.\n\n"
+        "one of keys and values. The mask, if there is one, is added to the scores.\n\n"
         "Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; the mask broadcasts to "
         "``(B, H, S, T)``, which is the shape of the second result, too.",
     ),

@@ -23,7 +23,7 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
     query = _split_heads(node, 0, query_heads)
     key, value = (_split_heads(node, index, key_heads) for index in (1, 2))
     causal = node.attr_flag("is_causal")
-    attrs: dict[str, object] = {"causal": causal, "softcap": node.attr_float("softcap", 0.0)}
+    attrs: dict[str, object] = {"causal": causal, "softcap": node.attr_float("softcap", 0.0), "zero_unseen": True}
     if node.has_attr("scale"):
         attrs["scale"] = node.attr_float("scale")
     if node.has_input(4):
