@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 from byoc_core.backend import backends as installed_backends
-from byoc_core.errors import FrontendError
 from byoc_core.ir import tensor
 from onnx import TensorProto, helper
 
@@ -19,19 +18,8 @@ from benchmarks.zoo.network_check import BuiltModel, ModelCheck, check_symbolic
 from benchmarks.zoo.networks import NETWORKS
 
 _HOST = "host"
-_IMPORTED = [("llama", "modern"), *((name, style) for name in ("lstm", "tagger") for style in STYLES)]
-_MODELS = [
-    pytest.param(
-        name,
-        style,
-        marks=[]
-        if (name, style) in _IMPORTED
-        else pytest.mark.xfail(raises=FrontendError, reason="slices and ranges of dynamic sizes are not imported"),
-    )
-    for name in NETWORKS
-    for style in STYLES
-]
-_DECODERS = [model for model in _MODELS if NETWORKS[str(model.values[0])].has_cache]
+_MODELS = [(name, style) for name in NETWORKS for style in STYLES]
+_DECODERS = [(name, style) for name, style in _MODELS if NETWORKS[name].has_cache]
 
 
 def _dynamic_backends() -> list[str]:
@@ -68,7 +56,7 @@ def test_decoding_with_a_cache_equals_one_run_over_all_tokens(name: str, style: 
     assert accuracy.is_right, str(accuracy)
 
 
-@pytest.mark.parametrize(("name", "style"), [model.values for model in _MODELS])
+@pytest.mark.parametrize(("name", "style"), _MODELS)
 def test_models_are_valid_and_the_same_each_time(name: str, style: str) -> None:
     model, again = (NETWORKS[name].build("tiny", style) for _ in range(2))
     assert model.SerializeToString(deterministic=True) == again.SerializeToString(deterministic=True)
