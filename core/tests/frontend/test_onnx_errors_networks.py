@@ -132,3 +132,24 @@ def test_variant_is_refused(
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        (
+            [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS, np.array([1])],
+            "has past keys and lengths of keys; expected one of them",
+        ),
+        (
+            [_HEADS, _HEADS, _HEADS, np.zeros((3, 1), np.float32)],
+            "has a mask of one column, which might be for all keys or for the first alone; got 1, expected 3",
+        ),
+    ],
+)
+def test_attention_of_operator_set_24_is_refused(
+    inputs: list[Any], text: str, node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any]
+) -> None:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(node_model("Attention", 24, make_case(inputs)))
+    assert str(caught.value) == f"ONNX model, node `the_node` (Attention): {text}"
