@@ -167,14 +167,6 @@ def draw_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
     return inputs
 
 
-def relative_difference(first: Array, second: Array) -> float:
-    """Gives the standard deviation of the difference of two outputs over that of the first output.
-
-    Two inputs of a network that depends on its input give more than 1e-2.
-    """
-    return float((first - second).std() / first.std())
-
-
 def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])

@@ -83,13 +83,19 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {"activations": ["Sigmoid", "Relu", "Tanh"]},
         "has activations that are not imported; got Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh",
     ),
+    ("Attention", [_HEADS, _HEADS, _HEADS, None, _HEADS], {}, "has past keys or past values, but not both"),
     (
         "Attention",
-        [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS],
-        {},
-        "has past keys, which are not imported. Concatenate them before the node.",
+        [_HEADS, _HEADS, _HEADS],
+        {"softmax_precision": 11},
+        "asks for a softmax of more precision than its inputs have; got float64, expected float32",
     ),
-    ("Attention", [_HEADS, _HEADS, _HEADS], {"softcap": 2.0}, "attribute `softcap` is not imported; expected 0"),
+    (
+        "Attention",
+        [_HEADS, _HEADS, _HEADS],
+        {"qk_matmul_output_mode": 4},
+        "attribute `qk_matmul_output_mode` is unknown; got 4, expected 0 to 3",
+    ),
     ("Attention", [_HEADS[0], _HEADS[0], _HEADS[0]], {}, "does not say the heads of input 0; got rank 3 and 0 heads"),
     (
         "MatMulInteger",
@@ -157,3 +163,24 @@ def test_attributes_of_later_opsets_are_refused(
     assert str(caught.value) == (
         "ONNX model, node `the_node` (TopK): has attributes that are not imported; got largest"
     )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        (
+            [_HEADS, _HEADS, _HEADS, None, _HEADS, _HEADS, np.array([1])],
+            "has past keys and lengths of keys; expected one of them",
+        ),
+        (
+            [_HEADS, _HEADS, _HEADS, np.zeros((3, 1), np.float32)],
+            "has a mask of one column, which might be for all keys or for the first alone; got 1, expected 3",
+        ),
+    ],
+)
+def test_attention_of_operator_set_24_is_refused(
+    inputs: list[Any], text: str, node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any]
+) -> None:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(node_model("Attention", 24, make_case(inputs)))
+    assert str(caught.value) == f"ONNX model, node `the_node` (Attention): {text}"

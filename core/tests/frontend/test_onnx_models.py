@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,9 @@ from byoc_core.ir.module import IRModule
 from byoc_core.ir.types import TensorType, tensor
 from byoc_core.ir.verify import verify
 from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.zoo import light
+from benchmarks.zoo.accuracy import judge
 
 Dims = Sequence[int | str | None]
 
@@ -266,32 +268,15 @@ def test_ten_thousand_nodes_in_a_chain() -> None:
     assert module["main"].result_types == (tensor(("n", 4)),)
 
 
-def _light() -> Any:
-    """Gives ``benchmarks/zoo/light.py``, which puts seeded weights in the light models."""
-    path = Path(__file__).parents[3] / "benchmarks" / "zoo" / "light.py"
-    spec = importlib.util.spec_from_file_location("light_models", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
 def test_light_model_equals_onnx_runtime(name: str, run: Callable[..., Any]) -> None:
     """One without normalisation, one with batch normalisation and grouped convolution, one with LRN."""
-    light = _light()
     model = light.load_light_model(f"light_{name}")
     first, second = (light.draw_inputs(model, seed) for seed in (1, 2))
     module = from_onnx(model)
-    expected, other = (run(model, feeds)[0] for feeds in (first, second))
-    assert light.relative_difference(expected, other) > 1e-2
-    result = run(module, first)[0]
-    # The oracle is float64: both float32 results may err by as much as rounding does in a network this deep.
-    exact = run(module, first, exact=True)[0]
-    limit = 4 * max(np.abs(expected - exact).max(), np.finfo(np.float32).eps * np.abs(exact).max())
-    assert result.shape == expected.shape
-    assert np.abs(result - exact).max() <= limit
+    expected, other = (run(model, feeds)[:1] for feeds in (first, second))
+    accuracy = judge(run(module, first)[:1], expected, other, run(module, first, exact=True)[:1])
+    assert accuracy.is_right, str(accuracy)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from byoc_core.frontend.onnx import from_onnx
+from onnx.reference import ReferenceEvaluator
 
 NEWEST = 26  # the newest opset of the oracle
 NEWEST_OF = {"GlobalLpPool": 21, "Upsample": 9}  # the oracle lacks a later version, or there is none
@@ -294,6 +297,44 @@ def _attention(opset: int) -> Cases:
         _case(q, q, q, exact=False, is_causal=1),
         _case(q, k, v, exact=False, is_causal=1),
         _case(*flat, exact=False, q_num_heads=4, kv_num_heads=2),
+        _case(q, k, v, exact=False, softcap=0.5, softmax_precision=1),
+        *_attention_with_cache(),
+        *(_case(q, k, v, exact=False, outputs=4, qk_matmul_output_mode=mode) for mode in (0, 1, 3)),
+        _case(q, k, v, exact=False, outputs=4, qk_matmul_output_mode=1, softcap=0.5),
+        _case(q, k, v, allowed, exact=False, outputs=4, qk_matmul_output_mode=3, is_causal=1),
+        _case(q, k, v, _floats(3, 5, seed=4), exact=False, outputs=4, qk_matmul_output_mode=2),
+        *(_attention_with_lengths() if opset >= 24 else []),
+    ]
+
+
+def _attention_with_cache() -> Cases:
+    q, k, v = _floats(2, 4, 3, 8), _floats(2, 2, 3, 8, seed=2), _floats(2, 2, 3, 6, seed=3)
+    flat = [_floats(2, 3, 32), _floats(2, 3, 16, seed=2), _floats(2, 3, 12, seed=3)]
+    past = [_floats(2, 2, 4, 8, seed=5), _floats(2, 2, 4, 6, seed=6)]
+    nothing = [array[:, :, :0] for array in past]
+    hidden = np.tril(np.ones((3, 7), bool), 2)
+    hidden[1] = False  # a step that sees nothing gives zeros
+    return [
+        _case(q, k, v, None, *past, exact=False, outputs=3),
+        _case(q, k, v, None, *past, exact=False, outputs=3, is_causal=1),
+        _case(q, k, v, hidden, *past, exact=False, outputs=3, is_causal=1, softcap=2.0),
+        _case(q, k, v, None, *nothing, exact=False, outputs=3, is_causal=1),
+        _case(*flat, None, *past, exact=False, outputs=3, q_num_heads=4, kv_num_heads=2, is_causal=1),
+        _case(q, k, v, exact=False, outputs=3),
+    ]
+
+
+def _attention_with_lengths() -> Cases:
+    """The cache is outside: each text of the batch has keys of its own number; here fewer than queries, too."""
+    q, k, v = _floats(2, 4, 3, 8), _floats(2, 2, 5, 8, seed=2), _floats(2, 2, 5, 6, seed=3)
+    allowed = np.tril(np.ones((2, 1, 3, 5), bool), 1)
+    return [
+        _case(q, k, v, None, None, None, np.array(lengths), exact=False, is_causal=causal)
+        for lengths in ([3, 5], [2, 4], [0, 5])
+        for causal in (0, 1)
+    ] + [
+        _case(q, k, v, allowed, None, None, np.array([4, 3]), exact=False),
+        _case(q, k, v, _floats(3, 5, seed=4), None, None, np.array([4, 3]), exact=False, is_causal=1),
     ]
 
 
@@ -306,6 +347,23 @@ def _rotary(opset: int) -> Cases:
         _case(x, cos[places], sin[places], exact=False),
         _case(x, cos[:, :2], sin[:, :2], places, exact=False, rotary_embedding_dim=4),
         _case(_floats(2, 4, 24), cos, sin, places, exact=False, num_heads=3),
+    ]
+
+
+def _attention_of_the_reference_only() -> Cases:
+    """Windows, and masks of fewer columns than there are keys: ONNX Runtime has neither."""
+    q, k, v = _floats(2, 4, 6, 8), _floats(2, 4, 6, 8, seed=2), _floats(2, 4, 6, 6, seed=3)
+    past = [_floats(2, 4, 4, 8, seed=5), _floats(2, 4, 4, 6, seed=6)]
+    windows: list[dict[str, Any]] = [
+        {"left_window_size": 2},
+        {"right_window_size": 1},
+        {"left_window_size": 1, "right_window_size": 2},
+    ]
+    return [_case(q, k, v, exact=False, is_causal=causal, **window) for window in windows for causal in (0, 1)] + [
+        _case(q, k, v, None, *past, exact=False, outputs=3, left_window_size=3, is_causal=1),
+        _case(q, k, v, None, None, None, np.array([6, 4]), exact=False, left_window_size=2, is_causal=1),
+        _case(q, k, v, _floats(6, 4), exact=False),
+        _case(q, k, v, _floats(2, 1, 6, 4) > 0, exact=False, is_causal=1),
     ]
 
 
@@ -372,3 +430,20 @@ def test_one_block_is_one_scale(
     model = node_model("QuantizeLinear", 21, make_case([x, scale.reshape(1)], {"axis": 0, "block_size": 9}))
     (result,) = run(from_onnx(model), {"i0": x, "i1": scale.reshape(1)})
     np.testing.assert_array_equal(result, expected)
+
+
+def test_attention_equals_the_reference_evaluator(
+    node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """In float64: in float32 the reference rounds what it multiplies with."""
+    for arguments in _attention_of_the_reference_only():
+        case = make_case(**arguments)
+        arrays = [
+            array.astype(np.float64) if array is not None and array.dtype == np.float32 else array
+            for array in case.inputs
+        ]
+        model = node_model("Attention", 25, replace(case, inputs=arrays))
+        feeds = {f"i{index}": array for index, array in enumerate(arrays) if array is not None}
+        expected = ReferenceEvaluator(model).run(None, feeds)
+        for result, wanted in zip(run(from_onnx(model), feeds), expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=2**-46, atol=2**-48)

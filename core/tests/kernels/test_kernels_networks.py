@@ -88,6 +88,28 @@ def test_attention_with_shared_keys_is_attention_with_repeated_keys() -> None:
     np.testing.assert_allclose(shared[:, :, 0], repeated[1][:, :, 0], rtol=1e-12)  # the first step sees itself only
 
 
+def test_attention_with_an_offset_is_the_end_of_attention_over_all_steps() -> None:
+    query, key, value = (_random(seed, 2, 3, 7, 8).astype(np.float64) for seed in (1, 2, 3))
+    everything = _call("nn.attention", query, key, value, causal=True)
+    for steps in range(8):
+        last = _call("nn.attention", query[:, :, 7 - steps :], key, value, causal=True, offset=7 - steps)
+        np.testing.assert_allclose(last, everything[:, :, 7 - steps :], rtol=1e-12, atol=1e-14)
+
+
+def test_a_step_that_sees_no_key_gives_nan_or_zeros() -> None:
+    query, key, value = (_random(seed, 1, 2, 3, 4) for seed in (1, 2, 3))
+    result, weights = _call(
+        "nn.attention", query, key, value, causal=True, offset=-2, scores="weights", zero_unseen=True
+    )
+    np.testing.assert_array_equal(result[:, :, :2], 0)
+    np.testing.assert_array_equal(weights[:, :, :2], 0)
+    np.testing.assert_array_equal(result[:, :, 2], value[:, :, 0])
+    assert np.isnan(_call("nn.attention", query, key, value, causal=True, offset=-2)[:, :, :2]).all()
+    for zero_unseen in (False, True):
+        nothing = _call("nn.attention", query, key[:, :, :0], value[:, :, :0], zero_unseen=zero_unseen)
+        np.testing.assert_array_equal(nothing, np.zeros((1, 2, 3, 4)))
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotation_keeps_lengths_and_what_it_does_not_turn(interleaved: bool) -> None:
     x = _random(1, 2, 3, 4, 10).astype(np.float64)

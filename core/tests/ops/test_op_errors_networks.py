@@ -294,6 +294,12 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "op `nn.attention`: takes one mask; got 2",
     ),
     (
+        "nn.attention",
+        [tensor((1, 4, 3, 8))] * 3,
+        {"offset": 2},
+        "op `nn.attention`: has attribute `offset`, but is not causal; got 2, expected 0",
+    ),
+    (
         "nn.rotary_embedding",
         [tensor((1, 4, 3, 8)), tensor((1, 3, 5)), tensor((1, 3, 5))],
         {},

@@ -190,7 +190,12 @@ def _attention(draw: Draw) -> Case:
     if draw(st.booleans()):
         shapes.append(draw(st.sampled_from([(steps, length), (batch, 1, 1, length)])))
     dtype = draw(_FLOATS)
-    return [(shape, dtype) for shape in shapes], {"causal": draw(st.booleans())}
+    causal = draw(st.booleans())
+    attrs: dict[str, Any] = {"causal": causal, "softcap": draw(st.sampled_from([0.0, 1.5]))}
+    attrs["offset"] = draw(st.integers(-2, 3)) if causal else 0
+    attrs["zero_unseen"] = draw(st.booleans())
+    attrs["scores"] = draw(st.sampled_from([None, "products", "capped", "masked", "weights"]))
+    return [(shape, dtype) for shape in shapes], attrs
 
 
 def _rotary(draw: Draw) -> Case:

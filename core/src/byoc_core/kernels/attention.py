@@ -14,9 +14,21 @@ __all__ = ["KERNELS", "attention", "rotary_embedding"]
 
 
 def attention(
-    query: NDArray, key: NDArray, value: NDArray, *mask: NDArray, scale: float | None, causal: bool
-) -> NDArray:
+    query: NDArray,
+    key: NDArray,
+    value: NDArray,
+    *mask: NDArray,
+    scale: float | None,
+    softcap: float,
+    causal: bool,
+    offset: int,
+    zero_unseen: bool,
+    scores: str | None,
+) -> NDArray | tuple[NDArray, NDArray]:
     """Gives ``softmax(query @ key.T * scale + mask) @ value``; several heads of queries may share one of keys.
+
+    A query that sees no key, all its scores being minus infinity, gives NaN, or zeros with ``zero_unseen``. ``scores``
+    names a stage whose scores, ``(B, H, S, T)``, are a second result.
 
     Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; ``mask`` broadcasts to ``(B, H, S, T)``.
 
@@ -25,18 +37,36 @@ def attention(
     wide = working_dtype(query.dtype)
     batch, heads, steps, size = query.shape
     groups, length = key.shape[1:3]
-    factor = 1 / math.sqrt(size) if scale is None else scale
+    factor = 1 / math.sqrt(max(size, 1)) if scale is None else scale
     queries, keys, values = (operand.astype(wide, copy=False) for operand in (query, key, value))
+    shared = (batch, groups, heads // groups * steps)
     with np.errstate(all="ignore"):
-        shared = queries.reshape(batch, groups, heads // groups * steps, size)
-        scores = (shared @ keys.swapaxes(2, 3)).reshape(batch, heads, steps, length) * np.asarray(factor, wide)
+        products = queries.reshape(*shared, size) @ keys.swapaxes(2, 3)
+        stage = products.reshape(batch, heads, steps, length) * np.asarray(factor, wide)
+        stages = {"products": stage}
+        if softcap:
+            stage = np.tanh(stage / np.asarray(softcap, wide)) * np.asarray(softcap, wide)
+        stages["capped"] = stage
         for added in mask:
-            scores += added.astype(wide, copy=False)
+            stage = stage + added.astype(wide, copy=False)
         if causal:
-            scores[..., np.triu(np.ones((steps, length), bool), 1)] = -np.inf
-        weights = softmax(scores, axis=-1).reshape(batch, groups, heads // groups * steps, length)
-        result: NDArray = (weights @ values).reshape(batch, heads, steps, value.shape[3])
-        return result.astype(query.dtype, copy=False)
+            future = np.arange(length) > np.arange(steps)[:, np.newaxis] + offset
+            stage = np.where(future, np.asarray(-np.inf, wide), stage)
+        stages["masked"] = stage
+        stages["weights"] = _weigh(stage) if zero_unseen else softmax(stage, axis=-1)
+        weighed = stages["weights"].reshape(*shared, length) @ values
+        result = weighed.reshape(batch, heads, steps, value.shape[3]).astype(query.dtype, copy=False)
+        return result if scores is None else (result, stages[scores].astype(query.dtype, copy=False))
+
+
+def _weigh(scores: NDArray) -> NDArray:
+    """Gives the softmax of scores along the last axis; zeros where all are minus infinity."""
+    peak = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    powers: NDArray = np.exp(scores - np.where(np.isneginf(peak), np.zeros_like(peak), peak))
+    total = powers.sum(axis=-1, keepdims=True)
+    total[total == 0] = 1
+    powers /= total
+    return powers
 
 
 def rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: bool) -> NDArray:
@@ -57,7 +87,7 @@ def rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: boo
     return result.astype(x.dtype, copy=False)
 
 
-KERNELS: dict[str, Callable[..., NDArray]] = {
+KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, NDArray]]] = {
     "nn.attention": attention,
     "nn.rotary_embedding": rotary_embedding,
 }

@@ -32,7 +32,12 @@ def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
     if isinstance(heads, int) and isinstance(groups, int) and (groups < 1 or heads % groups):
         raise context.error(f"has {heads} heads, which the {groups} of operand `key` do not divide", operand=0)
     _check_mask(context, (batch, heads, steps, length))
-    return (TensorType((batch, heads, steps, values[3]), dtype),)
+    if not context.attrs["causal"] and context.attrs["offset"] != 0:
+        raise context.error("has attribute `offset`, but is not causal", got=context.attrs["offset"], expected=0)
+    result = TensorType((batch, heads, steps, values[3]), dtype)
+    if context.attrs["scores"] is None:
+        return (result,)
+    return (result, TensorType((batch, heads, steps, length), dtype))
 
 
 def _check_mask(context: TypeContext, scores: tuple[Dim, ...]) -> None:
@@ -82,14 +87,34 @@ OPS: tuple[OpDef, ...] = (
         _infer_attention,
         attrs=(
             AttrSpec("scale", AttrKind.FLOAT, None, doc="The factor of the scores; ``None``: ``1 / sqrt(D)``."),
-            AttrSpec("causal", AttrKind.BOOL, False, doc="Whether step ``s`` sees only the keys ``0`` to ``s``."),
+            AttrSpec(
+                "softcap", AttrKind.FLOAT, 0.0, doc="If not 0, scores become ``softcap * tanh(scores / softcap)``."
+            ),
+            AttrSpec(
+                "causal", AttrKind.BOOL, False, doc="Whether step ``s`` sees only the keys ``0`` to ``s + offset``."
+            ),
+            AttrSpec("offset", AttrKind.DIM, 0, doc="The number of keys before the first step, if causal."),
+            AttrSpec(
+                "zero_unseen",
+                AttrKind.BOOL,
+                False,
+                doc="Whether a step that sees no key, its scores all being minus infinity, gives zeros, not NaN.",
+            ),
+            AttrSpec(
+                "scores",
+                AttrKind.STR,
+                None,
+                ("products", "capped", "masked", "weights"),
+                doc="A stage whose scores are a second result: scaled products, after the softcap, after the masks, "
+                "after the softmax; ``None``: no second result.",
+            ),
         ),
         flops=_attention_flops,
         kernel=KERNELS["nn.attention"],
         doc="Gives ``softmax(query @ key.T * scale + mask) @ value`` for each head; ``H // G`` heads of queries share "
         "one of keys and values. The mask, if there is one, is added to the scores.\n\n"
         "Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; the mask broadcasts to "
-        "``(B, H, S, T)``.",
+        "``(B, H, S, T)``, which is the shape of the second result, too.",
     ),
     OpDef(
         "nn.rotary_embedding",

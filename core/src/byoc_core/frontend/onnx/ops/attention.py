@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.weights import DTYPES
 from byoc_core.ir.module import Value
 from byoc_core.ir.types import TensorType
 
 __all__ = ["IMPORTERS"]
+
+_STAGES = ("products", "capped", "masked", "weights")
+"""The scores that ``qk_matmul_output_mode`` chooses."""
 
 
 def _import_attention(node: NodeContext) -> Sequence[Imported]:
@@ -18,23 +27,87 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
     query_heads, key_heads = node.attr_int("q_num_heads", 0), node.attr_int("kv_num_heads", 0)
     query = _split_heads(node, 0, query_heads)
     key, value = (_split_heads(node, index, key_heads) for index in (1, 2))
-    mask = [_read_mask(node)] if node.has_input(3) else []
-    scale = node.attr_float("scale") if node.has_attr("scale") else None
-    result: Value = node.emit("nn.attention", query, key, value, *mask, scale=scale, causal=node.attr_flag("is_causal"))
-    return (_join_heads(node, result) if flat else result,)
+    offset: Dim = 0
+    if node.has_input(4):
+        offset = node.shape(4)[2]
+        key, value = (node.emit("concat", node.value(past), new, axis=2) for past, new in ((4, key), (5, value)))
+    softcap, stage = node.attr_float("softcap", 0.0), _read_stage(node)
+    attrs: dict[str, object] = {"softcap": softcap, "scores": stage, "zero_unseen": True}
+    if node.has_attr("scale"):
+        attrs["scale"] = node.attr_float("scale")
+    masks = [_read_mask(node, _shape(node, key)[2])] if node.has_input(3) else []
+    band = _Band.read(node)
+    if band.is_causal_only and not node.has_input(6):
+        attrs |= {"causal": True, "offset": offset}
+    elif not band.is_open or node.has_input(6):
+        masks += _limit(node, band, _shape(node, query)[2], _shape(node, key)[2], offset)
+    mask = [functools.reduce(lambda left, right: node.emit("add", left, right), masks)] if masks else []
+    result, *scores = node.emit_all("nn.attention", (query, key, value, *mask), attrs)
+    return (_join_heads(node, result) if flat else result, key, value, *scores)
 
 
 def _check_variant(node: NodeContext) -> None:
-    """Refuses what changes the numbers and is not imported."""
-    node.ignore_attrs("qk_matmul_output_mode")  # concerns an output that is refused
-    for index, name in ((4, "past keys"), (5, "past values"), (6, "lengths of keys")):
-        if node.has_input(index):
-            raise node.error(f"has {name}, which are not imported", hint="Concatenate them before the node.")
-    if node.attr_float("softcap", 0.0) != 0.0:
-        raise node.error("attribute `softcap` is not imported", expected="0")
-    for name in ("left_window_size", "right_window_size"):
-        if node.attr_int(name, -1) != -1:
-            raise node.error(f"attribute `{name}` is not imported", expected="-1")
+    """Refuses what is malformed, and what changes the numbers and is not imported."""
+    if node.has_input(4) != node.has_input(5):
+        raise node.error("has past keys or past values, but not both")
+    if node.has_input(4) and node.has_input(6):
+        raise node.error("has past keys and lengths of keys", expected="one of them")
+    if node.has_attr("softmax_precision"):
+        precision, dtype = DTYPES.get(node.attr_int("softmax_precision")), node.type(0).dtype
+        # Kernels compute narrow types in float32 and others in their own.
+        if precision == "float64" and dtype != "float64":
+            raise node.error("asks for a softmax of more precision than its inputs have", got=precision, expected=dtype)
+
+
+def _read_stage(node: NodeContext) -> str | None:
+    """Gives the stage of the scores that the node's last output holds; ``None`` where it has no such output."""
+    mode = node.attr_int("qk_matmul_output_mode", 0)
+    if not 0 <= mode < len(_STAGES):
+        raise node.error("attribute `qk_matmul_output_mode` is unknown", got=mode, expected="0 to 3")
+    return _STAGES[mode] if node.num_outputs > 3 else None
+
+
+@dataclass(frozen=True)
+class _Band:
+    """How many keys to the left and to the right of its own place a step sees; ``None``: all."""
+
+    left: int | None
+    right: int | None
+
+    @classmethod
+    def read(cls, node: NodeContext) -> _Band:
+        left, right = (node.attr_int(f"{side}_window_size", -1) for side in ("left", "right"))
+        bounds = [size for size in (right, 0 if node.attr_flag("is_causal") else -1) if size >= 0]
+        return cls(left if left >= 0 else None, min(bounds, default=None))
+
+    @property
+    def is_open(self) -> bool:
+        return (self.left, self.right) == (None, None)
+
+    @property
+    def is_causal_only(self) -> bool:
+        return (self.left, self.right) == (None, 0)
+
+
+def _limit(node: NodeContext, band: _Band, steps: Dim, length: Dim, offset: Dim) -> list[Value]:
+    """Gives what is added to the scores of ``(steps, length)`` so that each step sees its keys only.
+
+    The own place of the first step is the key ``offset``; with lengths of keys, the last step's is the last key.
+    """
+    keys = node.emit("arange", stop=length)
+    start = -steps if node.has_input(6) else offset
+    places: Value = node.reshape(node.emit("arange", start=start, stop=start + steps), (steps, 1))
+    seen: list[Value] = []
+    if node.has_input(6):
+        lengths = node.reshape(node.value(6), (*node.shape(6), 1, 1, 1))
+        seen.append(node.emit("less", keys, lengths))
+        places = node.emit("add", places, lengths)
+    if band.right is not None:
+        seen.append(node.emit("less_equal", keys, node.emit("add", places, node.constant(np.int64(band.right)))))
+    if band.left is not None:
+        first = node.emit("subtract", places, node.constant(np.int64(band.left)))
+        seen.append(node.emit("greater_equal", keys, first))
+    return [_hide(node, value) for value in seen]
 
 
 def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
@@ -51,18 +124,33 @@ def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
 def _join_heads(node: NodeContext, value: Value) -> Value:
     """Gives ``(B, H, S, D)`` as ``(B, S, H * D)``."""
     turned = node.emit("permute_dims", value, axes=(0, 2, 1, 3))
-    shape = turned.type.shape if isinstance(turned.type, TensorType) else None
-    if shape is None:
-        raise node.error("needs a known rank")
-    batch, steps, heads, size = shape
+    batch, steps, heads, size = _shape(node, turned)
     return node.reshape(turned, (batch, steps, heads * size))
 
 
-def _read_mask(node: NodeContext) -> Value:
-    """Gives the mask as what is added to the scores."""
-    if node.type(3).dtype != "bool":
-        return node.value(3)
-    return node.emit("where", node.value(3), node.scalar(0.0, 0), node.scalar(float("-inf"), 0))
+def _shape(node: NodeContext, value: Value) -> tuple[Dim, ...]:
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    if shape is None:
+        raise node.error("needs a known rank")
+    return shape
+
+
+def _read_mask(node: NodeContext, length: Dim) -> Value:
+    """Gives the mask as what is added to the scores; keys behind its end are hidden."""
+    mask = node.value(3) if node.type(3).dtype != "bool" else _hide(node, node.value(3))
+    *leading, columns = node.shape(3) or (1,)
+    if node.opset < 24 or not isinstance(columns, int) or columns == length:
+        return mask
+    if columns == 1:
+        problem = "has a mask of one column, which might be for all keys or for the first alone"
+        raise node.error(problem, got=columns, expected=length)
+    hidden = node.emit("broadcast_to", node.scalar(float("-inf"), 0), shape=(*leading, length - columns))
+    return node.emit("concat", mask, hidden, axis=len(leading))
+
+
+def _hide(node: NodeContext, seen: Value) -> Value:
+    """Gives zeros where a condition holds, else minus infinity."""
+    return node.emit("where", seen, node.scalar(0.0, 0), node.scalar(float("-inf"), 0))
 
 
 def _import_rotary(node: NodeContext) -> Sequence[Imported]:

@@ -1,0 +1,164 @@
+"""Checks one model of the zoo: many sizes from one build, and decoding step by step with a cache."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import byoc_core
+import numpy as np
+import onnx
+from byoc_core.dims import DimExpr
+from byoc_core.ir import IRModule, TensorType
+from byoc_core.transform.evaluate import evaluate_function
+
+from benchmarks.zoo.accuracy import Accuracy, Array, judge, open_session, run_peer
+from benchmarks.zoo.networks import NETWORKS, Feeds
+
+__all__ = ["BuiltModel", "ModelCheck"]
+
+PROMPT_LENGTH = 4
+NUM_DECODED = 5
+DECODING_BATCH = 2
+
+Step = Callable[[Feeds], Sequence[Array]]
+"""Runs a model once: named inputs to outputs in order."""
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model that was built, saved and loaded.
+
+    Attributes:
+        run: runs it.
+        offloaded_share: the share of its FLOPs that backends other than the host took.
+    """
+
+    run: Step
+    offloaded_share: float
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One choice of dynamic sizes: inputs, what ONNX Runtime gives for them and for others, and float64."""
+
+    sizes: Mapping[str, int]
+    feeds: Feeds
+    peers: Sequence[Array]
+    others: Sequence[Array]
+    exacts: Sequence[Array]
+
+
+class ModelCheck:
+    """A network of a size and a style beside ONNX Runtime; what all backends are compared with is computed once."""
+
+    def __init__(self, name: str, size: str, style: str) -> None:
+        self._network = NETWORKS[name]
+        self._size = size
+        self._model = self._network.build(size, style)
+
+    @cached_property
+    def module(self) -> IRModule:
+        """The imported model.
+
+        Raises:
+            FrontendError: it cannot be imported.
+            ValueError: a dynamic size of its inputs or outputs is lost.
+        """
+        module = byoc_core.from_onnx(self._model)
+        main, graph = module["main"], self._model.graph
+        for values, declared in ((main.params, graph.input), (main.results, graph.output)):
+            for value, info in zip(values, declared, strict=True):
+                check_symbolic(info, value.type)
+        return module
+
+    def build(self, backends: Sequence[str]) -> BuiltModel:
+        """Builds the model once for all sizes, saves it, and loads it again."""
+        executable = byoc_core.build(self.module, backends=backends)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.byoc"
+            executable.save(path)
+            machine = byoc_core.VirtualMachine(byoc_core.load(path, allow_native=True))
+
+        def run(feeds: Feeds) -> Sequence[Array]:
+            results = machine.run("main", feeds)
+            return results if isinstance(results, tuple) else (results,)
+
+        return BuiltModel(run, float(executable.report_data["offloaded_share"]))
+
+    def compare_sizes(self, built: BuiltModel) -> Iterable[tuple[str, Accuracy]]:
+        """Yields the accuracy at every choice of dynamic sizes."""
+        for trial in self._trials:
+            text = ", ".join(f"{name} {size}" for name, size in trial.sizes.items())
+            yield text, judge(built.run(trial.feeds), trial.peers, trial.others, trial.exacts)
+
+    def compare_decoding(self, built: BuiltModel) -> Accuracy | None:
+        """Gives the accuracy of logits from a prompt and then token by token, against one run over all tokens.
+
+        Each token is the likeliest after those before it. ``None`` for networks without a cache.
+        """
+        if not self._network.has_cache:
+            return None
+        tokens, logits = self._decode(built.run)
+        other = np.random.default_rng(2).permutation(tokens.reshape(-1)).reshape(tokens.shape)
+        feeds, others = (self._continue(given, None) for given in (tokens, other))
+        return judge([logits], self._peer(feeds)[:1], self._peer(others)[:1], self._exact(feeds)[:1])
+
+    @cached_property
+    def _trials(self) -> list[_Trial]:
+        trials = []
+        for sizes in self._network.list_sizes():
+            feeds, others = (self._network.draw(self._size, sizes, seed) for seed in (1, 2))
+            trials.append(_Trial(sizes, feeds, self._peer(feeds), self._peer(others), self._exact(feeds)))
+        return trials
+
+    @cached_property
+    def _peer(self) -> Step:
+        session = open_session(self._model.SerializeToString())
+        return lambda feeds: run_peer(session, feeds)
+
+    def _exact(self, feeds: Feeds) -> Sequence[Array]:
+        inputs = [feeds[value.name] for value in self._model.graph.input]
+        return evaluate_function(self.module, "main", inputs, exact=True)
+
+    def _decode(self, run: Step) -> tuple[Array, Array]:
+        """Gives the tokens that were read, and the logits after each."""
+        rng = np.random.default_rng(3)
+        tokens = rng.integers(0, self._network.configs[self._size].vocabulary, (DECODING_BATCH, PROMPT_LENGTH))
+        found, cache, read = [], None, tokens
+        for _ in range(1 + NUM_DECODED):
+            logits, *cache = run(self._continue(read, cache))
+            found.append(logits)
+            read = logits[:, -1:].argmax(axis=-1)
+            tokens = np.concatenate([tokens, read], axis=1)
+        return tokens[:, :-1], np.concatenate(found, axis=1)
+
+    def _continue(self, tokens: Array, cache: Sequence[Array] | None) -> Feeds:
+        """Gives the inputs for tokens after those in a cache, without padding."""
+        batch, length = tokens.shape
+        before = 0 if cache is None else cache[0].shape[2]
+        sizes = {"batch": 1, "sequence": length, "past": before}
+        feeds = {
+            name: np.broadcast_to(array, (batch, *array.shape[1:]))
+            for name, array in self._network.draw(self._size, sizes, 0).items()
+        }
+        names = [name for name in feeds if name.startswith("past_")]
+        return feeds | {"input_ids": tokens} | dict(zip(names, cache or (), strict=cache is not None))
+
+
+def check_symbolic(declared: onnx.ValueInfoProto, found: object) -> None:
+    """Checks that what the file declares dynamic is symbolic in the module.
+
+    Raises:
+        ValueError: it is a number, or unknown.
+    """
+    dims = declared.type.tensor_type.shape.dim
+    shape = found.shape if isinstance(found, TensorType) else None
+    if shape is None or any(
+        dim.dim_param and not isinstance(size, DimExpr) for dim, size in zip(dims, shape, strict=True)
+    ):
+        expected = ", ".join(dim.dim_param or str(dim.dim_value) for dim in dims)
+        raise ValueError(f"`{declared.name}` lost its dynamic sizes: {found}, expected ({expected})")

@@ -1,0 +1,69 @@
+"""The zoo's own networks by name: how each is built, what it is fed, and which of its sizes are dynamic."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+import onnx
+
+from benchmarks.zoo import bert, gpt2, llama, lstm
+from benchmarks.zoo.graph_builder import STYLES
+
+__all__ = ["NETWORKS", "Network"]
+
+Feeds = dict[str, npt.NDArray[Any]]
+
+DYNAMIC_SIZES = {"batch": (1, 3), "sequence": (1, 5, 17), "past": (0, 1, 7)}
+"""The sizes that each dynamic dimension is tried with."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A family of models: one for each size and style.
+
+    Attributes:
+        configs: the sizes of the network, by name.
+        build_model: gives the model of a config and a style.
+        draw_inputs: gives seeded inputs of a config, for given dynamic sizes.
+        dims: the names of its dynamic sizes.
+    """
+
+    configs: Mapping[str, Any]
+    build_model: Callable[[Any, Any], onnx.ModelProto]
+    draw_inputs: Callable[[Any, Mapping[str, int], int], Feeds]
+    dims: tuple[str, ...]
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether it is a decoder with a cache of keys and values."""
+        return "past" in self.dims
+
+    def build(self, size: str, style: str) -> onnx.ModelProto:
+        """Gives the model of a size and a style, by their names."""
+        return self.build_model(self.configs[size], STYLES[style])
+
+    def draw(self, size: str, sizes: Mapping[str, int], seed: int) -> Feeds:
+        """Gives seeded inputs."""
+        return self.draw_inputs(self.configs[size], sizes, seed)
+
+    def list_sizes(self) -> list[dict[str, int]]:
+        """Gives every combination of dynamic sizes."""
+        columns = [DYNAMIC_SIZES[dim] for dim in self.dims]
+        return [dict(zip(self.dims, row, strict=True)) for row in itertools.product(*columns)]
+
+
+_ENCODER = ("batch", "sequence")
+_DECODER = ("batch", "sequence", "past")
+
+NETWORKS = {
+    "bert": Network(bert.SIZES, bert.build_bert, bert.draw_bert_inputs, _ENCODER),
+    "gpt2": Network(gpt2.SIZES, gpt2.build_gpt2, gpt2.draw_gpt2_inputs, _DECODER),
+    "llama": Network(llama.SIZES, llama.build_llama, llama.draw_llama_inputs, _DECODER),
+    "lstm": Network(lstm.SIZES, lstm.build_lstm, lstm.draw_lstm_inputs, _ENCODER),
+    "tagger": Network(lstm.TAGGER_SIZES, lstm.build_lstm, lstm.draw_lstm_inputs, _ENCODER),
+}
+"""The networks by name."""

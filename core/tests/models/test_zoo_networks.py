@@ -1,0 +1,83 @@
+"""The zoo's own networks in their small sizes: each spelling on each backend, at all sizes, from one build."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import byoc_core
+import numpy as np
+import onnx
+import pytest
+from byoc_core.backend import backends as installed_backends
+from byoc_core.ir import tensor
+from onnx import TensorProto, helper
+
+from benchmarks.zoo.accuracy import judge
+from benchmarks.zoo.graph_builder import STYLES
+from benchmarks.zoo.network_check import BuiltModel, ModelCheck, check_symbolic
+from benchmarks.zoo.networks import NETWORKS
+
+_HOST = "host"
+_MODELS = [(name, style) for name in NETWORKS for style in STYLES]
+_DECODERS = [(name, style) for name, style in _MODELS if NETWORKS[name].has_cache]
+
+
+def _dynamic_backends() -> list[str]:
+    """Gives the installed backends that take symbolic sizes and can compile here; the host is one."""
+    handles = map(installed_backends().get, byoc_core.backends.names())
+    return [handle.name for handle in handles if handle.info().dynamic_shapes and handle.compile_status().ok]
+
+
+@cache
+def _check(name: str, style: str) -> ModelCheck:
+    return ModelCheck(name, "tiny", style)
+
+
+@cache
+def _build(name: str, style: str, backend: str) -> BuiltModel:
+    return _check(name, style).build([] if backend == _HOST else [backend])
+
+
+@pytest.mark.parametrize("backend", _dynamic_backends())
+@pytest.mark.parametrize(("name", "style"), _MODELS)
+def test_network_equals_onnx_runtime_at_all_sizes(name: str, style: str, backend: str) -> None:
+    built = _build(name, style, backend)
+    found = dict(_check(name, style).compare_sizes(built))
+    assert len(found) == len(NETWORKS[name].list_sizes())
+    assert {where: str(accuracy) for where, accuracy in found.items() if not accuracy.is_right} == {}
+    assert (built.offloaded_share > 0) == (backend != _HOST)
+
+
+@pytest.mark.parametrize("backend", _dynamic_backends())
+@pytest.mark.parametrize(("name", "style"), _DECODERS)
+def test_decoding_with_a_cache_equals_one_run_over_all_tokens(name: str, style: str, backend: str) -> None:
+    accuracy = _check(name, style).compare_decoding(_build(name, style, backend))
+    assert accuracy is not None
+    assert accuracy.is_right, str(accuracy)
+
+
+@pytest.mark.parametrize(("name", "style"), _MODELS)
+def test_models_are_valid_and_the_same_each_time(name: str, style: str) -> None:
+    model, again = (NETWORKS[name].build("tiny", style) for _ in range(2))
+    assert model.SerializeToString(deterministic=True) == again.SerializeToString(deterministic=True)
+    onnx.checker.check_model(model, full_check=True)
+
+
+def test_results_are_judged_both_ways() -> None:
+    exact = np.random.default_rng(1).standard_normal((3, 40))
+    right = exact.astype(np.float32)
+    other, wrong = right[::-1], right * np.float32(1.001)
+    assert judge([right], [right], [other], [exact]).is_right
+    assert not judge([wrong], [right], [other], [exact]).is_right
+    assert not judge([right], [wrong], [other], [exact]).is_right  # the oracle is of another network than the peer
+    assert not judge([right], [right], [right], [exact]).is_right  # the network does not depend on its input
+    assert not judge([right, wrong], [right] * 2, [other] * 2, [exact] * 2).is_right
+    with pytest.raises(ValueError, match=r"a result has the shape \(3, 39\), expected \(3, 40\)"):
+        judge([right[:, 1:]], [right], [other], [exact])
+
+
+def test_a_lost_size_is_named() -> None:
+    declared = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    check_symbolic(declared, tensor(("n", 4)))
+    with pytest.raises(ValueError, match=r"`x` lost its dynamic sizes: .*, expected \(batch, 4\)"):
+        check_symbolic(declared, tensor((2, 4)))
