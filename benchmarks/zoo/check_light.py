@@ -1,80 +1,77 @@
-"""Runs the light models of the onnx package on the numpy host, and compares them with ONNX Runtime.
+"""Runs the light models of the onnx package, and compares them with ONNX Runtime.
 
     python -m benchmarks.zoo.check_light
-    python -m benchmarks.zoo.check_light light_vgg19
+    python -m benchmarks.zoo.check_light light_vgg19 --backend ccompiler
 
-Each network is compared before its final softmax, on two inputs whose outputs must differ, by the rule of
-``benchmarks.zoo.accuracy``.
+Each network is built, saved, loaded, and compared before its final softmax, on two inputs whose outputs must differ,
+by the rule of ``benchmarks.zoo.accuracy``. Without ``--backend`` it runs on the host alone and with ccompiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import byoc_core
-import numpy as np
 from byoc_core.transform.evaluate import evaluate_function
 
-from benchmarks.zoo.accuracy import Accuracy, Array, judge, open_session, run_peer
+from benchmarks.zoo.accuracy import Accuracy, judge, open_session, run_peer
+from benchmarks.zoo.built_model import BACKENDS, build_model
 from benchmarks.zoo.light import draw_inputs, list_light_models, load_light_model
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One network beside ONNX Runtime.
+    """One network on one backend, beside ONNX Runtime.
 
     Attributes:
         accuracy: how near it is to float64.
-        import_s: seconds of ``from_onnx``.
-        build_s: seconds of ``build``.
+        offloaded_share: the share of its FLOPs that the backend took.
+        build_s: seconds of building, saving and loading.
         run_s: seconds of one run.
     """
 
     accuracy: Accuracy
-    import_s: float
+    offloaded_share: float
     build_s: float
     run_s: float
 
 
-def compare(name: str) -> Comparison:
-    """Gives a light model's errors and times."""
+def compare(name: str, backends: Sequence[str]) -> Iterable[tuple[str, Comparison]]:
+    """Yields each backend's comparison of a light model; what all are compared with is computed once."""
     model = load_light_model(name)
     data = model.SerializeToString()
-    start = time.perf_counter()
     module = byoc_core.from_onnx(data)
-    imported = time.perf_counter()
-    executable = byoc_core.build(module)
-    built = time.perf_counter()
-    machine = byoc_core.VirtualMachine(executable)
     feeds, others = draw_inputs(model, 1), draw_inputs(model, 2)
-    started = time.perf_counter()
-    result = _first(machine["main"](*feeds.values()))
-    finished = time.perf_counter()
     session = open_session(data)
     peer, other = (run_peer(session, given)[:1] for given in (feeds, others))
     exact = evaluate_function(module, "main", list(feeds.values()), exact=True)[:1]
-    return Comparison(judge([result], peer, other, exact), imported - start, built - imported, finished - started)
-
-
-def _first(results: Array | tuple[Array, ...]) -> Array:
-    return np.asarray(results[0] if isinstance(results, tuple | list) else results)
+    for backend in backends:
+        start = time.perf_counter()
+        built = build_model(module, BACKENDS[backend])
+        ready = time.perf_counter()
+        results = built.run(feeds)[:1]
+        seconds = time.perf_counter() - ready
+        yield backend, Comparison(judge(results, peer, other, exact), built.offloaded_share, ready - start, seconds)
 
 
 def main() -> None:
-    """Reads the command line, prints one line for each model, and fails if one is wrong."""
+    """Reads the command line, prints one line for each model and backend, and fails if one is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="model", help="names of models; all by default")
+    parser.add_argument("--backend", choices=list(BACKENDS), help="both by default")
+    arguments = parser.parse_args()
     wrong = []
-    for name in parser.parse_args().models or list_light_models():
-        found = compare(name)
-        print(
-            f"{name:20} {found.accuracy}; from_onnx {found.import_s:.2f} s, build {found.build_s:.2f} s, "
-            f"run {found.run_s:.2f} s",
-            flush=True,
-        )
-        wrong += [] if found.accuracy.is_right else [name]
+    for name in arguments.models or list_light_models():
+        for backend, found in compare(name, [arguments.backend] if arguments.backend else list(BACKENDS)):
+            print(
+                f"{name:20} {backend:9} {found.accuracy}; {found.offloaded_share:.1%} offloaded, "
+                f"build {found.build_s:.2f} s, run {found.run_s:.2f} s",
+                flush=True,
+            )
+            wrong += [] if found.accuracy.is_right else [f"{name} {backend}"]
     if wrong:
         raise SystemExit(f"FAILED: {', '.join(wrong)}")
 

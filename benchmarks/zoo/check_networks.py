@@ -16,12 +16,10 @@ import time
 from byoc_core.errors import ByocError
 
 from benchmarks.zoo.accuracy import Accuracy
+from benchmarks.zoo.built_model import BACKENDS
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.network_check import ModelCheck
 from benchmarks.zoo.networks import NETWORKS
-
-BACKENDS: dict[str, list[str]] = {"host": [], "ccompiler": ["ccompiler"]}
-"""The names on the command line, and what ``build`` is given."""
 
 
 def check_model(check: ModelCheck, backend: str) -> tuple[str, bool]:

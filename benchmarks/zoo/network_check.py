@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import byoc_core
 import numpy as np
@@ -16,29 +14,14 @@ from byoc_core.ir import IRModule, TensorType
 from byoc_core.transform.evaluate import evaluate_function
 
 from benchmarks.zoo.accuracy import Accuracy, Array, judge, open_session, run_peer
+from benchmarks.zoo.built_model import BuiltModel, Step, build_model
 from benchmarks.zoo.networks import NETWORKS, Feeds
 
-__all__ = ["BuiltModel", "ModelCheck"]
+__all__ = ["ModelCheck", "check_symbolic"]
 
 PROMPT_LENGTH = 4
 NUM_DECODED = 5
 DECODING_BATCH = 2
-
-Step = Callable[[Feeds], Sequence[Array]]
-"""Runs a model once: named inputs to outputs in order."""
-
-
-@dataclass(frozen=True)
-class BuiltModel:
-    """A model that was built, saved and loaded.
-
-    Attributes:
-        run: runs it.
-        offloaded_share: the share of its FLOPs that backends other than the host took.
-    """
-
-    run: Step
-    offloaded_share: float
 
 
 @dataclass(frozen=True)
@@ -77,17 +60,7 @@ class ModelCheck:
 
     def build(self, backends: Sequence[str]) -> BuiltModel:
         """Builds the model once for all sizes, saves it, and loads it again."""
-        executable = byoc_core.build(self.module, backends=backends)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.byoc"
-            executable.save(path)
-            machine = byoc_core.VirtualMachine(byoc_core.load(path, allow_native=True))
-
-        def run(feeds: Feeds) -> Sequence[Array]:
-            results = machine.run("main", feeds)
-            return results if isinstance(results, tuple) else (results,)
-
-        return BuiltModel(run, float(executable.report_data["offloaded_share"]))
+        return build_model(self.module, backends)
 
     def compare_sizes(self, built: BuiltModel) -> Iterable[tuple[str, Accuracy]]:
         """Yields the accuracy at every choice of dynamic sizes."""

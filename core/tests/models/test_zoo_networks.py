@@ -13,8 +13,9 @@ from byoc_core.ir import tensor
 from onnx import TensorProto, helper
 
 from benchmarks.zoo.accuracy import judge
+from benchmarks.zoo.built_model import BuiltModel
 from benchmarks.zoo.graph_builder import STYLES
-from benchmarks.zoo.network_check import BuiltModel, ModelCheck, check_symbolic
+from benchmarks.zoo.network_check import ModelCheck, check_symbolic
 from benchmarks.zoo.networks import NETWORKS
 
 _HOST = "host"
