@@ -11,7 +11,13 @@ from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ops import default_ops
 
 _OTHER_ORACLES: dict[str, tuple[str, str]] = {
+    **{
+        f"nn.adaptive_{kind}_pool{rank}d": ("numpy over each window", "kernels/test_kernels_adaptive_pooling.py")
+        for kind in ("avg", "max")
+        for rank in (1, 2, 3)
+    },
     "argsort": ("sorted of Python", "kernels/test_kernels_ordering.py"),
+    "expand_dims": ("numpy.squeeze undone", "kernels/test_kernels_adaptive_pooling.py"),
     "flip": ("numpy.flip", "kernels/test_kernels_indexing.py"),
     "full": ("sum of numpy arrays", "kernels/test_kernels_creation.py"),
     "nn.swish": ("scipy.special.expit", "kernels/test_kernels_functions.py"),
@@ -20,6 +26,7 @@ _OTHER_ORACLES: dict[str, tuple[str, str]] = {
     "shape_of": ("the shape that was drawn", "kernels/test_kernels_creation.py"),
     "size": ("len of Python", "kernels/test_kernels_creation.py"),
     "sort": ("sorted of Python", "kernels/test_kernels_ordering.py"),
+    "squeeze": ("numpy.squeeze", "kernels/test_kernels_adaptive_pooling.py"),
     "stack": ("numpy.stack", "kernels/test_kernels_indexing.py"),
 }
 """The oracle of each op that ONNX Runtime does not compute, and the file of tests that compares with it."""

@@ -296,7 +296,7 @@ def test_commutative_ops_are_exactly_those_that_commute() -> None:
 
 def test_elementwise_and_reshaping_traits_hold() -> None:
     reshaping = {name for name, op in default_ops().items() if op.has_trait(Trait.RESHAPING)}
-    assert reshaping == {"reshape"}
+    assert reshaping == {"expand_dims", "reshape", "squeeze"}
     x = np.random.default_rng(6).uniform(0.1, 3.0, (4, 5)).astype(np.float32)
     for name, op in default_ops().items():
         if op.kernel is None or not op.has_trait(Trait.ELEMENTWISE) or len(op.operands) != 1:

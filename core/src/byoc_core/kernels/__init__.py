@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from byoc_core.kernels import (
     activations,
+    adaptive_pooling,
     arrangement,
     attention,
     border,
@@ -36,6 +37,7 @@ from byoc_core.kernels import (
     scatter,
     shape,
     slices,
+    unit_axes,
 )
 from byoc_core.kernels.precision import NDArray
 
@@ -52,6 +54,8 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **linear.KERNELS,
         **convolution.KERNELS,
         **pooling.KERNELS,
+        **adaptive_pooling.KERNELS,
+        **unit_axes.KERNELS,
         **normalisation.KERNELS,
         **shape.KERNELS,
         **slices.KERNELS,

@@ -19,6 +19,7 @@ def default_ops() -> OpRegistry:
     from byoc_core.ir.structural import STRUCTURAL_OPS
     from byoc_core.ops import (
         activations,
+        adaptive_pooling,
         arrangement,
         attention,
         border,
@@ -42,6 +43,7 @@ def default_ops() -> OpRegistry:
         scatter,
         shape,
         slices,
+        unit_axes,
     )
 
     families = (
@@ -51,6 +53,8 @@ def default_ops() -> OpRegistry:
         linear,
         convolution,
         pooling,
+        adaptive_pooling,
+        unit_axes,
         normalisation,
         nn,
         shape,

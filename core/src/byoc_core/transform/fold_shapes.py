@@ -17,7 +17,10 @@ Rewritten = Sequence[Value] | None
 
 @dataclass(frozen=True)
 class FoldShapes(Pass):
-    """Makes ``shape_of`` and ``size`` a ``shape_to_tensor`` of the sizes, and ``full`` a ``broadcast_to``.
+    """Makes shapes data, and ops that only give a tensor a shape the one that backends know.
+
+    ``shape_of`` and ``size`` become a ``shape_to_tensor`` of the sizes, ``full`` a ``broadcast_to``, ``squeeze`` and
+    ``expand_dims`` a ``reshape``.
 
     A size stays with its tensor where the parameters of the function do not determine its symbols. Constant folding
     afterwards makes constants of what has no symbols.
@@ -54,4 +57,20 @@ def _full(binding: Binding, graph: RewriteGraph) -> Rewritten:
     return (graph.emit("broadcast_to", binding.operands, binding.attrs),)
 
 
-_RULES: Rules = {"shape_of": (_shape_of,), "size": (_size,), "full": (_full,)}
+def _reshape(binding: Binding, graph: RewriteGraph) -> Rewritten:
+    """Gives the elements in the result's shape, unless the op also checks, when run, that an axis has size 1."""
+    before, after = (value.type for value in (*binding.operands, *binding.results))
+    if not isinstance(before, TensorType) or not isinstance(after, TensorType) or after.shape is None:
+        return None
+    if before.num_elements != after.num_elements:
+        return None
+    return (graph.emit("reshape", binding.operands, {"shape": after.shape}),)
+
+
+_RULES: Rules = {
+    "shape_of": (_shape_of,),
+    "size": (_size,),
+    "full": (_full,),
+    "squeeze": (_reshape,),
+    "expand_dims": (_reshape,),
+}
