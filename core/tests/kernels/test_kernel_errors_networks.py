@@ -59,6 +59,129 @@ _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [
         {},
         "op `nn.lstm`, operand `lengths`: has the wrong shape; got (1, 2), expected (2,)",
     ),
+    (
+        "nn.lstm",
+        [_zeros(3, 2, 1), _zeros(1, 4, 1), _zeros(1, 4, 1), _zeros(1, 8), _zeros(1, 2, 1), _zeros(1, 1, 1)],
+        {},
+        "op `nn.lstm`, operand `initial_c`: has the wrong shape; got (1, 1, 1), expected (1, 2, 1)",
+    ),
+    (
+        "nn.gru",
+        [_zeros(3, 2, 1), _zeros(2, 3, 1), _zeros(1, 3, 1), _zeros(1, 6), _zeros(1, 2, 1)],
+        {},
+        "op `nn.gru`, operand `weight`: has the wrong shape; got (2, 3, 1), expected (1, 3, 1)",
+    ),
+    (
+        "nn.bias_add",
+        [_zeros(2, 4), _zeros(1)],
+        {"axis": -1},
+        "op `nn.bias_add`, operand `bias`: has the wrong shape; got (1,), expected (4,)",
+    ),
+    (
+        "nn.batch_norm",
+        [_zeros(2, 4), *[_zeros(4)] * 3, _zeros(1)],
+        {"axis": 1},
+        "op `nn.batch_norm`, operand `variance`: has the wrong shape; got (1,), expected (4,)",
+    ),
+    (
+        "nn.layer_norm",
+        [_zeros(0, 4), _zeros(4), _zeros(1)],
+        {"axes": (1,)},
+        "op `nn.layer_norm`, operand `beta`: has the wrong shape; got (1,), expected (4,)",
+    ),
+    (
+        "nn.rms_norm",
+        [_zeros(0, 4), _zeros(1)],
+        {"axes": (1,)},
+        "op `nn.rms_norm`, operand `gamma`: has the wrong shape; got (1,), expected (4,)",
+    ),
+    (
+        "nn.group_norm",
+        [_zeros(2, 4, 3), _zeros(1), _zeros(4)],
+        {"groups": 2},
+        "op `nn.group_norm`, operand `gamma`: has the wrong shape; got (1,), expected (4,)",
+    ),
+    (
+        "nn.group_norm",
+        [_zeros(2, 4, 3), _zeros(4), _zeros(4)],
+        {"groups": 3},
+        (
+            "op `nn.group_norm`, operand `x`: the groups do not divide the channels (axis 1); "
+            "got 4, expected a multiple of 3"
+        ),
+    ),
+    (
+        "nn.instance_norm",
+        [_zeros(2, 4, 3), _zeros(1), _zeros(4)],
+        {},
+        "op `nn.instance_norm`, operand `gamma`: has the wrong shape; got (1,), expected (4,)",
+    ),
+    (
+        "nn.attention",
+        [_zeros(2, 4, 3, 5), _zeros(1, 2, 6, 5), _zeros(1, 2, 6, 7)],
+        {},
+        "op `nn.attention`, operand `key`: has the wrong shape; got (1, 2, 6, 5), expected (2, 2, 6, 5)",
+    ),
+    (
+        "nn.attention",
+        [_zeros(2, 4, 3, 5), _zeros(2, 3, 6, 5), _zeros(2, 3, 6, 7)],
+        {},
+        (
+            "op `nn.attention`, operand `query`: the heads of operand `key` do not divide those of this one (axis 1); "
+            "got 4, expected a multiple of 3"
+        ),
+    ),
+    (
+        "nn.attention",
+        [_zeros(1, 1, 1, 5), _zeros(1, 1, 6, 5), _zeros(1, 1, 6, 7), _zeros(3, 6)],
+        {},
+        "op `nn.attention`, operand `mask`: does not broadcast to the scores; got (3, 6), expected (1, 1, 1, 6)",
+    ),
+    (
+        "nn.rotary_embedding",
+        [_zeros(2, 1, 3, 4), _zeros(1, 3, 2), _zeros(2, 3, 2)],
+        {},
+        "op `nn.rotary_embedding`, operand `cos`: has the wrong shape; got (1, 3, 2), expected (2, 3, 2)",
+    ),
+    (
+        "nn.rotary_embedding",
+        [_zeros(2, 1, 3, 4), _zeros(2, 3, 3), _zeros(2, 3, 3)],
+        {},
+        (
+            "op `nn.rotary_embedding`, operand `cos`: turns more elements than axis 3 of operand `x` has; "
+            "got 6, expected 4 or fewer"
+        ),
+    ),
+    (
+        "nn.max_pool2d",
+        [_zeros(1, 1, 4, 2)],
+        {"pool_size": (3,), "strides": (2,), "ceil_mode": True},
+        "operand `x`: an axis of the padded image is smaller than the window; got 2, expected 3 or more",
+    ),
+    (
+        "nn.conv2d",
+        [_zeros(1, 1, 4, 4), _zeros(2, 1, 3, 3)],
+        {"groups": 2},
+        "operand `x`: the groups do not divide the input channels; got 1, expected a multiple of 2",
+    ),
+    (
+        "nn.conv2d",
+        [_zeros(1, 2, 4, 4), _zeros(3, 1, 3, 3)],
+        {"groups": 2},
+        "operand `weight`: the groups do not divide the output channels; got 3, expected a multiple of 2",
+    ),
+    (
+        "nn.conv1d",
+        [_zeros(1, 2, 4), _zeros(0, 1, 3)],
+        {},
+        "operand `weight`: the number of input channels does not fit operand `x`; got 1, expected 2",
+    ),
+    (
+        "nn.conv1d_transpose",
+        [_zeros(1, 2, 1), _zeros(2, 1, 3)],
+        {"padding": (2, 1)},
+        "operand `x`: the padding leaves nothing of spatial axis 0; got 3, expected less than 3",
+    ),
     ("argmax", [_zeros(2, 0)], {"axis": -1}, "op `argmax`: axis 1 is empty and has no element to find"),
     ("argmin", [_zeros(0, 2)], {"axis": 0}, "op `argmin`: axis 0 is empty and has no element to find"),
 ]

@@ -118,6 +118,11 @@ def bench() -> Bench:
     return Bench()
 
 
+@pytest.fixture(scope="module")
+def module_bench() -> Bench:
+    return Bench()
+
+
 @pytest.fixture
 def make_bench() -> type[Bench]:
     return Bench

@@ -80,6 +80,10 @@ REFUSED = [
             ("reshape", [tensor(("n", "m"))], {"shape": ("n", "n")}),
             ("split", [tensor(("n", 3))], {"sections": ("n//2", "n//2")}),
             ("concat", [tensor((1, "n")), tensor((1, "m"))], {"axis": 0}),
+            ("matmul", [tensor((2, "n")), tensor(("m", 3))], {}),
+            ("nn.dense", [tensor((2, "n")), tensor((3, 4))], {}),
+            ("nn.bias_add", [tensor((2, 4)), tensor(("k",))], {}),
+            ("nn.batch_norm", [tensor((2, 4)), *[tensor((4,))] * 3, tensor(("k",))], {"axis": 1}),
         )
     ),
 ]
@@ -87,12 +91,23 @@ SIZES_THAT_AGREE = [
     (("reshape", tensor(("n", "m"))), {"shape": ("m*n",)}),
     (("split", tensor(("past + seq", 3))), {"sections": ("past", "seq")}),
     (("concat", tensor((1, "2*n")), tensor(("m", "n + n"))), {"axis": 0}),
+    (("matmul", tensor((2, "n", "k")), tensor(("m", "k", 3))), {}),
+    (("nn.dense", tensor((2, "n")), tensor((3, "n"))), {}),
+    (("nn.bias_add", tensor((2, "k")), tensor(("k",))), {}),
 ]
 
 
 @pytest.mark.parametrize(("binding", "attrs"), SIZES_THAT_AGREE, ids=lambda value: str(value)[:24])
 def test_movements_between_equal_sizes_are_compiled(binding: Any, attrs: dict[str, Any]) -> None:
     assert _supports(*binding, **attrs) == Support()
+
+
+def test_the_report_says_that_sizes_may_not_agree() -> None:
+    builder: Any = FunctionBuilder("main", ops=default_ops())
+    x, bias = builder.param("x", tensor((2, 4))), builder.param("bias", tensor(("k",)))
+    module = IRModule({"main": builder.finish(builder.emit("nn.bias_add", x, bias))})
+    executable = byoc_core.build(module, backends=["ccompiler"])
+    assert "whether the sizes of nn.bias_add agree shows only when it runs" in executable.report()
 
 
 @pytest.mark.parametrize(("binding", "attrs", "code", "text"), REFUSED, ids=lambda value: str(value)[:24])

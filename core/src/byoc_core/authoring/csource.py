@@ -168,6 +168,9 @@ class CSourceCodegen:
         shape, dtype = tensor_type(binding.result, where)
         names = ["abcd"[k] if len(types) <= 4 else f"in{k}" for k in range(len(types))]
         nest = LoopNest(shape, {n: align(t[0], len(shape)) for n, t in zip(names, types, strict=True)} | {"out": shape})
+        roles = binding.op.operand_names(len(types))
+        for role, (operand_shape, _) in zip(roles, types, strict=True):
+            scope.require_broadcast(binding.op.name, role, operand_shape, shape)
         values = [f"{name}[{nest.offset(name)}]" for name in names]
         dtypes = [operand_dtype for _, operand_dtype in types]
         expression = scalar_expression(binding.op.name, values, dtypes, dtype, binding.attrs)

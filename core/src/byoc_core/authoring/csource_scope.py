@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
 from byoc_core.ir import Constant, ConstantStore, Function, TensorType, Value, Var
@@ -103,6 +103,7 @@ class FunctionScope:
         symbols: the symbolic sizes of the signature, sorted; in C ``dim_<symbol>``.
         kernels: C definitions that stand before the function.
         statements: the function's calls, in order.
+        checks: C expressions over the sizes that are not zero, and have set an error, where a call must not go on.
     """
 
     def __init__(self, function: Function, symbol: str, constants: ConstantPool) -> None:
@@ -122,6 +123,7 @@ class FunctionScope:
         self.symbols = tuple(sorted(found))
         self.kernels: list[str] = []
         self.statements: list[str] = []
+        self.checks: list[str] = []
         self._buffers: list[tuple[str, str, str]] = []
         self._values: dict[Value, str] = {}
         self._destinations: dict[Value, str] = {}
@@ -202,6 +204,37 @@ class FunctionScope:
     def call(self, kernel: str, *arguments: str) -> None:
         """Adds a call, after those added before."""
         self.statements.append(f"{kernel}({', '.join(arguments)});")
+
+    def require_broadcast(self, op: str, operand: str, dims: Sequence[Dim], space: Sequence[Dim]) -> None:
+        """Has calls checked for sizes of an operand that are neither those of an iteration space nor 1.
+
+        Args:
+            op: the op's name.
+            operand: the operand's name.
+            dims: its sizes, in as many axes as the space or fewer; those in front are missing.
+            space: the sizes that the loops run over.
+        """
+        for axis, (dim, size) in enumerate(zip(dims, space[len(space) - len(dims) :], strict=True)):
+            if dim not in (1, size):
+                self._add_check(f'byoc_check_operand("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
+
+    def require_at_least(self, op: str, what: str, dims: Sequence[Dim], least: Sequence[int]) -> None:
+        """Has calls checked for sizes that are too small, unless they cannot be.
+
+        Args:
+            op: the op's name.
+            what: the tensor that has the sizes, for the message.
+            dims: the sizes of its axes.
+            least: the smallest size that each may have.
+        """
+        for axis, (dim, bound) in enumerate(zip(dims, least, strict=True)):
+            if not is_nonnegative(dim - bound):
+                self._add_check(f'byoc_check_least("{self.symbol}", "{op}", "{what}", {axis}', dim, bound)
+
+    def _add_check(self, call: str, size: Dim, wanted: Dim) -> None:
+        check = f"{call}, {c_dim(size)}, {c_dim(wanted)})"
+        if check not in self.checks:
+            self.checks.append(check)
 
     def symbols_in(self, text: str) -> list[str]:
         """Gives the C names of the symbolic sizes that a text mentions, sorted: what a kernel takes beside pointers."""

@@ -1,4 +1,8 @@
-"""The two outer layers of a generated function: checks over ``DLTensor*``, and the packed export of the TVM FFI ABI."""
+"""The two outer layers of a generated function: checks over ``DLTensor*``, and the packed export of the TVM FFI ABI.
+
+The raw function inside trusts its sizes: which of them must agree, where symbols hid that from the type rules, its
+:class:`FunctionScope` collects as ``checks``, and the wrapper makes them before it calls.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ def wrapper_function(scope: FunctionScope) -> str:
         if (name, axis) not in solved:
             check = f"byoc_check_size({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}, {c_dim(dim)})"
             lines.append(f"  if ({check}) return -1;")
+    lines += [f"  if ({check}) return -1;" for check in scope.checks]
     data = [f"byoc_data({name})" for _, name in arguments]
     sizes = [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
     head = f"BYOC_EXPORT int32_t {scope.symbol}_wrapper_({parameters or 'void'})"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from byoc_core.errors import ExecutionError
+from byoc_core.kernels.indices import require_shape
 from byoc_core.kernels.normalisation import softmax
 from byoc_core.kernels.precision import NDArray, working_dtype
 
@@ -33,10 +35,24 @@ def attention(
     Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; ``mask`` broadcasts to ``(B, H, S, T)``.
 
     Cost: ``2 * B * H * S * T * (D + E)`` operations, and the scores ``(B, H, S, T)`` beside the result.
+
+    Raises:
+        ExecutionError: the sizes of the operands do not fit.
     """
     wide = working_dtype(query.dtype)
     batch, heads, steps, size = query.shape
     groups, length = key.shape[1:3]
+    require_shape("nn.attention", "key", key.shape, (batch, groups, length, size))
+    require_shape("nn.attention", "value", value.shape, (batch, groups, length, value.shape[3]))
+    if not groups or heads % groups:
+        raise ExecutionError(
+            "op `nn.attention`, operand `query`",
+            "the heads of operand `key` do not divide those of this one (axis 1)",
+            got=heads,
+            expected=f"a multiple of {groups}",
+        )
+    for added in mask:
+        _require_mask(added.shape, (batch, heads, steps, length))
     factor = 1 / math.sqrt(max(size, 1)) if scale is None else scale
     queries, keys, values = (operand.astype(wide, copy=False) for operand in (query, key, value))
     shared = (batch, groups, heads // groups * steps)
@@ -59,6 +75,14 @@ def attention(
         return result if scores is None else (result, stages[scores].astype(query.dtype, copy=False))
 
 
+def _require_mask(found: tuple[int, ...], scores: tuple[int, ...]) -> None:
+    places = zip(found[::-1], scores[::-1], strict=False)
+    if len(found) > len(scores) or any(size not in (1, whole) for size, whole in places):
+        raise ExecutionError(
+            "op `nn.attention`, operand `mask`", "does not broadcast to the scores", got=found, expected=scores
+        )
+
+
 def _weigh(scores: NDArray) -> NDArray:
     """Gives the softmax of scores along the last axis; zeros where all are minus infinity."""
     peak = scores.max(axis=-1, keepdims=True, initial=-np.inf)
@@ -73,7 +97,19 @@ def rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: boo
     """Gives ``x`` with pairs of its first elements turned by angles, whose cosines and sines are given.
 
     Shapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``; the first ``2R`` of ``D`` are turned.
+
+    Raises:
+        ExecutionError: the angles do not fit batch and steps, or turn more elements than there are.
     """
+    for name, angle in (("cos", cos), ("sin", sin)):
+        require_shape("nn.rotary_embedding", name, angle.shape, (x.shape[0], x.shape[2], cos.shape[-1]))
+    if 2 * cos.shape[-1] > x.shape[3]:
+        raise ExecutionError(
+            "op `nn.rotary_embedding`, operand `cos`",
+            "turns more elements than axis 3 of operand `x` has",
+            got=2 * cos.shape[-1],
+            expected=f"{x.shape[3]} or fewer",
+        )
     wide = working_dtype(x.dtype)
     half = cos.shape[-1]
     across, along = (angle.astype(wide, copy=False)[:, np.newaxis] for angle in (cos, sin))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.kernels.windows import (
     channels_first,
@@ -43,11 +44,17 @@ def conv(
 
     Cost: ``2 * N * O * OH * OW * C/groups * KH * KW`` operations, and at most 32 MiB (or one image's columns, where
     that is more) beside the padded input.
+
+    Raises:
+        ExecutionError: the channels do not fit the filter and the groups, or the padded image is smaller than it.
     """
     wide = working_dtype(x.dtype)
     image = channels_first(x, data_layout)
     filters = _ordered(weight, kernel_layout, "OI").astype(wide, copy=False)
     rank = image.ndim - 2
+    _require_groups("operand `x`", "input channels", image.shape[1], groups)
+    _require_groups("operand `weight`", "output channels", filters.shape[0], groups)
+    _require_input_channels(filters.shape[1], image.shape[1] // groups)
     window = filters.shape[2:]
     out_size = [
         num_windows(image.shape[2 + axis], window[axis], strides[axis], dilation[axis], *padding[axis::rank])
@@ -64,6 +71,20 @@ def conv(
 def _ordered(weight: NDArray, layout: str, channels: str) -> NDArray:
     """Gives filters with the two channel axes in an order, then the spatial ones."""
     return weight.transpose([layout.index(axis) for axis in channels + spatial_axes(layout)])
+
+
+def _require_groups(operand: str, channels: str, count: int, groups: int) -> None:
+    if count % groups:
+        raise ExecutionError(
+            operand, f"the groups do not divide the {channels}", got=count, expected=f"a multiple of {groups}"
+        )
+
+
+def _require_input_channels(found: int, expected: int) -> None:
+    if found != expected:
+        raise ExecutionError(
+            "operand `weight`", "the number of input channels does not fit operand `x`", got=found, expected=expected
+        )
 
 
 def _by_columns(windows: NDArray, filters: NDArray, groups: int) -> NDArray:
@@ -109,24 +130,38 @@ def conv_transpose(
     with one or three spatial axes.
 
     Cost: ``2 * N * C * H * W * O/groups * KH * KW`` operations, and the products of one batch beside the result.
+
+    Raises:
+        ExecutionError: the channels do not fit the filter and the groups, or the padding leaves nothing.
     """
     wide = working_dtype(x.dtype)
     image = channels_first(x, data_layout).astype(wide, copy=False)
     filters = _ordered(weight, kernel_layout, "IO").astype(wide, copy=False)
     batch, channels, *size = image.shape
     rank, window, per_group = len(size), filters.shape[2:], filters.shape[1]
-    matrix = np.ascontiguousarray(filters).reshape(groups, channels // groups, -1).swapaxes(1, 2)
+    _require_groups("operand `x`", "input channels", channels, groups)
+    _require_input_channels(filters.shape[0], channels)
+    whole = [
+        (size[axis] - 1) * strides[axis] + (window[axis] - 1) * dilation[axis] + 1 + output_padding[axis]
+        for axis in range(rank)
+    ]
+    for axis, extent in enumerate(whole):
+        if extent <= padding[axis] + padding[rank + axis]:
+            raise ExecutionError(
+                "operand `x`",
+                f"the padding leaves nothing of spatial axis {axis}",
+                got=padding[axis] + padding[rank + axis],
+                expected=f"less than {extent}",
+            )
+    depth = per_group * math.prod(window)
+    matrix = np.ascontiguousarray(filters).reshape(groups, channels // groups, depth).swapaxes(1, 2)
     with np.errstate(all="ignore"):
         products = np.matmul(matrix, image.reshape(batch, groups, channels // groups, math.prod(size)))
         products = products.reshape(batch, groups, per_group, *window, *size)
-        whole = [
-            (size[axis] - 1) * strides[axis] + (window[axis] - 1) * dilation[axis] + 1 + output_padding[axis]
-            for axis in range(rank)
-        ]
         result = np.zeros((batch, groups, per_group, *whole), wide)
         for tap in np.ndindex(*window):
             reached: list[Any] = [
-                slice(first, first + (count - 1) * stride + 1, stride)
+                slice(first, first + (count - 1) * stride + 1 if count else first, stride)
                 for first, count, stride in zip(np.multiply(tap, dilation), size, strides, strict=True)
             ]
             result[(..., *reached)] += products[(slice(None), slice(None), slice(None), *tap)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from byoc_core.kernels.indices import require_shape
 from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = ["KERNELS", "bias_add", "dense", "matmul"]
@@ -34,7 +35,11 @@ def bias_add(x: NDArray, bias: NDArray, *, axis: int) -> NDArray:
     """Gives ``x`` plus one value for each index of one axis.
 
     Shapes: ``(..., C, ...), (C,) -> (..., C, ...)``.
+
+    Raises:
+        ExecutionError: there is not one value for each index.
     """
+    require_shape("nn.bias_add", "bias", bias.shape, (x.shape[axis],))
     shape = [1] * x.ndim
     shape[axis] = -1
     with np.errstate(all="ignore"):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from byoc_core.errors import ExecutionError
+from byoc_core.kernels.indices import require_shape
 from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = [
@@ -27,7 +29,12 @@ def batch_norm(
     """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.
 
     Shapes: ``(..., C, ...)`` and four times ``(C,)``; the result has the shape of ``x``.
+
+    Raises:
+        ExecutionError: a parameter has another shape.
     """
+    for name, given in (("gamma", gamma), ("beta", beta), ("mean", mean), ("variance", variance)):
+        require_shape("nn.batch_norm", name, given.shape, (x.shape[axis],))
     wide = working_dtype(x.dtype)
     shape = [1] * x.ndim
     shape[axis] = -1
@@ -41,9 +48,14 @@ def layer_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, axes: tuple[int, ..
     """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the statistics of ``x`` over ``axes``.
 
     Shapes: ``gamma`` and ``beta`` have the sizes of ``axes``, in order; the result has the shape of ``x``.
+
+    Raises:
+        ExecutionError: a parameter has another shape.
     """
     wide = working_dtype(x.dtype)
     normalised = sorted(axis % x.ndim for axis in axes)
+    for name, given in (("gamma", gamma), ("beta", beta)):
+        require_shape("nn.layer_norm", name, given.shape, [x.shape[axis] for axis in normalised])
     shape = [size if axis in normalised else 1 for axis, size in enumerate(x.shape)]
     if x.size == 0:
         return x.copy()
@@ -81,7 +93,23 @@ def group_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, groups: int, epsilo
     """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with statistics per image and group of channels.
 
     Shapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.
+
+    Raises:
+        ExecutionError: a parameter has another shape, or the groups do not divide the channels.
     """
+    if x.shape[1] % groups:
+        raise ExecutionError(
+            "op `nn.group_norm`, operand `x`",
+            "the groups do not divide the channels (axis 1)",
+            got=x.shape[1],
+            expected=f"a multiple of {groups}",
+        )
+    return _normalise_groups("nn.group_norm", x, gamma, beta, groups, epsilon)
+
+
+def _normalise_groups(op: str, x: NDArray, gamma: NDArray, beta: NDArray, groups: int, epsilon: float) -> NDArray:
+    for name, given in (("gamma", gamma), ("beta", beta)):
+        require_shape(op, name, given.shape, (x.shape[1],))
     if x.size == 0:
         return x.copy()
     wide = working_dtype(x.dtype)
@@ -99,19 +127,26 @@ def instance_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, epsilon: float) 
     """Gives :func:`group_norm` with every channel a group of its own.
 
     Shapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.
+
+    Raises:
+        ExecutionError: a parameter has another shape.
     """
-    return group_norm(x, gamma, beta, groups=x.shape[1], epsilon=epsilon)
+    return _normalise_groups("nn.instance_norm", x, gamma, beta, x.shape[1], epsilon)
 
 
 def rms_norm(x: NDArray, gamma: NDArray, *, axes: tuple[int, ...], epsilon: float) -> NDArray:
     """Gives ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.
 
     Shapes: ``gamma`` has the sizes of ``axes``, in order; the result has the shape of ``x``.
+
+    Raises:
+        ExecutionError: ``gamma`` has another shape.
     """
+    normalised = tuple(sorted(axis % x.ndim for axis in axes))
+    require_shape("nn.rms_norm", "gamma", gamma.shape, [x.shape[axis] for axis in normalised])
     if x.size == 0:
         return x.copy()
     wide = working_dtype(x.dtype)
-    normalised = tuple(sorted(axis % x.ndim for axis in axes))
     shape = [size if axis in normalised else 1 for axis, size in enumerate(x.shape)]
     with np.errstate(all="ignore"):
         values = x.astype(wide, copy=False)

@@ -45,7 +45,7 @@ def lstm(
         return step
 
     every, (hidden, cell) = _run(
-        "nn.lstm", x, weight, recurrence, bias, (initial_h, initial_c), lengths, direction, make_step
+        "nn.lstm", 4, x, weight, recurrence, bias, (initial_h, initial_c), lengths, direction, make_step
     )
     return every, hidden, cell
 
@@ -81,7 +81,7 @@ def gru(
 
         return step
 
-    every, (hidden,) = _run("nn.gru", x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
+    every, (hidden,) = _run("nn.gru", 3, x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
     return every, hidden
 
 
@@ -107,12 +107,13 @@ def rnn(
 
         return step
 
-    every, (hidden,) = _run("nn.rnn", x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
+    every, (hidden,) = _run("nn.rnn", 1, x, weight, recurrence, bias, (initial_h,), lengths, direction, make_step)
     return every, hidden
 
 
 def _run(
     op: str,
+    num_gates: int,
     x: NDArray,
     weight: NDArray,
     recurrence: NDArray,
@@ -125,15 +126,21 @@ def _run(
     """Runs each direction: gives the hidden states of all steps, and each state's last value.
 
     Raises:
-        ExecutionError: a length is negative or larger than the number of steps, or there is not one for each sequence.
+        ExecutionError: the shapes of the operands do not fit, or a length is negative or larger than the number of
+            steps.
     """
     wide = working_dtype(x.dtype)
-    steps, batch = x.shape[:2]
+    steps, batch, num_inputs = x.shape
+    directions, hidden_size = 2 if direction == "bidirectional" else 1, recurrence.shape[2]
+    width = num_gates * hidden_size
+    require_shape(op, "weight", weight.shape, (directions, width, num_inputs))
+    require_shape(op, "recurrence", recurrence.shape, (directions, width, hidden_size))
+    require_shape(op, "bias", bias.shape, (directions, 2 * width))
+    for name, given in zip(("initial_h", "initial_c"), initial, strict=False):
+        require_shape(op, name, given.shape, (directions, batch, hidden_size))
     for given in lengths:
         require_shape(op, "lengths", given.shape, (batch,))
         require_range(op, given, 0, steps, "a length does not fit the steps")
-    directions, hidden_size = recurrence.shape[0], recurrence.shape[2]
-    width = recurrence.shape[1]
     every = np.empty((steps, directions, batch, hidden_size), wide)
     last = tuple(np.empty((directions, batch, hidden_size), wide) for _ in initial)
     with np.errstate(all="ignore"):

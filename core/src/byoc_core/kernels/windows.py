@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["channels_first", "channels_restored", "num_windows", "pad_image", "spatial_axes", "tap_view", "window_view"]
@@ -35,8 +36,19 @@ def num_windows(
     """Gives how many windows fit along one axis.
 
     With ``ceil_mode`` a last, partial window counts too if it starts inside the image or its leading padding.
+
+    Raises:
+        ExecutionError: the window is larger than the padded image.
     """
-    room = size + begin + end - (dilation * (window - 1) + 1)
+    reach = dilation * (window - 1) + 1
+    room = size + begin + end - reach
+    if room < 0:
+        raise ExecutionError(
+            "operand `x`",
+            "an axis of the padded image is smaller than the window",
+            got=size + begin + end,
+            expected=f"{reach} or more",
+        )
     if not ceil_mode:
         return room // stride + 1
     return min(-(-room // stride) + 1, -(-(size + begin) // stride))

@@ -158,3 +158,21 @@ int32_t byoc_check_broadcast(const char *function, int64_t left, int64_t right) 
   }
   return 0;
 }
+
+int32_t byoc_check_operand(const char *function, const char *op, const char *operand, int32_t axis, int64_t size,
+                           int64_t wanted) {
+  if (size != wanted && size != 1) {
+    return byoc_fail("ValueError", "function `%s`, op `%s`, operand `%s`: axis %d does not broadcast; got %lld, "
+                     "expected %lld or 1", function, op, operand, (int)axis, (long long)size, (long long)wanted);
+  }
+  return 0;
+}
+
+int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
+                         int64_t least) {
+  if (size < least) {
+    return byoc_fail("ValueError", "function `%s`, op `%s`: axis %d of %s is too small; got %lld, expected %lld or more",
+                     function, op, (int)axis, what, (long long)size, (long long)least);
+  }
+  return 0;
+}

@@ -134,6 +134,14 @@ BYOC_LOCAL int32_t byoc_solve_size(const char *function, const char *name, const
 /* Fails unless two sizes broadcast: equal, or one of them 1. */
 BYOC_LOCAL int32_t byoc_check_broadcast(const char *function, int64_t left, int64_t right);
 
+/* Fails unless the size of an operand's axis is `wanted`, or 1. */
+BYOC_LOCAL int32_t byoc_check_operand(const char *function, const char *op, const char *operand, int32_t axis,
+                                      int64_t size, int64_t wanted);
+
+/* Fails unless a size inside a function is `least` or more; `what` is the tensor of the op that has it. */
+BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
+                                    int64_t least);
+
 /* The address of a tensor's first element. */
 static inline void *byoc_data(const DLTensor *tensor) { return (char *)tensor->data + tensor->byte_offset; }
 

@@ -213,7 +213,7 @@ def _is_open(bound: Dim) -> bool:
 def _clipped(bound: Dim, size: Dim, low: int, high: Dim) -> Dim:
     """Gives a slice's bound counted from the front and limited to the axis."""
     if isinstance(bound, int) and _is_open(bound):
-        return high if bound > 0 else low
+        return high if bound > 0 else dim_min(low, high)  # of an empty axis the last index is -1
     return dim_min(dim_max(_from_front(bound, size), low), high)
 
 

@@ -21,6 +21,7 @@ from byoc_ccompiler.pointwise import elementwise_kernel
 from byoc_ccompiler.pooling import POOLS, pool_kernel
 from byoc_ccompiler.products import dense_kernel, matmul_kernel, panel_kernel, prefers_panels
 from byoc_ccompiler.reductions import reduction_kernel, softmax_kernel
+from byoc_ccompiler.size_checks import require_sizes
 from byoc_ccompiler.tiles import VectorUnit, vector_preamble
 from byoc_ccompiler.workspace import ALIGNMENT, Request, plan
 
@@ -51,6 +52,8 @@ class FusedCodegen(CSourceCodegen):
         """Adds the kernels of a function, its workspace, and their calls."""
         steps, results = flatten(scope.function)
         scope.forward(results, scope.function.results)
+        for step in steps:
+            require_sizes(scope, step)
         groups = form_groups(steps)
         needed = _needed_outside(groups, results)
         kernels = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from byoc_core.authoring.csource_scalars import SCALAR_OPS
 from byoc_core.authoring.csource_types import C_TYPES
 from byoc_core.backend.info import Rejection
-from byoc_core.dims import product
+from byoc_core.dims import Dim, product
 from byoc_core.ir import Binding, TensorType
 
 from byoc_ccompiler.grouping import POINTWISE, Step
@@ -50,6 +50,10 @@ def _type(binding: Binding, index: int) -> TensorType:
     return type_
 
 
+def _shape(binding: Binding, index: int) -> tuple[Dim, ...]:
+    return _type(binding, index).shape or ()
+
+
 def _reject_symbols(binding: Binding) -> Rejection | None:
     """Refuses a result whose size no operand gives: the C function could not find it."""
     known: set[str] = set()
@@ -68,7 +72,16 @@ def _reject_pointwise(binding: Binding) -> Rejection | None:
     if step_expression(step, [f"v{k}" for k in range(len(binding.operands))]) is None:
         dtypes = ", ".join(_type(binding, k).dtype for k in range(len(binding.operands)))
         return Rejection("dtype", f"{binding.op.name} has no C form for {dtypes}")
+    if binding.op.name in ("nn.bias_add", "nn.batch_norm"):
+        shape = _shape(binding, 0)
+        size = shape[int(str(binding.attrs["axis"])) % len(shape)]
+        if any(_shape(binding, index) != (size,) for index in range(1, len(binding.operands))):
+            return _reject_sizes(binding)
     return None
+
+
+def _reject_sizes(binding: Binding) -> Rejection:
+    return Rejection("dynamic-shape", f"whether the sizes of {binding.op.name} agree shows only when it runs")
 
 
 def _reject_dtype(binding: Binding) -> Rejection | None:
@@ -93,6 +106,14 @@ def _reject_conv2d(binding: Binding) -> Rejection | None:
 def _reject_matmul(binding: Binding) -> Rejection | None:
     if min(len(_type(binding, k).shape or ()) for k in (0, 1)) < 2:
         return Rejection("rank", "matmul is compiled for operands of two or more axes")
+    if _shape(binding, 0)[-1] != _shape(binding, 1)[-2]:
+        return _reject_sizes(binding)
+    return _reject_dtype(binding)
+
+
+def _reject_dense(binding: Binding) -> Rejection | None:
+    if _shape(binding, 0)[-1] != _shape(binding, 1)[1]:
+        return _reject_sizes(binding)
     return _reject_dtype(binding)
 
 
@@ -110,7 +131,7 @@ def _reject_reduction(binding: Binding) -> Rejection | None:
 
 def _reject_movement(binding: Binding) -> Rejection | None:
     """Refuses sizes that only running shows to agree: the C code copies without looking."""
-    shapes = [_type(binding, index).shape or () for index in range(len(binding.operands))]
+    shapes = [_shape(binding, index) for index in range(len(binding.operands))]
     agrees = True
     if binding.op.name == "reshape":
         (result,) = binding.results
@@ -122,14 +143,12 @@ def _reject_movement(binding: Binding) -> Rejection | None:
             agrees = sum((part[axis] for part in parts), start=0) == shapes[0][axis]
         else:
             agrees = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
-    if agrees:
-        return None
-    return Rejection("dynamic-shape", f"whether the sizes of {binding.op.name} agree shows only when it runs")
+    return None if agrees else _reject_sizes(binding)
 
 
 _OTHERS: Mapping[str, Callable[[Binding], Rejection | None]] = {
     "nn.conv2d": _reject_conv2d,
-    "nn.dense": _reject_dtype,
+    "nn.dense": _reject_dense,
     "matmul": _reject_matmul,
     "nn.softmax": _reject_dtype,
     **dict.fromkeys(POOLS, _reject_pool),
