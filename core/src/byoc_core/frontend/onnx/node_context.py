@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, symbols_of
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, FrontendError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
@@ -356,7 +356,9 @@ class NodeContext:
 
     def fresh_size(self, name: str) -> Dim:
         """Gives a symbol for a size that only running tells, with a name like ``name``."""
-        return self._graph.symbols.fresh(name)
+        size = self._graph.symbols.fresh(name)
+        self._graph.region.born |= symbols_of(size)
+        return size
 
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""
