@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-__all__ = ["Accuracy", "Array", "judge", "open_session", "relative_difference", "run_peer"]
+__all__ = ["Accuracy", "Array", "judge", "open_session", "relative_difference", "relative_error", "run_peer"]
 
 Array = npt.NDArray[Any]
 
@@ -71,22 +71,23 @@ def judge(
         exacts: those of byoc in float64.
     """
     return Accuracy(
-        error=max(map(_relative_error, results, exacts)),
-        peer_error=max(map(_relative_error, peers, exacts)),
-        distance=max(map(_relative_error, results, peers)),
+        error=max(map(relative_error, results, exacts)),
+        peer_error=max(map(relative_error, peers, exacts)),
+        distance=max(map(relative_error, results, peers)),
         difference=min(map(relative_difference, peers, others)),
     )
 
 
-def _relative_error(found: Array, wanted: Array) -> float:
-    """Gives the largest difference over the largest magnitude.
+def relative_error(found: Array, wanted: Array) -> float:
+    """Gives the largest difference over the largest magnitude; 0 where nothing differs.
 
     Raises:
         ValueError: the shapes differ.
     """
     if found.shape != wanted.shape:
         raise ValueError(f"a result has the shape {found.shape}, expected {wanted.shape}")
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+    difference = np.abs(found - wanted).max()
+    return float(difference / np.abs(wanted).max()) if difference else 0.0
 
 
 def relative_difference(first: Array, second: Array) -> float:

@@ -211,6 +211,34 @@ _REFUSED: list[tuple[str, str, str]] = [
         ),
     ),
     (
+        "slices of a scan output whose size a round tells",
+        _loop(
+            "c_out = Identity(t) w = Neg(v) s = NonZero(w)",
+            inputs="k, , x",
+            known=200,
+            outputs="c_out, w, s",
+            results="y, z",
+        ),
+        (
+            "node `y` (Loop): has a scan output whose slices have a size that is known only while it runs; got "
+            'R.Tensor((2, "nonzero"), "int64"), expected sizes that what stands around the body gives'
+        ),
+    ),
+    (
+        "slices of a scan output whose size a round tells, in no rounds",
+        _loop(
+            "c_out = Identity(t) w = Neg(v) s = NonZero(w)",
+            inputs="k, , x",
+            outputs="c_out, w, s",
+            results="y, z",
+            known=0,
+        ),
+        (
+            "node `y` (Loop): has a scan output whose slices have a size that is known only while it runs; got "
+            'R.Tensor((2, "nonzero"), "int64"), expected sizes that what stands around the body gives'
+        ),
+    ),
+    (
         "conditions that give one another",
         _loop("c_out = Identity(d) d = Identity(c_out) w = Neg(v)", inputs="k, , x"),
         (

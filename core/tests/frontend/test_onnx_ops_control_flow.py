@@ -91,7 +91,21 @@ def _loop(opset: int) -> Cases:
     cases += [(no_limit, {"x": x, "c": np.array(c)}) for c in (True, False)]
     cases.append((no_limit.replace("(, c,", "(, ,").replace(", bool c)", ")"), {"x": x}))
     cases += [(known(count), {"x": x}) for count in (0, 1, 5, MANY)]
-    return cases
+    return [*cases, *(_loop_of_captured_sizes() if opset >= 11 else ())]
+
+
+def _loop_of_captured_sizes() -> Cases:
+    """Sizes computed around the rounds: ``m//2`` in bodies, as number of rounds, and in rounds inside of rounds."""
+    head = """g (float[n, m] x) => (float[k, q] y) <int64 zero = {0}, int64 one = {1}, int64 two = {2}> {
+        yes = Constant<value = bool {1}>() s = Shape(x) n = Gather(s, zero) m = Gather(s, one) half = Div(m, two)"""
+    body = "body = b (int64 i, bool c) => (bool d, float[q] w) { d = Identity(c)"
+    chain = f"""{head} first = Constant<value = int64[1] {{0}}>() shape = Constant<value = int64[1] {{1}}>()
+        end = Reshape(half, shape) y = Loop(n, yes) <{body} row = Gather(x, i) left = Slice(row, first, end, first)
+        r = Range(zero, half, one) f = Cast<to = 1>(r) w = Add(left, f) }}> }}"""
+    nested = f"""{head} y = Loop(half, yes) <{body} col = Gather<axis = 1>(x, i) w = Loop(n, yes) <
+        body = e (int64 j, bool t) => (bool u, float o) {{ u = Identity(t) p = Gather(col, j) f = Cast<to = 1>(j)
+            o = Mul(p, f) }}> }}> }}"""
+    return [(text, {"x": _ints(*shape)}) for text in (chain, nested) for shape in ((1, 2), (3, 5))]
 
 
 def _scan(opset: int) -> Cases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -174,3 +175,48 @@ def test_constants_that_do_not_fit(
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model(op_type, NEWEST, make_case(inputs, attrs, tuple(range(len(inputs))))))
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
+
+
+_BOUNDS = (0, 2, 4, 5, 9, -1, -5, -6, 2**63 - 1, -(2**63))
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -2])
+def test_a_slice_between_bounds_that_are_data(step: int, node_model: Any, make_case: Any, run: Any) -> None:
+    """The oracle reads a stop of 2**63 - 1 with a negative step in its own way: as the front, not as the end."""
+    for size in (0, 1, 5):
+        x = _ints(2, size)
+        inputs = [x, np.array([0]), np.array([0]), np.array([1]), np.array([step])]
+        model = node_model("Slice", NEWEST, make_case(inputs, constants=(3, 4)))
+        module = from_onnx(model)
+        for start, stop in itertools.product(_BOUNDS, _BOUNDS):
+            feeds = {"i0": x, "i1": np.array([start]), "i2": np.array([stop])}
+            is_own_way = step < 0 and stop == 2**63 - 1
+            expected = x[:, :0] if is_own_way else run(model, feeds)[0]
+            np.testing.assert_array_equal(run(module, feeds)[0], expected)
+
+
+def test_a_slice_of_several_axes_between_data(check_case: Any, make_case: Any) -> None:
+    starts, stops = np.array([1, -3], np.int32), np.array([3, 4], np.int32)
+    cases = [
+        make_case([_ints(5, 4), starts, stops]),
+        make_case([_ints(5, 4), starts, stops], constants=(1,)),
+        make_case([_ints(5, 4), starts, stops, np.array([1, 0], np.int32)], constants=(2, 3)),
+    ]
+    for opset in (10, 11, 13, NEWEST):
+        for case in cases:
+            check_case("Slice", opset, case)
+
+
+def test_slices_between_data_that_are_refused(node_model: Any, make_case: Any) -> None:
+    x, bound = _ints(5), np.array([1])
+    zero = node_model("Slice", NEWEST, make_case([x, bound, bound, np.array([0]), np.array([0])], constants=(3, 4)))
+    many = node_model("Slice", NEWEST, make_case([x, bound, bound]), dynamic=True)
+    axes = node_model("Slice", NEWEST, make_case([x, bound, np.array([1, 2])]))
+    for model, problem in (
+        (zero, "has a step of 0"),
+        (many, "has an unknown number of starts or ends; got [i1_dim0]"),
+        (axes, "its axes, starts, ends and steps differ in number"),
+    ):
+        with pytest.raises(FrontendError) as caught:
+            from_onnx(model)
+        assert str(caught.value) == f"ONNX model, node `the_node` (Slice): {problem}"

@@ -29,6 +29,8 @@ def _repeated(name: str, size: int, *, by: str) -> str:
     joined = f'{name}3 = R.reshape({name}2, shape=("b", 4, "t", {size}))\n'
     if by == "broadcast":
         return expanded + f'{name}2 = R.broadcast_to({name}1, shape=("b", 2, 2, "t", {size}))\n' + joined
+    if by == "tile":
+        return expanded + f"{name}2 = R.tile({name}1, repeats=(1, 1, 2, 1, 1))\n" + joined
     if by == "concat":
         return expanded + f"{name}2 = R.concat({name}1, {name}1, axis=2)\n" + joined
     return f"{name}3 = R.take({name}, R.const([{by}], 'int64'), axis=1)\n"
@@ -88,6 +90,7 @@ FOUND = {
     ),
     "groups by broadcast": (GROUPS, _grouped("broadcast"), PLAIN),
     "groups by concat": (GROUPS, _grouped("concat"), PLAIN),
+    "groups by tile": (GROUPS, _grouped("tile"), PLAIN),
     "groups by indices": (GROUPS, _grouped("0, 0, 1, 1"), PLAIN),
     "spelled-out softmax": (
         BATCH,

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byoc_core.dims import symbols_of
 from byoc_core.errors import InternalError, VerifyError
 from byoc_core.ir import (
     CALL,
@@ -28,12 +27,11 @@ from byoc_core.ir import (
     Constant,
     Function,
     IRModule,
-    TensorType,
     Trait,
     Value,
-    Var,
     verify,
 )
+from byoc_core.ir.sizes import given_symbols, type_symbols
 
 __all__ = ["check_partition"]
 
@@ -86,17 +84,18 @@ def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:
     if len(uses) != 1:
         return f"is called {len(uses)} times, not once"
     used = _read_ids(function)
-    known = set[str]().union(*(_sizes(param) for param in function.params if id(param) in used))
+    known = frozenset[str]().union(*(given_symbols(param.type) for param in function.params if id(param) in used))
     for param in function.params:
-        if id(param) not in used and _sizes(param) <= known:
+        if id(param) not in used and given_symbols(param.type) <= known:
             return f"has an input `{param.name}` that it does not read"
     if len(set(map(id, uses[0].operands))) != len(uses[0].operands):
         return "has an input twice"
     if len(set(map(id, function.results))) != len(function.results):
         return "has an output twice"
-    given = set[str]().union(*map(_sizes, function.params))
+    given = type_symbols(function.params)
     for result, is_read in zip(function.results, uses[0].is_read, strict=True):
-        if len(function.results) > 1 and not is_read and (isinstance(result, Constant) or _sizes(result) <= given):
+        gives_nothing = isinstance(result, Constant) or given_symbols(result.type) <= given
+        if len(function.results) > 1 and not is_read and gives_nothing:
             return "has an output that nothing reads"
     if len(function.bindings) > 1 and any(Trait.DATA_DEPENDENT in b.op.traits for b in function.bindings):
         return "holds an op whose sizes the data tells, and others"
@@ -109,12 +108,6 @@ class _Use:
 
     operands: tuple[Value, ...]
     is_read: tuple[bool, ...]
-
-
-def _sizes(param: Var) -> set[str]:
-    """Gives the symbols that stand in a size of the parameter without another symbol."""
-    shape = param.type.shape if isinstance(param.type, TensorType) else None
-    return {name for dim in shape or () for name in symbols_of(dim) if len(symbols_of(dim)) == 1}
 
 
 def _read_ids(function: Function) -> set[int]:

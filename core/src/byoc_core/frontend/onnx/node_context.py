@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, symbols_of
 from byoc_core.dtypes import to_numpy
-from byoc_core.errors import ExecutionError, FrontendError, IRTypeError
+from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.frontend.onnx.graph_order import node_label
+from byoc_core.frontend.onnx.node_attributes import NodeAttributes
 from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
-from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
 from byoc_core.ir.opdef import Trait
@@ -33,31 +33,15 @@ __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue
 """What an ONNX name stands for: an IR value, a known shape, an array that is no IR constant yet, or a sequence."""
 
-_KINDS: dict[int, str] = {
-    onnx.AttributeProto.INT: "an int",
-    onnx.AttributeProto.INTS: "ints",
-    onnx.AttributeProto.FLOAT: "a float",
-    onnx.AttributeProto.FLOATS: "floats",
-    onnx.AttributeProto.STRING: "a string",
-    onnx.AttributeProto.STRINGS: "strings",
-    onnx.AttributeProto.TENSOR: "a tensor",
-    onnx.AttributeProto.GRAPH: "a graph",
-}
 
-
-class NodeContext:
-    """A node, seen by the importer of its op.
-
-    Every attribute must be read (or declared ignored): what nobody read would be silently wrong.
-    """
+class NodeContext(NodeAttributes):
+    """A node, seen by the importer of its op."""
 
     def __init__(self, graph: GraphImporter, proto: onnx.NodeProto) -> None:
+        super().__init__(proto, f"{graph.where}, {node_label(proto)}", graph.model.directory)
         self._graph = graph
         self._proto = proto
-        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
-        self._unread = set(self._attributes)
         self._folded: dict[Var, npt.NDArray[np.generic]] = {}
-        self.label = f"{graph.where}, {node_label(proto)}"
         output = next((name for name in proto.output if name), "")
         self.path = f"{graph.path}{proto.name or output}"
         self._location = Location(Path(graph.model.source).name, self.path)
@@ -115,7 +99,7 @@ class NodeContext:
         """Gives an input as IR value.
 
         Raises:
-            FrontendError: the input is left out, or is a shape with symbolic sizes, which cannot be data.
+            FrontendError: the input is left out, or is a sequence.
         """
         self.imported(index)
         return self._graph.materialise(self._proto.input[index], self.label)
@@ -207,72 +191,6 @@ class NodeContext:
             )
         return ints
 
-    # Attributes
-
-    def has_attr(self, name: str) -> bool:
-        """Tells whether the node has an attribute."""
-        return name in self._attributes
-
-    def attr_int(self, name: str, default: int | None = None) -> int:
-        """Gives an integer attribute."""
-        return int(self._read(name, onnx.AttributeProto.INT, "i", default))
-
-    def attr_flag(self, name: str, *, default: bool = False) -> bool:
-        """Gives an integer attribute that is a truth value."""
-        return bool(self.attr_int(name, int(default)))
-
-    def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Gives an attribute that is a list of integers."""
-        return tuple(self._read(name, onnx.AttributeProto.INTS, "ints", default))
-
-    def attr_float(self, name: str, default: float | None = None) -> float:
-        """Gives a float attribute."""
-        return float(self._read(name, onnx.AttributeProto.FLOAT, "f", default))
-
-    def attr_floats(self, name: str) -> tuple[float, ...]:
-        """Gives an attribute that is a list of floats."""
-        return tuple(self._read(name, onnx.AttributeProto.FLOATS, "floats", None))
-
-    def attr_string(self, name: str, default: str | None = None) -> str:
-        """Gives a string attribute."""
-        value = self._read(name, onnx.AttributeProto.STRING, "s", default)
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-    def attr_strings(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Gives an attribute that is a list of strings."""
-        values = self._read(name, onnx.AttributeProto.STRINGS, "strings", default)
-        return tuple(value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values)
-
-    def attr_array(self, name: str) -> npt.NDArray[np.generic]:
-        """Gives a tensor attribute as an array."""
-        tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
-        return to_array(tensor, f"{self.label}, attribute `{name}`", self._graph.model.directory)
-
-    def attr_graph(self, name: str) -> onnx.GraphProto:
-        """Gives an attribute that is a graph."""
-        graph: onnx.GraphProto = self._read(name, onnx.AttributeProto.GRAPH, "g", None)
-        return graph
-
-    def ignore_attrs(self, *names: str) -> None:
-        """Declares attributes that do not change what the node computes."""
-        self._unread.difference_update(names)
-
-    def _read(self, name: str, kind: int, field: str, default: object) -> Any:
-        attribute = self._attributes.get(name)
-        self._unread.discard(name)
-        if attribute is None:
-            if default is None:
-                raise self.error(f"lacks attribute `{name}`")
-            return default
-        if attribute.type != kind:
-            known = {int(number): text.lower() for text, number in onnx.AttributeProto.AttributeType.items()}
-            raise self.error(
-                f"attribute `{name}` is of the wrong type",
-                got=known.get(attribute.type, attribute.type),
-                expected=_KINDS[kind],
-            )
-        return getattr(attribute, field)
-
     # Results
 
     def emit(self, op: str, *operands: Value, **attrs: object) -> Var:
@@ -356,7 +274,9 @@ class NodeContext:
 
     def fresh_size(self, name: str) -> Dim:
         """Gives a symbol for a size that only running tells, with a name like ``name``."""
-        return self._graph.symbols.fresh(name)
+        size = self._graph.symbols.fresh(name)
+        self._graph.region.born |= symbols_of(size)
+        return size
 
     def constant(self, array: npt.ArrayLike) -> Constant:
         """Gives an array as IR constant."""
@@ -407,24 +327,13 @@ class NodeContext:
             raise self.error(f"names no axis of a tensor of rank {rank}", got=axis)
         return axis % rank
 
-    def finish(self) -> None:
-        """Checks that every attribute was read.
-
-        Raises:
-            FrontendError: one was not: it is unknown, or this variant of the op is not imported.
-        """
-        if self._unread:
-            raise self.error("has attributes that are not imported", got=", ".join(sorted(self._unread)))
-
-    def error(
-        self, problem: str, *, got: object = None, expected: object = None, hint: str | None = None
-    ) -> FrontendError:
-        """Gives the error to raise: it names the model and the node."""
-        return FrontendError(self.label, problem, got=got, expected=expected, hint=hint)
-
 
 NodeImporter = Callable[[NodeContext], Sequence[Imported]]
 """Imports one node: gives what each of its outputs stands for, in order."""
+
+
+ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], Sequence[Imported] | None]
+"""Computes a node on known shapes; ``None`` where it cannot, and the node is imported as any other."""
 
 
 def _is_small(binding: Binding) -> bool:
@@ -433,7 +342,3 @@ def _is_small(binding: Binding) -> bool:
     sizes += [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.operands]
     is_own = binding.op.kernel is not None and binding.op.has_trait(Trait.PURE)
     return is_own and all(isinstance(size, int) and size <= MAX_ELEMENTS for size in sizes)
-
-
-ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], Sequence[Imported] | None]
-"""Computes a node on known shapes; ``None`` where it cannot, and the node is imported as any other."""

@@ -24,10 +24,12 @@ class Region:
 
     Attributes:
         builder: builds the function.
+        born: the symbols of the sizes that only ops of this function tell.
     """
 
     def __init__(self, name: str, ops: OpRegistry, constants: ConstantStore) -> None:
         self.builder = FunctionBuilder(name, ops=ops, constants=constants)
+        self.born: set[str] = set()
         self._names = NameTable()
         self._captured: dict[Var, Var] = {}
 

@@ -14,6 +14,7 @@ from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.ir.module import Value, Var
+from byoc_core.ir.sizes import type_symbols
 from byoc_core.ir.types import TensorType
 
 __all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds"]
@@ -71,7 +72,7 @@ class Rounds:
 
         Raises:
             FrontendError: the rounds are not unrolled and a carried value changes its type, or there are scan outputs
-                whose size only a run can tell.
+                whose size only a run can tell: how many slices there are, or a size of a slice.
         """
         count, repeats = self.count, self.node.repeats
         if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
@@ -108,7 +109,22 @@ class Rounds:
             return []
         region, inside = self.node.open_region("body")
         result = self.run(inside, region.param("i", _INDEX), [inside.bring_in(item) for item in carried])
-        return [self._zeros(inside.to_value(item, "a scan output"), 0) for item in result.scanned]
+        return [self._zeros(self._slot(region, inside, item), 0) for item in result.scanned]
+
+    def _slot(self, region: Region, inside: NodeContext, item: Imported) -> Value:
+        """Gives a slice of a scan output as value.
+
+        Raises:
+            FrontendError: a size of it is known only inside a round, where an op tells it.
+        """
+        slot = inside.to_value(item, "a scan output")
+        if type_symbols((slot,)) & region.born:
+            raise self.node.error(
+                "has a scan output whose slices have a size that is known only while it runs",
+                got=slot.type,
+                expected="sizes that what stands around the body gives",
+            )
+        return slot
 
     def _zeros(self, like: Value, count: Dim) -> Value:
         """Gives zeros with room for so many values like one."""
@@ -136,7 +152,7 @@ class Rounds:
                     "a constant number of rounds, and a condition that is constantly true.",
                 )
         for item, is_reversed in zip(result.scanned, self.is_reversed, strict=True):
-            slot = inside.to_value(item, "a scan output")
+            slot = self._slot(region, inside, item)
             room = self._zeros(slot, num_slices)
             params.append(region.param("scanned", room.type))
             first.append(room)
@@ -151,7 +167,7 @@ class Rounds:
     def _write(self, inside: NodeContext, room: Var, slot: Value, here: Value) -> Value:
         """Gives the slices gathered so far with one more: the IR has no op that writes in place.
 
-        Cost: all slices, in each round.
+        Cost: all slices, in each round; less as elementwise ops, which backends fuse, than as a ``scatter_slice``.
         """
         mask = inside.reshape(here, (*inside.shape_of(here), *(1 for _ in inside.shape_of(slot))))
         return inside.emit("where", mask, slot, room)

@@ -237,7 +237,7 @@ def _without_repeats(value: Value, graph: RewriteGraph) -> _Heads | None:
     if taken is not None:
         return _without_taken_repeats(taken, graph)
     joined = graph.maker(value, *_reshapes())
-    parts = None if joined is None else graph.maker(joined.operands[0], "broadcast_to", "concat")
+    parts = None if joined is None else graph.maker(joined.operands[0], "broadcast_to", "concat", "tile")
     if joined is None or parts is None or len(joined.operands) != 1:
         return None
     whole, shape = shape_of(value), shape_of(parts.results[0])

@@ -12,7 +12,7 @@ from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
 from byoc_core.ops import default_ops
 from byoc_core.ops.data_dependent import range_length, result_types
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "emit_range"]
 
 
 def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequence[Imported]:
@@ -32,9 +32,7 @@ def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
     return node.error(error.problem, got=error.got, expected=error.expected)
 
 
-def _emit(
-    node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]
-) -> Sequence[Imported]:
+def _emit(node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]) -> Sequence[Value]:
     given = tuple(operand.type for operand in operands)
     context = TypeContext(op.name, given, attrs, operand_names=op.operand_names(len(operands)))
     types = result_types(op, context, node.fresh_size(op.name))
@@ -62,7 +60,13 @@ def _import_range(node: NodeContext) -> Sequence[Imported]:
         raise _refusal(node, error) from error
     if is_small:
         return _import(node, "range", {})
-    return _emit(node, default_ops().find("range"), {}, [node.reshape(value, ()) for value in node.values()])
+    return (emit_range(node, *(node.reshape(value, ()) for value in node.values())),)
+
+
+def emit_range(node: NodeContext, start: Value, stop: Value, step: Value) -> Value:
+    """Adds the range between scalars whose values only running tells."""
+    (result,) = _emit(node, default_ops().find("range"), {}, (start, stop, step))
+    return result
 
 
 IMPORTERS: dict[str, NodeImporter] = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from byoc_core.dims import Dim, broadcast_dim, ceildiv, product
 from byoc_core.errors import IRTypeError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.data_slices import read_bounds, slice_between
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 
 __all__ = ["IMPORTERS", "read_axes", "read_slice"]
@@ -26,18 +27,24 @@ def read_slice(node: NodeContext) -> tuple[tuple[int, ...], tuple[Dim, ...], tup
     """
     begin: tuple[Dim, ...]
     end: tuple[Dim, ...]
-    strides: tuple[int, ...] | None = None
     if node.opset < 10:
         begin, end = node.attr_ints("starts"), node.attr_ints("ends")
-        axes = node.attr_ints("axes", range(len(begin)))
     else:
         begin, end = node.dims(1), node.dims(2)
-        axes = node.ints(3) if node.has_input(3) else tuple(range(len(begin)))
-        strides = node.ints(4) if node.has_input(4) else None
-    strides = (1,) * len(begin) if strides is None else strides
-    if not len(axes) == len(begin) == len(end) == len(strides):
-        raise node.error("its axes, starts, ends and steps differ in number")
+    axes, strides = _axes_and_steps(node, len(begin), len(end))
     return axes, begin, end, strides
+
+
+def _axes_and_steps(node: NodeContext, num_starts: int, num_ends: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    axes, strides = tuple(range(num_starts)), (1,) * num_starts
+    if node.opset < 10:
+        axes = node.attr_ints("axes", axes)
+    else:
+        axes = node.ints(3) if node.has_input(3) else axes
+        strides = node.ints(4) if node.has_input(4) else strides
+    if not len(axes) == num_starts == num_ends == len(strides):
+        raise node.error("its axes, starts, ends and steps differ in number")
+    return axes, strides
 
 
 def _import_reshape(node: NodeContext) -> Sequence[Imported]:
@@ -142,7 +149,11 @@ def _import_slice(node: NodeContext) -> Sequence[Imported]:
 
     Where an axis of known size is cut between symbolic bounds (positions out of a table), they are taken to lie on the
     axis, which is checked when the model runs: otherwise no size behind the slice would be the one that was asked for.
+    Between bounds that are data it takes what lies there, of a size that only running tells.
     """
+    if node.opset >= 10 and (node.shape_value(1) is None or node.shape_value(2) is None):
+        starts, stops = read_bounds(node, 1), read_bounds(node, 2)
+        return (slice_between(node, *_axes_and_steps(node, len(starts), len(stops)), starts, stops),)
     axes, begin, end, strides = read_slice(node)
     shape = node.shape(0)
     axes = tuple(node.axis(axis, len(shape)) for axis in axes)

@@ -25,12 +25,14 @@ from byoc_core.frontend.onnx.shape_value import (
 )
 from byoc_core.frontend.onnx.weights import DTYPES
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "Results", "wrapped"]
 
 Results = Sequence[Imported] | None
+"""What each output stands for, or ``None`` where that cannot be known."""
 
 
-def _wrapped(objects: object, dtype: str) -> Results:
+def wrapped(objects: object, dtype: str) -> Results:
+    """Gives an array of elements as a node's only result; ``None`` where it is large or has many axes."""
     value = ShapeValue.from_objects(objects, dtype)
     return None if value is None else (value,)
 
@@ -59,7 +61,7 @@ def _mapped(compute: Callable[..., Element | None], inputs: Sequence[ShapeValue]
         return None
     result = np.empty(len(known), object)
     result[:] = known
-    return _wrapped(result.reshape(columns[0].shape), dtype)
+    return wrapped(result.reshape(columns[0].shape), dtype)
 
 
 def _number(compute: Callable[..., Dim | None], of_ratios: Callable[[Ratio, Ratio], Ratio | None]) -> ShapeImporter:

@@ -15,21 +15,15 @@ import numpy.typing as npt
 
 from byoc_core.dims import Dim, ceildiv
 from byoc_core.dtypes import dtype_info, is_float
-from byoc_core.frontend.onnx.node_context import Imported, NodeContext, ShapeImporter
+from byoc_core.frontend.onnx.node_context import NodeContext, ShapeImporter
 from byoc_core.frontend.onnx.ops.movement import read_axes, read_slice
+from byoc_core.frontend.onnx.ops.shape_arithmetic import Results, wrapped
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, Element, Objects, Ratio, ShapeValue
 from byoc_core.ops import default_ops
 
 __all__ = ["IMPORTERS"]
 
 _MAX_CONSTANT_RANGE_NBYTES = 1 << 20  # a longer range stays an op
-
-Results = Sequence[Imported] | None
-
-
-def _wrapped(objects: object, dtype: str) -> Results:
-    value = ShapeValue.from_objects(objects, dtype)
-    return None if value is None else (value,)
 
 
 def _run(op: str, *arrays: npt.NDArray[Any], **attrs: object) -> Objects:
@@ -47,7 +41,7 @@ def _concat(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axis, rank = node.attr_int("axis"), len(inputs[0].shape)
     if any(len(value.shape) != rank or value.dtype != inputs[0].dtype for value in inputs):
         return None  # whoever imports the node says what is wrong
-    return _wrapped(_run("concat", *(value.objects for value in inputs), axis=node.axis(axis, rank)), inputs[0].dtype)
+    return wrapped(_run("concat", *(value.objects for value in inputs), axis=node.axis(axis, rank)), inputs[0].dtype)
 
 
 def _gather(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -60,7 +54,7 @@ def _gather(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         if not -size <= position < size:
             raise node.error(f"takes an element that a shape of {size} sizes does not have", got=position)
     indices = np.array(positions.ints, np.int64).reshape(positions.shape)
-    return _wrapped(_run("take", data.objects, indices, axis=axis), data.dtype)
+    return wrapped(_run("take", data.objects, indices, axis=axis), data.dtype)
 
 
 def _slice(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -71,11 +65,11 @@ def _slice(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axes = tuple(node.axis(axis, len(data.shape)) for axis in axes)
     if 0 in strides:
         return None
-    return _wrapped(_run("strided_slice", data.objects, axes=axes, begin=begin, end=end, strides=strides), data.dtype)
+    return wrapped(_run("strided_slice", data.objects, axes=axes, begin=begin, end=end, strides=strides), data.dtype)
 
 
 def _reshaped(value: ShapeValue, shape: Sequence[int]) -> Results:
-    return _wrapped(value.objects.reshape(tuple(shape)), value.dtype)
+    return wrapped(value.objects.reshape(tuple(shape)), value.dtype)
 
 
 def _unsqueeze(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -113,7 +107,7 @@ def _transpose(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axes = node.attr_ints("perm") if node.has_attr("perm") else None
     if axes is not None and sorted(axes) != list(range(len(inputs[0].shape))):
         return None
-    return _wrapped(_run("permute_dims", inputs[0].objects, axes=axes), inputs[0].dtype)
+    return wrapped(_run("permute_dims", inputs[0].objects, axes=axes), inputs[0].dtype)
 
 
 def _expand(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -124,7 +118,7 @@ def _expand(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         shape = np.broadcast_shapes(data.shape, target)
     except ValueError:
         return None
-    return _wrapped(np.broadcast_to(data.objects, shape), data.dtype)
+    return wrapped(np.broadcast_to(data.objects, shape), data.dtype)
 
 
 def _split(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -159,7 +153,7 @@ def _range(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     count = ceildiv(stop - start, step)
     if isinstance(count, int) and count <= MAX_ELEMENTS:
         sizes = [start + index * step for index in range(count)]
-        return _wrapped([Ratio(number) for number in sizes] if is_float(dtype) else sizes, dtype)
+        return wrapped([Ratio(number) for number in sizes] if is_float(dtype) else sizes, dtype)
     constants = [number for number in (start, stop, step) if isinstance(number, int)]
     is_short = isinstance(count, int) and count * dtype_info(dtype).itemsize <= _MAX_CONSTANT_RANGE_NBYTES
     if len(constants) < 3 or not is_short or op.kernel is None:

@@ -1,0 +1,127 @@
+"""The attributes of one node: typed access, and the check that somebody read each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx.weights import to_array
+
+__all__ = ["NodeAttributes"]
+
+_KINDS: dict[int, str] = {
+    onnx.AttributeProto.INT: "an int",
+    onnx.AttributeProto.INTS: "ints",
+    onnx.AttributeProto.FLOAT: "a float",
+    onnx.AttributeProto.FLOATS: "floats",
+    onnx.AttributeProto.STRING: "a string",
+    onnx.AttributeProto.STRINGS: "strings",
+    onnx.AttributeProto.TENSOR: "a tensor",
+    onnx.AttributeProto.GRAPH: "a graph",
+}
+
+
+class NodeAttributes:
+    """The attributes of a node.
+
+    Every attribute must be read (or declared ignored): what nobody read would be silently wrong.
+
+    Args:
+        proto: the node.
+        label: what messages call it.
+        directory: where external data may lie, or ``None`` where the model is no file.
+
+    Attributes:
+        label: what messages call the node.
+    """
+
+    def __init__(self, proto: onnx.NodeProto, label: str, directory: Path | None) -> None:
+        self.label = label
+        self._directory = directory
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+        self._unread = set(self._attributes)
+
+    def has_attr(self, name: str) -> bool:
+        """Tells whether the node has an attribute."""
+        return name in self._attributes
+
+    def attr_int(self, name: str, default: int | None = None) -> int:
+        """Gives an integer attribute."""
+        return int(self._read(name, onnx.AttributeProto.INT, "i", default))
+
+    def attr_flag(self, name: str, *, default: bool = False) -> bool:
+        """Gives an integer attribute that is a truth value."""
+        return bool(self.attr_int(name, int(default)))
+
+    def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Gives an attribute that is a list of integers."""
+        return tuple(self._read(name, onnx.AttributeProto.INTS, "ints", default))
+
+    def attr_float(self, name: str, default: float | None = None) -> float:
+        """Gives a float attribute."""
+        return float(self._read(name, onnx.AttributeProto.FLOAT, "f", default))
+
+    def attr_floats(self, name: str) -> tuple[float, ...]:
+        """Gives an attribute that is a list of floats."""
+        return tuple(self._read(name, onnx.AttributeProto.FLOATS, "floats", None))
+
+    def attr_string(self, name: str, default: str | None = None) -> str:
+        """Gives a string attribute."""
+        value = self._read(name, onnx.AttributeProto.STRING, "s", default)
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+    def attr_strings(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Gives an attribute that is a list of strings."""
+        values = self._read(name, onnx.AttributeProto.STRINGS, "strings", default)
+        return tuple(value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values)
+
+    def attr_array(self, name: str) -> npt.NDArray[np.generic]:
+        """Gives a tensor attribute as an array."""
+        tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
+        return to_array(tensor, f"{self.label}, attribute `{name}`", self._directory)
+
+    def attr_graph(self, name: str) -> onnx.GraphProto:
+        """Gives an attribute that is a graph."""
+        graph: onnx.GraphProto = self._read(name, onnx.AttributeProto.GRAPH, "g", None)
+        return graph
+
+    def ignore_attrs(self, *names: str) -> None:
+        """Declares attributes that do not change what the node computes."""
+        self._unread.difference_update(names)
+
+    def _read(self, name: str, kind: int, field: str, default: object) -> Any:
+        attribute = self._attributes.get(name)
+        self._unread.discard(name)
+        if attribute is None:
+            if default is None:
+                raise self.error(f"lacks attribute `{name}`")
+            return default
+        if attribute.type != kind:
+            known = {int(number): text.lower() for text, number in onnx.AttributeProto.AttributeType.items()}
+            raise self.error(
+                f"attribute `{name}` is of the wrong type",
+                got=known.get(attribute.type, attribute.type),
+                expected=_KINDS[kind],
+            )
+        return getattr(attribute, field)
+
+    def finish(self) -> None:
+        """Checks that every attribute was read.
+
+        Raises:
+            FrontendError: one was not: it is unknown, or this variant of the op is not imported.
+        """
+        if self._unread:
+            raise self.error("has attributes that are not imported", got=", ".join(sorted(self._unread)))
+
+    def error(
+        self, problem: str, *, got: object = None, expected: object = None, hint: str | None = None
+    ) -> FrontendError:
+        """Gives the error to raise: it names the model and the node."""
+        return FrontendError(self.label, problem, got=got, expected=expected, hint=hint)
