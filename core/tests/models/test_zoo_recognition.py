@@ -11,8 +11,9 @@ import pytest
 from byoc_core.transform import MoveTransposes, RecogniseComposites, Sequential, default_passes
 from byoc_core.transform.recognise_composites import RECOGNISED_OPS
 
+from benchmarks.zoo.built_model import BuiltModel
 from benchmarks.zoo.graph_builder import STYLES
-from benchmarks.zoo.network_check import BuiltModel, ModelCheck
+from benchmarks.zoo.network_check import ModelCheck
 
 _BLOCKS = 2  # of a tiny network: each has an attention, two norms and an activation
 _EXPECTED = {
