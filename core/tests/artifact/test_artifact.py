@@ -318,6 +318,24 @@ def test_large_members_use_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
         assert any(member.offset <= position < member.end for member in found.values())
 
 
+def test_a_hundred_thousand_members_come_back() -> None:
+    file = io.BytesIO()
+    names = [f"constants/{number}" for number in range(100_000)]
+    write_archive(file, {"a": b"", **dict.fromkeys(names, b"")})
+    assert sorted(read_archive(memoryview(file.getvalue()), "x")) == ["a", *sorted(names)]
+
+
+@pytest.mark.parametrize("count", [2, 0xFFFE])
+def test_a_count_of_members_beyond_the_directory_is_refused(count: int) -> None:
+    file = io.BytesIO()
+    write_archive(file, {"a": b"data"})
+    data = bytearray(file.getvalue())
+    data[-14:-10] = count.to_bytes(2, "little") * 2
+    with pytest.raises(ArtifactError) as caught:
+        read_archive(memoryview(data), "x")
+    assert str(caught.value) == "x: is cut short or damaged. Copy the file again, or compile the model again."
+
+
 def test_native_code_needs_permission(saved: Path, check_runs: Check) -> None:
     saved.write_bytes(rebuilt(saved, lambda manifest, members: manifest["modules"][0].update(native=True)))
     assert inspect(saved).is_native

@@ -268,3 +268,30 @@ def test_the_checker_shares_no_code_with_the_merger() -> None:
         "byoc_core.ir",
         "byoc_core.ir.sizes",
     }
+
+
+def test_an_error_in_a_large_function_shows_its_head_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"    v{index} = R.nn.relu({f'v{index - 1}' if index else 'x'})" for index in range(1000)]
+    before = R.parse("\n".join(["def main(x: R.Tensor((4,))):", *lines, "    return v999"]))
+    after = R.parse("\n".join(["def main(x: R.Tensor((4,))):", *lines, "    return v998"]))
+    head = (
+        "\n  @R.function"
+        '\n> def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):'
+        "\n      v0 = R.nn.relu(x)"
+        "\n      v1 = R.nn.relu(v0)"
+        "\n      v2 = R.nn.relu(v1)"
+    )
+    for broken, problem in (
+        (before.with_functions({}), "partition: lost function `main`"),
+        (after, "partition: changed the results of function `main`"),
+    ):
+        with pytest.raises(InternalError) as caught:
+            check_partition(before, broken)
+        assert str(caught.value) == problem + head
+    monkeypatch.setattr(MERGE, "sort_groups", lambda bindings, group_of, epochs: None)
+    claimed = before.with_function(
+        replace(before["main"], bindings=tuple(replace(b, codegen="aone") for b in before["main"].bindings))
+    )
+    with pytest.raises(InternalError) as caught:
+        MergeCompositeFunctions()(claimed)
+    assert len(str(caught.value).splitlines()) == len(head.splitlines())

@@ -28,9 +28,6 @@ Buffer = bytes | memoryview
 ALIGNMENT = 64
 """Every member's data begins at a multiple of this many bytes."""
 
-MAX_MEMBERS = 100_000
-"""More members than this are refused."""
-
 _LIMIT_16 = 0xFFFF
 _LIMIT_32 = 0xFFFFFFFF
 _VERSION = 45
@@ -195,7 +192,8 @@ def _read_directory(data: memoryview) -> Iterator[tuple[str, int, int]]:
         if end < 0:
             raise ValueError(end)
         *_, count, _count, size, position = _END_64.unpack_from(data, end)
-    if count > MAX_MEMBERS or position + size != end:
+    # The file itself bounds how much is read for a claimed count.
+    if count * _CENTRAL.size > size or position + size != end:
         raise ValueError(count)
     for _ in range(count):
         fields = _CENTRAL.unpack_from(data, position)

@@ -29,6 +29,7 @@ from byoc_core.ir import (
     IRModule,
     Trait,
     Value,
+    binding_window,
     verify,
 )
 from byoc_core.ir.sizes import given_symbols, type_symbols
@@ -40,7 +41,7 @@ def check_partition(before: IRModule, after: IRModule) -> None:
     """Checks that partitioning changed the places of ops and nothing else.
 
     Raises:
-        InternalError: a law is broken; shows the law and the module.
+        InternalError: a law is broken; shows the law and the head of the function.
 
     Cost: linear in the ops of both modules.
     """
@@ -52,7 +53,7 @@ def check_partition(before: IRModule, after: IRModule) -> None:
     effects_before, effects_after = _Effects(before), _Effects(after)
     for name, function in before.functions.items():
         if name not in after.functions:
-            raise InternalError("partition", f"lost function `{name}`", detail=str(after))
+            raise InternalError("partition", f"lost function `{name}`", detail=_head(function, before))
         want = _Unfolding(before, numbers, effects_before).run(function)
         have = _Unfolding(after, numbers, effects_after).run(after.functions[name])
         for law, left, right in (
@@ -61,7 +62,8 @@ def check_partition(before: IRModule, after: IRModule) -> None:
             ("the ops, or how often they run", want.ops, have.ops),
         ):
             if left != right:
-                raise InternalError("partition", f"changed {law} of function `{name}`", detail=str(after))
+                detail = _head(after.functions[name], after)
+                raise InternalError("partition", f"changed {law} of function `{name}`", detail=detail)
     _check_interfaces(before, after)
 
 
@@ -77,7 +79,11 @@ def _check_interfaces(before: IRModule, after: IRModule) -> None:
         if problem is None and effects.of_function(function):
             problem = "holds an impure op"
         if problem is not None:
-            raise InternalError(f"region `{name}`", problem, detail=str(after))
+            raise InternalError(f"region `{name}`", problem, detail=_head(function, after))
+
+
+def _head(function: Function, module: IRModule) -> str:
+    return binding_window(function, None, module.constants)
 
 
 def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:

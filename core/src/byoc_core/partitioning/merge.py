@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from byoc_core.errors import InternalError
-from byoc_core.ir import Binding, Function, IRModule, Var
+from byoc_core.ir import Binding, Function, IRModule, Var, binding_window
 from byoc_core.ir.sizes import SizeGivers, is_data_dependent, type_symbols
 from byoc_core.partitioning.grouping import group_claims
 from byoc_core.partitioning.legality import check_partition
@@ -58,7 +58,8 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
     group_of = group_claims(function.bindings, epochs)
     ordered = sort_groups(function.bindings, group_of, epochs)
     if ordered is None:
-        raise InternalError(f"function `{source}`", "its regions depend on one another in a cycle", detail=str(module))
+        window = binding_window(function, None, module.constants)
+        raise InternalError(f"function `{source}`", "its regions depend on one another in a cycle", detail=window)
     readers = _readers(function)
     bindings: list[Binding] = []
     visible = SizeGivers(function.params)

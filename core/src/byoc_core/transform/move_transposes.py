@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from byoc_core.dims import Dim, is_nonnegative
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, TensorType, Value, Var, infer_results
@@ -40,7 +41,8 @@ class MoveTransposes(Pass):
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with transposes moved.
 
-        Cost: linear in ops for each round; a round at least halves a chain of transposes.
+        Cost: linear in ops for each round. A round at least halves a chain of transposes; where a group gains only once
+        another has changed, each takes a round.
         """
         module = module if self.keep_bits else rewrite_module(module, _PRODUCTS)
 
@@ -93,7 +95,6 @@ class _Group:
     def orders(self) -> list[Order]:
         """Gives the orders that remove a transpose at the border, those that remove more first."""
         found: Counter[Order] = Counter()
-        inside = {id(binding) for binding, _ in self.members}
         for binding, permutable in self.members:
             for position in permutable.operands:
                 made = self.index.producer(binding.operands[position])
@@ -101,7 +102,7 @@ class _Group:
                     found[_order_of(made[0])] += 1
             for result in binding.results if not permutable.dropped else ():
                 for user in self.index.users(result):
-                    if id(user) not in inside and _is_transpose(user):
+                    if id(user) not in self._inside and _is_transpose(user):
                         found[inverse(_order_of(user))] += 1
         return [order for order, _ in found.most_common(2) if len(order) == self.members[0][1].rank]
 
@@ -162,15 +163,27 @@ class _Group:
 
     def _is_read_in_program(self, value: Value, *, by_transposes: bool = False) -> bool:
         """Tells whether a value is read by something else than operands that change their order (and transposes)."""
-        kinds = {id(binding): kind for binding, kind in self.members}
+        return (
+            self.index.is_result(value)
+            or id(value) in self._unchanged
+            or any(
+                id(user) not in self._inside and (by_transposes or not _is_transpose(user))
+                for user in self.index.users(value)
+            )
+        )
 
-        def reads(user: Binding) -> bool:
-            kind = kinds.get(id(user))
-            if kind is None:
-                return by_transposes or not _is_transpose(user)
-            return any(o is value and position not in kind.operands for position, o in enumerate(user.operands))
+    @cached_property
+    def _inside(self) -> set[int]:
+        return {id(binding) for binding, _ in self.members}
 
-        return self.index.is_result(value) or any(map(reads, self.index.users(value)))
+    @cached_property
+    def _unchanged(self) -> set[int]:
+        """The ``id`` of each value that a member reads with its axes as in the program."""
+        found: set[int] = set()
+        for binding, kind in self.members:
+            changed = set(kind.operands)
+            found.update(id(o) for position, o in enumerate(binding.operands) if position not in changed)
+        return found
 
     @property
     def is_gain(self) -> bool:
@@ -260,8 +273,9 @@ class _Writer:
         return replace(self._function, bindings=bindings, results=results)
 
     def _write_member(self, binding: Binding, order: Order, kind: Permutable) -> None:
+        changed = set(kind.operands)
         operands = [
-            self._in_order(operand, order) if position in kind.operands else self._in_program(operand)
+            self._in_order(operand, order) if position in changed else self._in_program(operand)
             for position, operand in enumerate(binding.operands)
         ]
         attrs = binding.op.normalise_attrs(kind.attrs(order))

@@ -4,13 +4,14 @@ Forwards: on every path, a register is written before it is read, a buffer exist
 symbols of a size are known before the size is used. Backwards: no two tensors whose values are still needed share
 bytes of a storage.
 
-Sets of registers are bit masks; only blocks that can be reached are looked at.
+What is certain is changed in place along a block and copied at its borders only, so long straight-line code costs no
+more per instruction than short. Only blocks that can be reached are looked at.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from byoc_core.dims import shape_symbols
@@ -33,7 +34,45 @@ def check_dataflow(program: Program, function: VMFunction) -> None:
     _Dataflow(program, function).check()
 
 
-@dataclass(frozen=True, slots=True)
+class _RegisterSet:
+    """A set of registers: looked up and changed in constant time, met and copied as a string of bits."""
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, num_registers: int, members: Iterable[int] = ()) -> None:
+        self._bits = bytearray(-(-num_registers // 8))
+        for number in members:
+            self.add(number)
+
+    def __contains__(self, number: int) -> bool:
+        return bool(self._bits[number >> 3] >> (number & 7) & 1)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _RegisterSet) and self._bits == other._bits
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __and__(self, other: _RegisterSet) -> _RegisterSet:
+        both = int.from_bytes(self._bits, "little") & int.from_bytes(other._bits, "little")
+        return self._of(both.to_bytes(len(self._bits), "little"))
+
+    def copy(self) -> _RegisterSet:
+        return self._of(self._bits)
+
+    def add(self, number: int) -> None:
+        self._bits[number >> 3] |= 1 << (number & 7)
+
+    def discard(self, number: int) -> None:
+        self._bits[number >> 3] &= ~(1 << (number & 7))
+
+    @staticmethod
+    def _of(bits: bytes | bytearray) -> _RegisterSet:
+        made = _RegisterSet(0)
+        made._bits = bytearray(bits)
+        return made
+
+
+@dataclass(slots=True)
 class _State:
     """What is certain at a point of the code.
 
@@ -43,26 +82,15 @@ class _State:
         symbols: symbols whose sizes are known.
     """
 
-    written: int
-    buffers: int
-    symbols: frozenset[str]
+    written: _RegisterSet
+    buffers: _RegisterSet
+    symbols: set[str]
 
     def meet(self, other: _State) -> _State:
         return _State(self.written & other.written, self.buffers & other.buffers, self.symbols & other.symbols)
 
-
-def _mask(registers: Iterable[int]) -> int:
-    mask = 0
-    for register in registers:
-        mask |= 1 << register
-    return mask
-
-
-def _members(mask: int) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+    def copy(self) -> _State:
+        return _State(self.written.copy(), self.buffers.copy(), self.symbols.copy())
 
 
 def _reads(instruction: Instruction) -> tuple[int, ...]:
@@ -85,12 +113,11 @@ class _Dataflow:
     def __init__(self, program: Program, function: VMFunction) -> None:
         self._function = function
         self._registers = program.registers(function)
-        self._dynamic_mask = _mask(n for n, r in enumerate(self._registers) if r.kind is RegisterKind.DYNAMIC)
-        self._tensor_mask = _mask(n for n, r in enumerate(self._registers) if r.kind is RegisterKind.TENSOR)
-        self._mentions: dict[str, int] = {}
-        for number in _members(self._dynamic_mask):
-            for name in shape_symbols(self._registers[number].shape):
-                self._mentions[name] = self._mentions.get(name, 0) | 1 << number
+        self._mentions: dict[str, list[int]] = {}
+        for number, register in enumerate(self._registers):
+            if register.kind is RegisterKind.DYNAMIC:
+                for name in shape_symbols(register.shape):
+                    self._mentions.setdefault(name, []).append(number)
         self._blocks = basic_blocks(function.code)
         self._order = reverse_postorder(self._blocks)
 
@@ -115,66 +142,74 @@ class _Dataflow:
     def _entry(self) -> _State:
         function = self._function
         known = function.input_symbols
-        written = buffers = 0
+        written, buffers = [], []
         for number, register in enumerate(self._registers):
             match register.kind:
                 case RegisterKind.PARAM | RegisterKind.CONSTANT:
-                    written |= 1 << number
+                    written.append(number)
                 case RegisterKind.TENSOR:
-                    buffers |= 1 << number
+                    buffers.append(number)
                 case RegisterKind.RESULT:
                     if shape_symbols(register.shape) <= known:
-                        buffers |= 1 << number
+                        buffers.append(number)
                 case RegisterKind.DYNAMIC:
                     pass
-        return _State(written, buffers, known)
+        count = len(self._registers)
+        return _State(_RegisterSet(count, written), _RegisterSet(count, buffers), set(known))
 
     def _error(self, index: int, problem: str) -> ProgramError:
         return ProgramError(f"function `{self._function.name}`, instruction {index}", problem)
 
-    def _run(self, block: BasicBlock, state: _State, *, report: bool) -> _State:
+    def _run(self, block: BasicBlock, before: _State, *, report: bool) -> _State:
         """Gives the state after a block; with ``report``, checks every instruction against the state before it."""
+        state = before.copy()
         for index in range(block.start, block.stop):
             instruction = self._function.code[index]
             if report:
                 for number in _reads(instruction):
-                    if not state.written >> number & 1:
+                    if number not in state.written:
                         raise self._error(index, f"register {self._registers[number]} is read before it is written")
             if isinstance(instruction, Call):
-                state = self._call(index, instruction, state, report=report)
+                self._call(index, instruction, state, report=report)
         return state
 
-    def _call(self, index: int, call: Call, state: _State, *, report: bool) -> _State:
-        written, buffers, symbols = state.written, state.buffers, state.symbols
-        results = _mask(call.results)
-        defined = results & self._dynamic_mask if call.kind in (CallKind.PACKED, CallKind.FUNCTION) else 0
+    def _call(self, index: int, call: Call, state: _State, *, report: bool) -> None:
+        """Changes the state by a call."""
+        results = sorted(set(call.results))
         if _effect(call) is Effect.ALLOCATES:
-            self._check_symbols(index, results, symbols, report=report)
-            return _State(written & ~results, buffers | results, symbols)
-        filled = results & ~defined
-        if report and filled & ~buffers:
-            first = next(_members(filled & ~buffers))
-            raise self._error(index, f"register {self._registers[first]} has no buffer to write")
-        bound = frozenset(
-            name for number in _members(defined) for name in self._function.dynamics[self._dynamic(number)].binds
-        )
-        if bound:
-            # A new size for a symbol: whatever has the old size is no longer what its register declares.
-            stale = 0
-            for name in bound:
-                stale |= self._mentions[name]
-            written, buffers = written & ~stale, buffers & ~stale
-            symbols |= bound
-        self._check_symbols(index, defined, symbols, report=report)
-        return _State(written | results, buffers & ~defined, symbols)
-
-    def _dynamic(self, number: int) -> int:
-        return self._registers[number].index
-
-    def _check_symbols(self, index: int, mask: int, known: frozenset[str], *, report: bool) -> None:
-        if not report:
+            if report:
+                self._check_symbols(index, results, state.symbols)
+            for number in results:
+                state.written.discard(number)
+                state.buffers.add(number)
             return
-        for number in _members(mask):
+        defined = self._defined(call, results)
+        if report:
+            for number in results:
+                if number not in defined and number not in state.buffers:
+                    raise self._error(index, f"register {self._registers[number]} has no buffer to write")
+        for number in defined:
+            for name in self._function.dynamics[self._registers[number].index].binds:
+                # A new size for a symbol: whatever has the old size is no longer what its register declares.
+                for stale in self._mentions[name]:
+                    state.written.discard(stale)
+                    state.buffers.discard(stale)
+                state.symbols.add(name)
+        if report:
+            self._check_symbols(index, defined, state.symbols)
+        for number in results:
+            state.written.add(number)
+        for number in defined:
+            state.buffers.discard(number)
+
+    def _defined(self, call: Call, results: Collection[int]) -> list[int]:
+        """Gives the results that the callee allocates."""
+        if call.kind not in (CallKind.PACKED, CallKind.FUNCTION):
+            return []
+        return [number for number in results if self._registers[number].kind is RegisterKind.DYNAMIC]
+
+    def _check_symbols(self, index: int, registers: Iterable[int], known: set[str]) -> None:
+        for number in registers:
             unknown = shape_symbols(self._registers[number].shape) - known
             if unknown:
                 names = ", ".join(sorted(unknown))
@@ -184,55 +219,55 @@ class _Dataflow:
 
     def _check_overlaps(self) -> None:
         code = self._function.code
-        gens, kills = {}, {}
+        gens: dict[int, set[int]] = {}
+        kills: dict[int, set[int]] = {}
         for number in self._order:
-            gen = kill = 0
+            gen, kill = gens.setdefault(number, set()), kills.setdefault(number, set())
             block = self._blocks[number]
             for index in reversed(range(block.start, block.stop)):
                 reads, writes = self._tensor_uses(code[index])
-                gen = gen & ~writes | reads
+                gen -= writes
+                gen |= reads
                 kill |= writes
-            gens[number], kills[number] = gen, kill
-        live_in = dict.fromkeys(self._order, 0)
+        live_in: dict[int, set[int]] = {number: set() for number in self._order}
         changed = True
         while changed:
             changed = False
             for number in reversed(self._order):
-                live = self._live_out(number, live_in) & ~kills[number] | gens[number]
+                live = self._live_out(number, live_in) - kills[number] | gens[number]
                 if live != live_in[number]:
                     live_in[number] = live
                     changed = True
         for number in self._order:
             self._check_block_overlaps(self._blocks[number], self._live_out(number, live_in))
 
-    def _live_out(self, number: int, live_in: dict[int, int]) -> int:
-        live = 0
-        for successor in self._blocks[number].successors:
-            live |= live_in[successor]
-        return live
+    def _live_out(self, number: int, live_in: dict[int, set[int]]) -> set[int]:
+        return set[int]().union(*(live_in[successor] for successor in self._blocks[number].successors))
 
-    def _tensor_uses(self, instruction: Instruction) -> tuple[int, int]:
-        reads = _mask(_reads(instruction)) & self._tensor_mask
-        writes = _mask(instruction.results) & self._tensor_mask if isinstance(instruction, Call) else 0
-        return reads, writes
+    def _tensor_uses(self, instruction: Instruction) -> tuple[set[int], set[int]]:
+        """Gives the numbers of the tensors that an instruction reads, and that it writes."""
+        writes = instruction.results if isinstance(instruction, Call) else ()
+        return self._tensors(_reads(instruction)), self._tensors(writes)
 
-    def _check_block_overlaps(self, block: BasicBlock, live_out: int) -> None:
+    def _tensors(self, registers: Iterable[int]) -> set[int]:
+        return {r.index for r in map(self._registers.__getitem__, registers) if r.kind is RegisterKind.TENSOR}
+
+    def _check_block_overlaps(self, block: BasicBlock, live_out: set[int]) -> None:
         live = _LiveBytes(self._function)
-        first_tensor = next(_members(self._tensor_mask), 0)
-        for number in _members(live_out):
-            self._check_free(live, number - first_tensor, block.stop - 1)
-            live.add(number - first_tensor)
+        for tensor in sorted(live_out):
+            self._check_free(live, tensor, block.stop - 1)
+            live.add(tensor)
         for index in reversed(range(block.start, block.stop)):
             reads, writes = self._tensor_uses(self._function.code[index])
-            for number in _members(writes):
-                live.discard(number - first_tensor)
-                self._check_free(live, number - first_tensor, index)
+            for tensor in sorted(writes):
+                live.discard(tensor)
+                self._check_free(live, tensor, index)
             # While a call runs, all it reads and writes is in use at once.
-            for number in _members(writes | reads):
-                self._check_free(live, number - first_tensor, index)
-                live.add(number - first_tensor)
-            for number in _members(writes & ~reads):
-                live.discard(number - first_tensor)
+            for tensor in sorted(writes | reads):
+                self._check_free(live, tensor, index)
+                live.add(tensor)
+            for tensor in writes - reads:
+                live.discard(tensor)
 
     def _check_free(self, live: _LiveBytes, tensor: int, index: int) -> None:
         other = live.conflict(tensor)
