@@ -15,6 +15,7 @@ from byoc_core.transform import (
     RecogniseComposites,
     RemoveDeadCode,
     Sequential,
+    Simplify,
     default_passes,
 )
 from hypothesis import HealthCheck, given, settings
@@ -35,8 +36,7 @@ def test_each_pass_is_timed(main: Any) -> None:
     assert [run.name for run in runs] == [
         "FoldShapes",
         "FoldConstants",
-        "Canonicalise",
-        "EliminateCommonSubexpressions",
+        "Simplify",
         "FoldPad",
         "FoldBatchNorm",
         "RemoveDeadCode",
@@ -74,3 +74,11 @@ def test_a_backend_asks_for_composites_when_it_prepares(main: Any, fake_backend:
     ):
         executable = byoc_core.build(module, [backend])
         assert {row["op"]: row["outcome"] for row in executable.report_data["ops"]} == wanted
+
+
+def test_a_choice_between_values_that_merge_goes(main: Any) -> None:
+    lines = ["a = R.exp(x)", "b = R.exp(x)", "less = R.less(a, b)", "c = R.where(less, a, b)"]
+    lines += ["d = R.sin(c)", "e = R.sin(a)", "f = R.add(d, e)", "return f"]
+    body = "\n".join(lines)
+    after = Simplify()(main('x: R.Tensor((3,), "float32")', body))
+    assert [binding.op.name for binding in after["main"].bindings] == ["exp", "sin", "add"]

@@ -16,6 +16,7 @@ from byoc_core.transform import (
     Pass,
     RecogniseComposites,
     Sequential,
+    Simplify,
     default_passes,
 )
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +30,7 @@ _SETTINGS = settings(
 )
 _PASSES = (
     Canonicalise(),
+    Simplify(),
     EliminateCommonSubexpressions(),
     FoldPad(),
     MoveTransposes(),

@@ -66,7 +66,7 @@ app.command(
         "byoc compile model.onnx -o model.byoc",
         "byoc compile model.onnx -o model.byoc --backend FIRST --backend SECOND",
         "byoc compile model.onnx -o model.byoc --backend NAME --option NAME.opt_level=3 --fallback error",
-        "byoc compile model.onnx -o model.byoc --timing --print-after Canonicalise",
+        "byoc compile model.onnx -o model.byoc --timing --print-after Simplify",
     ),
 )(compile_model)
 app.command(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from byoc_core.transform.canonicalise import Canonicalise
-from byoc_core.transform.common_subexpressions import EliminateCommonSubexpressions
 from byoc_core.transform.dead_code import RemoveDeadCode
 from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.pass_ import Pass
+from byoc_core.transform.simplify import Simplify
 
 __all__ = ["default_passes"]
 
@@ -25,8 +24,7 @@ def default_passes() -> tuple[Pass, ...]:
     return (
         FoldShapes(),
         FoldConstants(),
-        Canonicalise(),
-        EliminateCommonSubexpressions(),
+        Simplify(),
         FoldPad(),
         FoldBatchNorm(),
         RemoveDeadCode(),
