@@ -90,6 +90,19 @@ def test_sizes_that_no_output_shows_are_checked(
         _call(reference.get_function(function.name), *inputs)
 
 
+@pytest.mark.parametrize("size", ["n//m", "n%m"])
+def test_a_size_divided_by_an_empty_axis_fits_no_tensor(bench: Any, size: str) -> None:
+    """The generated code checks by itself: the caller's check in Python is gone around."""
+    builder = bench.builder()
+    params = [builder.param(name, tensor((dim,))) for name, dim in (("x", "n"), ("y", "m"), ("z", size))]
+    function = bench.add(builder, *(builder.emit("exp", param) for param in params))
+    implementation = bench.module.get_function(function.name).impl
+    for count in (0, 1, 4):
+        inputs = [np.ones(length, np.float32) for length in (4, 0, count)]
+        with pytest.raises(ExecutionError, match=f"`{function.name}`.*`z`"):
+            implementation(*inputs, *(np.empty_like(array) for array in inputs))
+
+
 def test_tutorial_form_checks_as_well(make_bench: Any) -> None:
     bench = make_bench(tutorial=True)
     builder = bench.builder()
