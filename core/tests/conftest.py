@@ -200,6 +200,13 @@ def load_case_files() -> Callable[[Path, str], list[ModuleType]]:
 
 
 @pytest.fixture(scope="session")
+def rule_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> dict[str, Callable[..., Any]]:
+    """What draws operands and attributes that fit an op's type rule, by op name."""
+    files = load_case_files(Path(__file__).parent / "ops", "*_type_rules*.py")
+    return {name: case for file in files for name, case in file._CASES.items()}
+
+
+@pytest.fixture(scope="session")
 def gather_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> Callable[[Path, str], set[str]]:
     """Gives a function that collects the keys of ``_CASES`` from the test files of a folder that match a pattern."""
     return lambda folder, pattern: {name for file in load_case_files(folder, pattern) for name in file._CASES}

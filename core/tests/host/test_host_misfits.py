@@ -8,8 +8,6 @@ that broadcast, say) the results have the types that it gives, or the run fails 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,12 +31,6 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 _OPS = default_ops()
 # The results of the others have sizes that only running tells.
 _NAMES = sorted(name for name, op in _OPS.items() if op.kernel is not None and not op.declares_results)
-
-
-@pytest.fixture(scope="module")
-def cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> dict[str, Callable[[Draw], Case]]:
-    folder = Path(__file__).parents[1] / "ops"
-    return {name: case for file in load_case_files(folder, "test_type_rules*.py") for name, case in file._CASES.items()}
 
 
 def _infer(name: str, types: Sequence[TensorType], attrs: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -98,9 +90,9 @@ def _run(
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_no_result_where_the_rule_refuses_the_sizes(
-    name: str, cases: dict[str, Callable[[Draw], Case]], data: st.DataObject
+    name: str, rule_cases: dict[str, Callable[[Draw], Case]], data: st.DataObject
 ) -> None:
-    operands, attrs = case = cases[name](data.draw)
+    operands, attrs = case = rule_cases[name](data.draw)
     types, loosened = _loosen(name, case, data.draw)
     shapes = [list(shape) for shape, _ in operands]
     for index, axis in data.draw(st.lists(st.sampled_from(loosened), max_size=2, unique=True)) if loosened else ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,9 +57,3 @@ def _check_rule(name: str, case: Case, draw: Draw) -> None:
 def check_rule() -> Callable[[str, Case, Draw], None]:
     """Gives a function that compares an op's rule with its kernel, with known and with symbolic sizes."""
     return _check_rule
-
-
-@pytest.fixture(scope="session")
-def all_rule_cases(gather_cases: Callable[[Path, str], set[str]]) -> Callable[[], set[str]]:
-    """Gives a function that gives the ops for which some file of cases has one."""
-    return lambda: gather_cases(Path(__file__).parent, "test_type_rules*.py")

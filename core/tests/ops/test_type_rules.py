@@ -10,7 +10,6 @@ import pytest
 from byoc_core.ir.opdef import OpRegistry, Trait
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]
@@ -253,17 +252,8 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
 }
 
 
-def test_every_computing_op_has_a_case(all_rule_cases: Callable[[], set[str]]) -> None:
-    assert all_rule_cases() == {name for name, op in default_ops().items() if op.kernel is not None} == set(KERNELS)
-
-
-@pytest.mark.parametrize("name", sorted(_CASES))
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_rule_promises_what_the_kernel_gives(
-    name: str, check_rule: Callable[[str, Case, Draw], None], data: st.DataObject
-) -> None:
-    check_rule(name, _CASES[name](data.draw), data.draw)
+def test_every_computing_op_has_a_case(rule_cases: dict[str, Any]) -> None:
+    assert set(rule_cases) == {name for name, op in default_ops().items() if op.kernel is not None} == set(KERNELS)
 
 
 def test_registry_is_one_object_and_complete() -> None:

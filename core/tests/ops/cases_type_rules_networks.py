@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]
@@ -225,12 +223,3 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
     "nn.resize": _resize,
     "nn.rms_norm": _rms_norm,
 }
-
-
-@pytest.mark.parametrize("name", sorted(_CASES))
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_rule_promises_what_the_kernel_gives(
-    name: str, check_rule: Callable[[str, Case, Draw], None], data: st.DataObject
-) -> None:
-    check_rule(name, _CASES[name](data.draw), data.draw)

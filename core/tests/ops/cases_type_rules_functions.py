@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]
@@ -55,12 +53,3 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
     "not_equal": _binary(_NUMBERS | st.just("bool")),
     "sign": _unary(_NUMBERS),
 }
-
-
-@pytest.mark.parametrize("name", sorted(_CASES))
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_rule_promises_what_the_kernel_gives(
-    name: str, check_rule: Callable[[str, Case, Draw], None], data: st.DataObject
-) -> None:
-    check_rule(name, _CASES[name](data.draw), data.draw)
