@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from byoc_core.ir import IRModule
+from byoc_core.ir import IRModule, TensorType, Value, tensor, verify
+from byoc_core.ops import FunctionBuilder
 from byoc_core.transform import FoldConstants, FoldShapes, RemoveDeadCode, Sequential
+from hypothesis import given
+from hypothesis import strategies as st
 
 X = 'x: R.Tensor(("n", 3), "float32")'
 
@@ -76,3 +79,45 @@ def test_a_large_range_stays_an_op(main: Callable[[str, str], IRModule]) -> None
     module = main(X, "a = R.arange(stop=1000000)\nreturn a")
     assert FoldConstants()(module) is module
     assert np.dtype(np.int64).itemsize * 1_000_000 > FoldConstants().max_growth_nbytes
+
+
+def test_axes_of_size_1_are_a_matter_of_shape(rewrites: Callable[..., None]) -> None:
+    rewrites(
+        FoldShapes(),
+        X,
+        "a = R.expand_dims(x, axis=(0, 3))\nb = R.squeeze(a, axis=(0,))\nreturn b",
+        'a = R.reshape(x, shape=(1, "n", 3, 1))\nb = R.reshape(a, shape=("n", 3, 1))\nreturn b',
+    )
+
+
+def test_an_axis_that_may_have_another_size_stays_to_be_checked(leaves: Callable[..., None]) -> None:
+    leaves(FoldShapes(), X, "a = R.squeeze(x, axis=(0,))\nreturn a")
+
+
+@given(data=st.data())
+def test_every_bit_stays(data: st.DataObject, same_bits: Callable[..., None]) -> None:
+    builder = FunctionBuilder("main")
+    x, number = builder.param("x", tensor(("n", 1, 2), "float32")), builder.param("number", tensor((), "float32"))
+    values: list[Value] = [x]
+    results: list[Value] = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        value = data.draw(st.sampled_from(values))
+        assert isinstance(value.type, TensorType)
+        shape = value.type.shape or ()
+        ones = [axis for axis, size in enumerate(shape) if size == 1]
+        op = data.draw(st.sampled_from(["shape_of", "size", "full", "expand_dims", *(["squeeze"] if ones else [])]))
+        if op in ("shape_of", "size"):
+            results.append(builder.bind(op, [value], {}).result)
+        elif op == "full":
+            results.append(builder.bind(op, [number], {"shape": shape}).result)
+        else:
+            places = ones if op == "squeeze" else list(range(len(shape) + 1))
+            axis = data.draw(st.sampled_from(places))
+            values.append(builder.bind(op, [value], {"axis": (axis,)}).result)
+    module = IRModule({"main": builder.finish(*results, *values)}, builder.constants)
+    after = verify(FoldShapes()(module))
+    assert {binding.op.name for binding in after["main"].bindings} <= {"shape_to_tensor", "broadcast_to", "reshape"}
+    assert FoldShapes()(after) is after
+    count = data.draw(st.integers(0, 3))
+    array = np.arange(2 * count, dtype=np.float32).reshape(count, 1, 2)
+    same_bits(module, after, [array, np.array(-0.0, np.float32)])
