@@ -13,6 +13,7 @@ from byoc_core.partitioning import partition
 
 _PROGRAM = """
 import importlib.util, random, sys
+from dataclasses import replace
 
 def load(name, path):
     spec = importlib.util.spec_from_file_location(name, path)
@@ -39,7 +40,8 @@ for size in (6, 20, 60, 100):
     print(parted, structural_hash(parted))
     print(RunCodegen(backends=backends)(parted))
     print(MergeCompositeFunctions()(case.claimed()))
-    print(MergeCompositeFunctions()(FuseOpsByPattern(case.patterns, leaked="return")(case.module)))
+    leaking = [replace(pattern, leaked="return") for pattern in case.patterns]
+    print(MergeCompositeFunctions()(FuseOpsByPattern(leaking)(case.module)))
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import byoc_core
@@ -90,7 +91,7 @@ def test_p2_an_intermediate_used_outside_is_declined_or_returned() -> None:
     module = function("x w", "a = R.nn.dense(x, w)\nb = R.nn.relu(a)\nc = R.exp(a)\nreturn b, c", "(4, 4)")
     pattern = CompositePattern("aone.dense_relu", CONV_RELU)
     assert FuseOpsByPattern([pattern])(module) is module
-    fused = FuseOpsByPattern([pattern], leaked="return")(module)
+    fused = FuseOpsByPattern([replace(pattern, leaked="return")])(module)
     assert sketch(fused) == text("""
         def main(x, w):
             def dense_relu(x, w):
@@ -328,7 +329,7 @@ BIAS = CompositePattern("aone.bias", is_op("add")(is_op("nn.dense")(wildcard(), 
 @pytest.mark.parametrize("leaked", ["decline", "return"])
 def test_p17_no_bias_that_depends_on_the_matched_op(body: str, leaked: Any) -> None:
     module = function("x w", body, "(4, 4)")
-    assert FuseOpsByPattern([BIAS], leaked=leaked)(module) is module
+    assert FuseOpsByPattern([replace(BIAS, leaked=leaked)])(module) is module
 
 
 def test_p18_a_constant_on_the_left_stays_on_the_left(fake_backend: Any, run_compiled: Any) -> None:
@@ -668,3 +669,12 @@ def test_sequence_of_passes_by_hand(two: Sequence[Any]) -> None:
             c = call_dps_packed("btwo_main_0", (b,))
             return c
     """)
+
+
+def test_p19_a_backend_that_wants_its_constants_lifted_gets_none_inside_composites(fake_backend: Any) -> None:
+    module = function("x", 'a = R.add(x, R.const(1.0, "float32"))\nb = R.nn.relu(a)\nreturn b')
+    pattern = CompositePattern("aone.add_relu", is_op("nn.relu")(is_op("add")(wildcard(), is_const())))
+    backend = fake_backend("aone", [], [pattern], constants="lifted")
+    RunCodegen(backends=[backend])(partition(module, [backend]))
+    (seen,) = backend.compiled
+    assert (len(seen.params), len(seen.bindings[0].regions[0].params)) == (2, 2)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from byoc_core.errors import PatternError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
 from byoc_core.ir.sizes import is_data_dependent
+from byoc_core.partitioning.admission import Admission, admit_all
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.outline import outline_claims
@@ -32,16 +32,15 @@ class FuseOpsByPattern(Pass):
         bind_constants: constants go into the composite's body; else they are its operands.
         annotate_codegen: each composite becomes a function annotated for ``RunCodegen``; else
             ``MergeCompositeFunctions`` makes regions of neighbours.
-        leaked: what to do with a match whose inner value is read elsewhere: ``"decline"`` it, or ``"return"`` the
-            value as one more result.
-        log: gets the refusals of the patterns' checks.
+        log: gets the refusals.
+        admit: asked of every op of a match before the pattern's check; one that is turned away declines the match.
     """
 
     patterns: Sequence[CompositePattern]
     bind_constants: bool = True
     annotate_codegen: bool = False
-    leaked: Literal["decline", "return"] = "decline"
     log: PartitionLog | None = None
+    admit: Admission = admit_all
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with composites.
@@ -119,15 +118,19 @@ class _Fuser:
                 for match in find_matches(pattern.pattern, root, index):
                     if len({epochs[index.position[id(binding)]] for binding in match.bindings}) > 1:
                         continue
-                    refusal = self._refusal(pattern, match)
+                    refusal = self._refusal(pattern, match, source)
                     if refusal is None:
                         rank = (-pattern.priority, -len(match.bindings), order, position)
                         yield _Candidate(pattern, rank, match)
                     elif self._options.log is not None:
                         self._options.log.refuse(source, root, Refusal(pattern.backend, refusal, pattern.name))
 
-    def _refusal(self, pattern: CompositePattern, match: Match) -> Rejection | None:
-        if match.leaked and self._options.leaked == "decline":
+    def _refusal(self, pattern: CompositePattern, match: Match, source: str) -> Rejection | None:
+        for binding in match.bindings:
+            turned_away = self._options.admit(source, binding)
+            if turned_away is not None:
+                return turned_away
+        if match.leaked and pattern.leaked == "decline":
             names = ", ".join(f"`{value.name}`" for value in match.leaked)
             return Rejection("used-elsewhere", f"{names} inside the match is read outside it")
         dependent = next((b for b in match.bindings if is_data_dependent(b)), None)

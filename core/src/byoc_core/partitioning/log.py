@@ -12,11 +12,19 @@ __all__ = ["PartitionLog", "Refusal"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One backend's no to one op, or to one pattern that ends at it (``pattern``; empty for the op alone)."""
+    """One backend's no to one op, or to one pattern that it is part of.
+
+    Attributes:
+        backend: who said no.
+        rejection: why.
+        pattern: the composite pattern's name; empty for the op alone.
+        ops: the ops that the reason speaks of, by the names of their first results.
+    """
 
     backend: str
     rejection: Rejection
     pattern: str = ""
+    ops: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.merge import MergeCompositeFunctions
-from byoc_core.partitioning.policy import GreedyByOrder, PartitionRequest, Policy
+from byoc_core.partitioning.policies import GreedyByOrder, Policy
+from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.transform import Sequential, UniqueNames
 
 __all__ = ["check_option_owners", "partition", "partition_pipeline"]

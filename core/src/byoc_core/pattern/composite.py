@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from byoc_core.errors import PatternError
 from byoc_core.pattern.language import Pattern
@@ -22,12 +23,15 @@ class CompositePattern:
         pattern: what to match.
         check: looks at a match and refuses it with a reason, or gives ``None``.
         priority: higher goes first; then more ops, then backend order, then position in the function.
+        leaked: what becomes of a match whose inner value is read elsewhere: ``"decline"`` it, or ``"return"`` the value
+            as one more result of the composite, behind those of the last op.
     """
 
     name: str
     pattern: Pattern
     check: Callable[[Match], Rejection | None] | None = None
     priority: int = 0
+    leaked: Literal["decline", "return"] = "decline"
 
     def __post_init__(self) -> None:
         backend, dot, what = self.name.partition(".")

@@ -1,0 +1,17 @@
+"""The protocol of policies."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from byoc_core.ir import IRModule
+from byoc_core.partitioning.request import PartitionRequest
+
+__all__ = ["Policy"]
+
+
+class Policy(Protocol):
+    """A policy: sets ``codegen`` on bindings, or makes claimed composites; it need not care for convexity."""
+
+    def __call__(self, module: IRModule, request: PartitionRequest, /) -> IRModule:
+        """Gives the module with claims."""
