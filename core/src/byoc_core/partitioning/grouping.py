@@ -19,24 +19,31 @@ from collections.abc import Iterator, Sequence
 from byoc_core.ir import Binding
 from byoc_core.ir.sizes import dependencies, is_data_dependent
 
-__all__ = ["group_claims"]
+__all__ = ["group_claims", "may_share"]
 
 _MAX_VISITS = 4096
 """How many edges a search looks at from either end before it gives up."""
+
+
+def may_share(binding: Binding) -> bool:
+    """Tells whether a binding may have others in its region.
+
+    A data-dependent one may not: the others could not know the sizes.
+    """
+    return binding.codegen is not None and not is_data_dependent(binding)
 
 
 def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
     """Gives the group of each binding, named by its first member's position.
 
     Args:
-        bindings: in SSA order; those without a claim are groups of their own, and so are data-dependent ones: what
-            else stood in their region could not know the sizes.
+        bindings: in SSA order; those that :func:`may_share` denies are groups of their own.
         epochs: from :func:`byoc_core.partitioning.ordering.barrier_epochs`; groups stay within one.
 
     Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim.
     """
     groups = _Groups(len(bindings))
-    is_alone = [binding.codegen is None or is_data_dependent(binding) for binding in bindings]
+    is_shared = [may_share(binding) for binding in bindings]
     needed = dependencies(bindings)
     for position, binding in enumerate(bindings):
         sources = needed[position]
@@ -44,7 +51,8 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
         candidates = {
             groups.find(source): None
             for source in sources
-            if not (is_alone[position] or is_alone[source])
+            if is_shared[position]
+            and is_shared[source]
             and bindings[source].codegen == binding.codegen
             and epochs[source] == epochs[position]
         }
