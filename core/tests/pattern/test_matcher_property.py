@@ -50,8 +50,9 @@ def random_function(random: Random) -> tuple[Function, FunctionIndex]:
         elif kind in BINARY:
             values += builder.bind(kind, [first, random.choice(same)][:: random.choice((1, -1))], {}).results
         elif kind == "identity":
-            op, attrs = random.choice([("cast", {"dtype": "float32"}), ("permute_dims", {"axes": (0, 1)})])
-            values += builder.bind(op, [first], attrs).results
+            identities: dict[str, dict[str, object]] = {"cast": {"dtype": "float32"}, "permute_dims": {"axes": (0, 1)}}
+            op = random.choice(list(identities))
+            values += builder.bind(op, [first], identities[op]).results
         elif kind == "split":
             square = random.choice([value for value in values if value.type == tensor((4, 4))])
             values += builder.bind("split", [square], {"sections": (2, 2)}).results
@@ -271,10 +272,8 @@ class BruteForce:
         links = self.chain(values[0])
         common = [link for link in links if all(link in self.chain(value) for value in values)]
         if isinstance(pattern, ValuePattern) and pattern.kind != "any":
-            wanted = (
-                (lambda v: isinstance(v, Constant)) if pattern.kind == "const" else (lambda v: v in self.main.params)
-            )
-            common = [link for link in links if wanted(link)]
+            is_constant = pattern.kind == "const"
+            common = [v for v in links if (isinstance(v, Constant) if is_constant else v in self.main.params)]
         return common[0] if common else None
 
     def is_convex(self, inside: dict[int, Binding]) -> bool:

@@ -280,10 +280,9 @@ def test_the_cost_is_bounded() -> None:
     """A value with thousands of readers of which each is a place in the pattern, ten levels deep."""
     builder = FunctionBuilder("main")
     x = builder.param("x", Tensor((4,)))
-    first = builder.emit("tanh", x)
-    level = [first]
+    level = [builder.bind("tanh", [x], {}).result]
     for _ in range(4):
-        level = [builder.emit("add", value, value) for value in level for _ in range(8)]
+        level = [builder.bind("add", [value, value], {}).result for value in level for _ in range(8)]
     main = builder.finish(*level)
     pattern: Pattern = TANH(ANY())
     for _ in range(10):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core import script as R
-from byoc_core.ir import Function
+from byoc_core.ir import Function, Value, Var
 from byoc_core.ops import FunctionBuilder
 from byoc_core.pattern import FunctionIndex, Pattern, any_number, find_matches, is_const, is_op, is_var, wildcard
 from byoc_core.pattern.plan import plan_of
 from byoc_core.pattern.reachability import MAX_VISITS, Ancestry, is_convex
 from byoc_core.pattern.search import MAX_WAYS, Search
+
+
+def emit(builder: FunctionBuilder, op: str, *operands: Value) -> Var:
+    return builder.bind(op, operands, {}).result
 
 
 def steps(pattern: Pattern, main: Function) -> tuple[int, int]:
@@ -25,18 +28,18 @@ def steps(pattern: Pattern, main: Function) -> tuple[int, int]:
 
 def chain(length: int, op: str = "tanh") -> Function:
     builder = FunctionBuilder("main")
-    value: Any = builder.param("x", R.Tensor((4,)))
+    value: Value = builder.param("x", R.Tensor((4,)))
     for _ in range(length):
-        value = builder.emit(op, value)
+        value = emit(builder, op, value)
     return builder.finish(value)
 
 
 def tree(depth: int, op: str = "add") -> Function:
     """Gives a complete binary tree of ops over two to the ``depth`` params."""
     builder = FunctionBuilder("main")
-    values: list[Any] = [builder.param(f"x{i}", R.Tensor((4,))) for i in range(2**depth)]
+    values: list[Value] = [builder.param(f"x{i}", R.Tensor((4,))) for i in range(2**depth)]
     while len(values) > 1:
-        values = [builder.emit(op, left, right) for left, right in zip(values[::2], values[1::2], strict=True)]
+        values = [emit(builder, op, left, right) for left, right in zip(values[::2], values[1::2], strict=True)]
     return builder.finish(values[0])
 
 
@@ -112,9 +115,9 @@ def test_repeated_operands_are_linear() -> None:
     def measure(count: int) -> tuple[int, int]:
         builder = FunctionBuilder("main")
         x = builder.param("x", R.Tensor((4,)))
-        parts = [builder.emit("tanh" if i % 2 else "exp", x) for i in range(count)]
+        parts = [emit(builder, "tanh" if i % 2 else "exp", x) for i in range(count)]
         pattern = is_op("concat")(any_number(is_op("tanh")(wildcard()) | is_op("exp")(wildcard())))
-        return steps(pattern, builder.finish(builder.emit("concat", *parts)))
+        return steps(pattern, builder.finish(emit(builder, "concat", *parts)))
 
     (_, few), (ways, many) = measure(10), measure(500)
     assert ways == 1
@@ -132,9 +135,9 @@ def test_same_value_constraints_do_not_blow_up() -> None:
 def test_the_cost_at_each_root_does_not_depend_on_the_function() -> None:
     def measure(length: int) -> int:
         builder = FunctionBuilder("main")
-        value: Any = builder.param("x", R.Tensor((4,)))
+        value: Value = builder.param("x", R.Tensor((4,)))
         for _ in range(length):
-            value = builder.emit("add", builder.emit("tanh", value), np.ones(4, np.float32))
+            value = emit(builder, "add", emit(builder, "tanh", value), builder.const(np.ones(4, np.float32)))
         main = builder.finish(value)
         index, pattern = FunctionIndex(main), is_op("add")(is_op("tanh")(wildcard()), is_const())
         total = 0
@@ -150,13 +153,13 @@ def test_the_cost_at_each_root_does_not_depend_on_the_function() -> None:
 def ladder(length: int) -> tuple[Function, list[int]]:
     """Gives a chain whose second half reads its first half, the last op the first: nested skips of all distances."""
     builder = FunctionBuilder("main")
-    values: list[Any] = [builder.emit("exp", builder.param("x", R.Tensor((4,))))]
+    values: list[Value] = [emit(builder, "exp", builder.param("x", R.Tensor((4,))))]
     for _ in range(length):
-        values.append(builder.emit("tanh", values[-1]))
+        values.append(emit(builder, "tanh", values[-1]))
     value = values[-1]
-    roots = []
+    roots: list[int] = []
     for skipped in reversed(values):
-        value = builder.emit("add", builder.emit("nn.relu", value), skipped)
+        value = emit(builder, "add", emit(builder, "nn.relu", value), skipped)
         roots.append(2 * len(roots) + length + 2)
     return builder.finish(value), roots
 
@@ -190,12 +193,12 @@ def test_the_search_for_a_way_back_is_bounded() -> None:
     def make(length: int) -> bool:
         builder = FunctionBuilder("main")
         x, y = (builder.param(name, R.Tensor((4,))) for name in "xy")
-        first = builder.emit("tanh", x)
-        reader = builder.emit("exp", first)
-        tower = y
+        first = emit(builder, "tanh", x)
+        reader = emit(builder, "exp", first)
+        tower: Value = y
         for _ in range(length):
-            tower = builder.emit("nn.relu", tower)
-        last = builder.emit("add", first, tower)
+            tower = emit(builder, "nn.relu", tower)
+        last = emit(builder, "add", first, tower)
         main = builder.finish(last, reader)
         inside = (main.bindings[0], main.bindings[-1])
         return is_convex(inside, (x, tower), FunctionIndex(main))
@@ -207,9 +210,9 @@ def test_the_search_for_a_way_back_is_bounded() -> None:
 def test_the_longest_ways_know_their_ops() -> None:
     """Against the definition, on a chain with a side branch at every op."""
     builder = FunctionBuilder("main")
-    value: Any = builder.param("x", R.Tensor((4,)))
+    value: Value = builder.param("x", R.Tensor((4,)))
     for _ in range(50):
-        value = builder.emit("add", builder.emit("tanh", value), builder.emit("exp", value))
+        value = emit(builder, "add", emit(builder, "tanh", value), emit(builder, "exp", value))
     main = builder.finish(value)
     ancestry = FunctionIndex(main).ancestry()
     assert ancestry.level == [2 * (i // 3) + (i % 3 == 2) for i in range(150)]
