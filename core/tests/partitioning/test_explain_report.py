@@ -120,7 +120,7 @@ OP = {
     "share": NUMBER,
     "inputs": NAMES,
 }
-FORM = {
+FORM: dict[str, dict[str, Any]] = {
     "backends": {"name": TEXT, "regions": (int,), "ops": (int,), "flops": FLOPS, "share": NUMBER},
     "summary": {"backend": TEXT, "code": TEXT, "ops": (int,), "flops": FLOPS, "share": NUMBER, "text": TEXT},
     "regions": {
@@ -135,7 +135,7 @@ FORM = {
     "ops": OP,
     "sizes": dict.fromkeys(("function", "size", "kind", "where"), TEXT),
 }
-OPTIONAL = {
+OPTIONAL: dict[str, dict[str, Any]] = {
     "ops": {"composite": TEXT, "outputs": NAMES, "reasons": [dict]},
     "regions": {"refused_by": NAMES},
     "reasons": {"pattern": TEXT, "ops": NAMES},
@@ -343,7 +343,7 @@ def test_what_a_border_names_closes_the_cycle(fake_backend: Fake) -> None:
     rows = {row["name"]: row for row in data["ops"]}
     assert data["borders"]
     for item in data["borders"]:
-        before, *way = item["before"], *item["ops"]
+        before, way = item["before"], list(map(str, item["ops"]))
         assert all(rows[name]["region"] not in (item["before"], item["after"]) for name in way)
         if len(way) < 8 and all(rows[name]["outcome"] == "host" for name in way):
             assert any(rows[source]["region"] == before for source in rows[way[0]]["inputs"])

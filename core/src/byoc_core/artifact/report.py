@@ -122,7 +122,7 @@ def _reason_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
-    found = []
+    found: list[tuple[float, int, str]] = []
     for row in items_of(data.get("ops")):
         reasons = items_of(row.get("reasons"))
         chosen = decisive_reasons(reasons)
