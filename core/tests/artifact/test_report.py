@@ -133,7 +133,8 @@ FULL_TEXT = """
   host   33.3%          ? FLOPs  4 ops in 1 region
 
 why ops stayed on the host:
-   33.3%      2 x cos, sin: aone: not here [op]
+   22.2%      1 x sin: aone: no sin [op]
+   11.1%      1 x cos: aone: no [op]
    11.1%      1 x cos: btwo: too big [size]
 
 near misses of patterns:
@@ -188,6 +189,14 @@ def test_long_reports_are_cut() -> None:
         "  a and b0 stay apart: barrier",
     ]
     assert lines[-1] == "  and 2 more pairs"
+
+
+def test_reasons_with_many_texts_are_one() -> None:
+    ops = [op(name, "host", 1, "op", f"no `{name}`", share=0.1) for name in "abcde"]
+    assert "50.0%      5 x a, b, c, d and 1 more: no `a`, and 4 more like it [op]" in render_report({"ops": ops})
+    rows = [{**row, "reasons": [reason("aone", "op", row["text"])]} for row in ops]
+    data = {"ops": rows, "summary": [{"backend": "aone", "code": "op", "text": "there is no kernel"}]}
+    assert "50.0%      5 x a, b, c, d and 1 more: aone: there is no kernel [op]" in render_report(data)
 
 
 def test_long_lines_are_broken_where_a_width_is_given() -> None:

@@ -53,7 +53,9 @@ def test_the_report_shows_them_in_short(fake_backend: Fake) -> None:
   host   58.8%         60 FLOPs  3 ops in 1 region
 
 why ops stayed on the host:
-   58.8%      3 x nn.dense, nn.relu, tanh: aone: no `nn.dense` here, and 2 more like it [op]
+   47.1%      1 x nn.dense: aone: no `nn.dense` here [op]
+    5.9%      1 x nn.relu: aone: no `nn.relu` here [op]
+    5.9%      1 x tanh: aone: no `tanh` here [op]
 
 near misses of patterns:
   `a` = nn.dense: `aone.pair` does not fit: `nn.dense` is read by `tanh`, expected `nn.relu`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ def test_codes_are_lower_case_with_hyphens_and_meanings_are_clauses() -> None:
         assert code == code.lower().replace("_", "-").replace(" ", "-")
         assert meaning[0].islower()
         assert not meaning.endswith(".")
+
+
+def test_the_documentation_lists_every_code_with_its_meaning() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "explain.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page.split("## The codes")[1], re.MULTILINE)
+    assert dict(rows) == dict(REASONS)
+    assert len(rows) == len(REASONS)
 
 
 # Each case gives the codes that come up where ops, or regions, are refused.
