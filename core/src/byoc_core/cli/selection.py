@@ -13,16 +13,20 @@ from byoc_core.errors import ArtifactError, OptionsError, PluginError
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
+    from byoc_core.driver import Explanation
 
 __all__ = [
     "BackendOption",
     "Fallback",
     "OptionOption",
+    "RequireOffloadOption",
     "build_model",
     "check_output",
     "choose_backends",
+    "explain_model",
     "is_artifact",
     "parse_options",
+    "parse_share",
 ]
 
 Fallback = Literal["allow", "warn", "error"]
@@ -41,6 +45,15 @@ OptionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
+    ),
+]
+RequireOffloadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--require-offload",
+        metavar="SHARE",
+        help="Stop with exit status 1 if less than this share of the FLOPs is offloaded: 0.9, or 90%.",
+        show_default=False,
     ),
 ]
 
@@ -111,6 +124,25 @@ def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
     return options
 
 
+def parse_share(given: str | None) -> float | None:
+    """Gives a share from 0 to 1 from text like ``0.9`` or ``90%``; ``None`` where nothing is given.
+
+    Raises:
+        OptionsError: the text is no such share.
+    """
+    if given is None:
+        return None
+    digits = given.strip()
+    scale = 100 if digits.endswith("%") else 1
+    try:
+        share = float(digits.removesuffix("%")) / scale
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise OptionsError("--require-offload", "is no share", got=repr(given), expected="0 to 1, or 0% to 100%")
+    return share
+
+
 def _describe_zip(path: Path) -> str:
     from byoc_core.artifact import inspect
 
@@ -146,3 +178,21 @@ def build_model(
         show("import")
         module = from_onnx(path)
         return build(module, chosen, options=options, fallback=fallback, progress=show, on_pass=observer)
+
+
+def explain_model(path: Path, given_backends: Sequence[str] | None, given_options: Sequence[str] | None) -> Explanation:
+    """Imports an ONNX model and explains who would take what, showing its progress.
+
+    Raises:
+        OSError: the file cannot be read.
+        ByocError: it is no model, or cannot be compiled as wished.
+    """
+    from byoc_core.cli.console import show_stages
+    from byoc_core.driver import explain
+    from byoc_core.frontend.onnx import from_onnx
+
+    options = parse_options(given_options)
+    chosen = choose_backends(given_backends)
+    with show_stages(path.name) as show:
+        show("import")
+        return explain(from_onnx(path), chosen, options=options, progress=show)

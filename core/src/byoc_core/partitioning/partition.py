@@ -9,6 +9,7 @@ from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.merge import MergeCompositeFunctions
+from byoc_core.partitioning.near_misses import log_near_misses
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
 from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.transform import Sequential, UniqueNames
@@ -69,7 +70,10 @@ def partition_pipeline(
     chosen: Policy = policy if policy is not None else GreedyByOrder()
 
     def claim(given: IRModule) -> IRModule:
-        return chosen(given, request)
+        claimed = chosen(given, request)
+        if log is not None:
+            log_near_misses(given, claimed, handles, log)
+        return claimed
 
     return Sequential([UniqueNames(), claim, MergeCompositeFunctions()], verify_input=verify_input)
 

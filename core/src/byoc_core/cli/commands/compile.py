@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import BackendOption, Fallback, OptionOption
+from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, RequireOffloadOption
 
 __all__ = ["compile_model"]
 
@@ -24,6 +24,7 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    require_offload: RequireOffloadOption = None,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -35,11 +36,12 @@ def compile_model(
     """
     from byoc_core.artifact import inspect, trust
     from byoc_core.cli.console import open_console, show_bytes
-    from byoc_core.cli.selection import build_model, check_output, choose_backends
+    from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_share
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
+    required = parse_share(require_offload)
     observer = None
     if print_after or timing:
         backend = choose_backends(backend)
@@ -47,6 +49,8 @@ def compile_model(
     executable = build_model(model, backend, option, fallback, observer)
     if observer is not None:
         observer.print_timing()
+    if required is not None:
+        executable.require_offload(required)
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show)
     made = inspect(output)
