@@ -17,8 +17,9 @@ from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report
-from byoc_core.partitioning.admission import core_refusal
+from byoc_core.partitioning import PartitionLog, PartitionOptions, Policy, Refusal, RunCodegen, build_report
+from byoc_core.partitioning.admission import new_admission
+from byoc_core.partitioning.constraints import Constraints
 from byoc_core.partitioning.partition import check_option_owners, partition_pipeline
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
@@ -46,6 +47,7 @@ class BuildOptions:
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
         on_pass: called after each pass with its name, the seconds it took and the module it gave.
+        partition_options: constraints on who takes what.
     """
 
     fallback: Fallback = "allow"
@@ -53,6 +55,7 @@ class BuildOptions:
     dump: Path | None = None
     progress: Progress | None = field(default=None, repr=False)
     on_pass: OnPass | None = field(default=None, repr=False)
+    partition_options: PartitionOptions = field(default_factory=PartitionOptions)
 
     def __post_init__(self) -> None:
         if self.fallback not in _FALLBACKS:
@@ -69,6 +72,7 @@ def build(
     dump: str | Path | None = None,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
+    partition_options: PartitionOptions | None = None,
 ) -> Executable:
     """Compiles a module.
 
@@ -85,18 +89,24 @@ def build(
         progress: called with the name of each stage as it begins.
         on_pass: called after each pass (see :func:`pass_names`) with its name, the seconds it took and the module it
             gave.
+        partition_options: constraints on who takes what: ops forced to a backend or the host, ends of offloading,
+            allowed ops, smallest regions.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: an option is unknown or has a bad value, or ``module`` is no module.
-        PartitionError: ``fallback="error"`` and ops stay on the host; lists them with the reasons.
+        OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
+            another, or ``module`` is no module.
+        PartitionError: ``fallback="error"`` and ops stay on the host that no constraint keeps there; lists them with
+            the reasons. Or the backend that an op is forced to does not take it. Or a policy did anything but claim.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
     """
     _check_module(module)
     if isinstance(backends, str):
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
-    chosen = BuildOptions(fallback, policy, Path(dump) if dump is not None else None, progress, on_pass)
+    folder = Path(dump) if dump is not None else None
+    wishes = partition_options or PartitionOptions()
+    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes)
     return _Build(module, installed_backends().order(backends), options or {}, chosen, _lists_host(backends)).run()
 
 
@@ -147,6 +157,7 @@ class _Build:
         self._log = PartitionLog()
         self._moved: dict[str, Function] = {}
         self._unavailable: frozenset[str] = frozenset()
+        self._constraints = Constraints()
         check_option_owners(options, [handle.name for handle in handles])
 
     def run(self) -> Executable:
@@ -167,6 +178,8 @@ class _Build:
         ]
         module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
+        names = [handle.name for handle in self._handles]
+        self._constraints = Constraints.resolve(self._chosen.partition_options, module, names)
         self._refuse_all(module, missing)
         sizes = [origin.to_data() for origin in trace_sizes(module).origins]
         module = self._partition(module, offloading, self._chosen.policy, _PARTITION)
@@ -201,10 +214,12 @@ class _Build:
         return missing
 
     def _refuse_all(self, module: IRModule, missing: Mapping[str, Rejection]) -> None:
-        for function in module.functions.values():
-            for binding in function.walk():
-                for backend, rejection in missing.items():
-                    self._log.refuse(function.name, binding, Refusal(backend, rejection))
+        for backend, rejection in missing.items():
+            admit = self._constraints.admission(backend)
+            for function in module.functions.values():
+                for binding in function.walk():
+                    reason = admit(function.name, binding) or rejection
+                    self._log.refuse(function.name, binding, Refusal(backend, reason))
 
     def _say(self, stage: str) -> None:
         if self._chosen.progress is not None:
@@ -236,10 +251,14 @@ class _Build:
         self, module: IRModule, handles: Sequence[BackendHandle], policy: Policy | None, name: str
     ) -> IRModule:
         if not handles:
+            self._constraints.check_forced(module, self._log)
             return module
         names = {handle.name for handle in handles}
         options = {name: given for name, given in self._options.items() if name in names}
-        pipeline = partition_pipeline(handles, policy=policy, options=options, log=self._log, verify_input=False)
+        constraints = self._constraints if name == _PARTITION else Constraints()
+        pipeline = partition_pipeline(
+            handles, lambda _: constraints, policy=policy, options=options, log=self._log, verify_input=False
+        )
 
         def carve(given: IRModule) -> IRModule:
             return pipeline(given)
@@ -256,12 +275,14 @@ class _Build:
         source = str(function.attrs.get("source", function.name))
         for binding in inlined.bindings:
             self._log.refuse(source, binding, Refusal(backend, refusal))
+            self._constraints.check_left(source, binding, backend, refusal)
         position = [handle.name for handle in self._handles].index(backend)
         for handle in self._handles[position + 1 :]:
             if handle.name in self._unavailable:
                 continue
             context = handle.context(self._module, self._options.get(handle.name, {}))
-            answers = (core_refusal(b, handle) or handle.supports(b, context) for b in inlined.bindings)
+            admit = new_admission(handle, self._constraints.admission(handle.name))
+            answers = (admit(source, b) or handle.supports(b, context) for b in inlined.bindings)
             if all(isinstance(answer, Support) for answer in answers):
                 self._moved[function.name] = inlined.with_attrs(Codegen=handle.name)
                 return self._moved[function.name]
@@ -269,10 +290,14 @@ class _Build:
         raise PartitionError(f"region `{function.name}`", problem)
 
     def _judge_fallback(self, report: Mapping[str, Any], asked: Sequence[str]) -> None:
-        left = [row for row in report["ops"] if row["outcome"] == HOST_NAME]
+        left = [
+            row
+            for row in report["ops"]
+            if row["outcome"] == HOST_NAME and not self._constraints.keeps_on_host(row["function"], row["name"])
+        ]
         if not left or not asked or self._host_permitted:
             return
-        share = f"{len(left)} ops with {1 - report['offloaded_share']:.1%} of the FLOPs stay on the host"
+        share = f"{len(left)} ops with {sum(row['share'] for row in left):.1%} of the FLOPs stay on the host"
         lines = [f"  {row['name']} = {row['op']}: {row['text']}" for row in left]
         if self._chosen.fallback == "error":
             raise PartitionError('fallback="error"', share, detail="\n".join(lines))

@@ -131,6 +131,22 @@ class BackendHandle:
             expected="Support or Rejection",
         )
 
+    @property
+    def claims_by_itself(self) -> bool:
+        """Whether it claims by an algorithm of its own instead of patterns and rules for single ops."""
+        return self._plugin.has("byoc_partition")
+
+    def partition(self, module: IRModule, context: CompileContext) -> IRModule:
+        """Gives the module with its claims; what else the hook changed is not checked here."""
+        from byoc_core.ir.module import IRModule
+
+        hook = "byoc_partition"
+        return self._plugin.check(hook, self._plugin.call(hook, module=module, context=context), IRModule)
+
+    def where(self, hook: str) -> str:
+        """Gives the place for messages about a hook."""
+        return self._plugin.where(hook)
+
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compiles functions that are annotated for it.
 

@@ -50,6 +50,7 @@ __all__ = [
     "byoc_codegen",
     "byoc_compile_status",
     "byoc_ops",
+    "byoc_partition",
     "byoc_patterns",
     "byoc_prepare",
     "byoc_supports",
@@ -113,7 +114,7 @@ def byoc_patterns() -> Sequence[CompositePattern]:
     """Gives the groups of ops that the backend computes in one go. Optional.
 
     Called once per partition. Each match becomes one ``composite`` binding that bears the pattern's name; which of
-    several overlapping matches wins is decided by priority, then by size, then by backend order.
+    several overlapping matches wins is decided by :attr:`byoc_core.partitioning.selection.Candidate.rank`.
     If it raises, the partition stops.
 
     Example::
@@ -142,6 +143,33 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
             if any(value.type.dtype != "float32" for value in binding.operands):
                 return Rejection("dtype", "only float32 is supported")
             return Support()
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
+    """Claims by an algorithm of the backend's own, in place of patterns and rules for single ops. Optional.
+
+    Called once per partition for a backend that has it, instead of ``byoc_patterns`` and ``byoc_supports``, with what
+    backends before it have claimed; again where regions turn out too small for the user's limits. It sets
+    ``codegen`` to the backend's name on bindings, or puts several ops into one claimed ``composite`` named
+    ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that were there, calls
+    and control flow are not claimed (but ops in bodies may be), nor is anything impure. The result is verified.
+    Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite that holds one
+    as a whole. Regions are made of the claims later, so that it need not care for convexity. ``byoc_supports``, where
+    the backend has it too, is asked for the ops of a region that another backend's codegen has refused.
+    If it raises, or does anything but claim, the partition stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_partition(module):
+            def claim(function):
+                is_mine = [b.codegen is None and b.op.name in KERNELS for b in function.bindings]
+                mine = [replace(b, codegen="mynpu") if own else b for b, own in zip(function.bindings, is_mine)]
+                return replace(function, bindings=tuple(mine))
+
+            return module.with_functions({name: claim(function) for name, function in module.functions.items()})
     """
 
 

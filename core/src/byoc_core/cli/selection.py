@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,15 +13,23 @@ from byoc_core.errors import ArtifactError, OptionsError, PluginError
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
+    from byoc_core.partitioning import PartitionOptions
 
 __all__ = [
+    "AllowOption",
     "BackendOption",
     "Fallback",
+    "ForceOption",
+    "MinBytesOption",
+    "MinFlopsOption",
+    "MinOpsOption",
     "OptionOption",
+    "StopAtOption",
     "build_model",
     "check_output",
     "choose_backends",
     "is_artifact",
+    "parse_constraints",
     "parse_options",
 ]
 
@@ -41,6 +49,60 @@ OptionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
+    ),
+]
+ForceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--force",
+        metavar="NAME=BACKEND",
+        help="Who must take an op: a backend, or 'host' for none. NAME is a value as 'byoc explain' prints it, "
+        "FUNCTION/NAME, or a pattern such as 'conv_*'; an exact name goes before a pattern. Compiling fails where the "
+        "backend does not take it. Repeat for several.",
+        show_default=False,
+    ),
+]
+StopAtOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stop-at",
+        metavar="NAME",
+        help="The last op to be offloaded on its way: what depends on its results stays on the host. Repeat for "
+        "several.",
+        show_default=False,
+    ),
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="BACKEND=OP,OP",
+        help="The only ops that a backend may take, such as NAME=add,'nn.*'. Repeat for several backends.",
+        show_default=False,
+    ),
+]
+MinOpsOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="Give regions of fewer ops back: the next backend is asked for them, and the host takes the rest.",
+        show_default=False,
+    ),
+]
+MinFlopsOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="The same for fewer floating-point operations, dynamic sizes counted as 1.",
+        show_default=False,
+    ),
+]
+MinBytesOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="The same for regions whose ops read and write fewer bytes, dynamic sizes counted as 1.",
+        show_default=False,
     ),
 ]
 
@@ -111,6 +173,43 @@ def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
     return options
 
 
+def parse_constraints(
+    force: Sequence[str] | None = None,
+    stop_at: Sequence[str] | None = None,
+    allow: Sequence[str] | None = None,
+    *,
+    min_ops: int = 0,
+    min_flops: int = 0,
+    min_bytes: int = 0,
+) -> PartitionOptions:
+    """Gives the constraints that flags put on a partition.
+
+    Raises:
+        OptionsError: a text is malformed, a name stands twice, or a limit is negative.
+    """
+    from byoc_core.partitioning import PartitionOptions
+
+    allowed = {backend: ops.split(",") for backend, ops in _split("--allow", allow, "BACKEND=OP,OP")}
+    places = dict(_split("--force", force, "NAME=BACKEND"))
+    return PartitionOptions(places, tuple(stop_at or ()), allowed, min_ops, min_flops, min_bytes)
+
+
+def _split(flag: str, given: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:
+    """Yields the two sides of texts with an equals sign.
+
+    Raises:
+        OptionsError: a text has another form, or the same left side as another with something else to the right.
+    """
+    known: dict[str, str] = {}
+    for text in given or ():
+        left, _, right = text.partition("=")
+        if not (left and right):
+            raise OptionsError(flag, "is malformed", got=repr(text), expected=form)
+        if known.setdefault(left, right) != right:
+            raise OptionsError(f"{flag} {left}", "is given twice", got=f"{known[left]!r} and {right!r}")
+        yield left, right
+
+
 def _describe_zip(path: Path) -> str:
     from byoc_core.artifact import inspect
 
@@ -127,6 +226,7 @@ def build_model(
     given_options: Sequence[str] | None,
     fallback: Fallback,
     observer: PassObserver | None = None,
+    constraints: PartitionOptions | None = None,
 ) -> Executable:
     """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
@@ -145,4 +245,12 @@ def build_model(
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
         module = from_onnx(path)
-        return build(module, chosen, options=options, fallback=fallback, progress=show, on_pass=observer)
+        return build(
+            module,
+            chosen,
+            options=options,
+            fallback=fallback,
+            progress=show,
+            on_pass=observer,
+            partition_options=constraints,
+        )

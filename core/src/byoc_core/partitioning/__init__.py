@@ -5,6 +5,7 @@ from byoc_core.partitioning.fuse import FuseOpsByPattern
 from byoc_core.partitioning.legality import check_partition
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merge import MergeCompositeFunctions
+from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.partition import partition
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
 from byoc_core.partitioning.report import build_report
@@ -17,6 +18,7 @@ __all__ = [
     "GreedyByOrder",
     "MergeCompositeFunctions",
     "PartitionLog",
+    "PartitionOptions",
     "PartitionRequest",
     "Policy",
     "Refusal",

@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import BackendOption, Fallback, OptionOption
+from byoc_core.cli.selection import (
+    AllowOption,
+    BackendOption,
+    Fallback,
+    ForceOption,
+    MinBytesOption,
+    MinFlopsOption,
+    MinOpsOption,
+    OptionOption,
+    StopAtOption,
+)
 
 __all__ = ["compile_model"]
 
@@ -24,6 +34,12 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    force: ForceOption = None,
+    stop_at: StopAtOption = None,
+    allow: AllowOption = None,
+    min_ops: MinOpsOption = 0,
+    min_flops: MinFlopsOption = 0,
+    min_bytes: MinBytesOption = 0,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -35,16 +51,17 @@ def compile_model(
     """
     from byoc_core.artifact import inspect, trust
     from byoc_core.cli.console import open_console, show_bytes
-    from byoc_core.cli.selection import build_model, check_output, choose_backends
+    from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_constraints
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
+    constraints = parse_constraints(force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes)
     observer = None
     if print_after or timing:
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
-    executable = build_model(model, backend, option, fallback, observer)
+    executable = build_model(model, backend, option, fallback, observer, constraints)
     if observer is not None:
         observer.print_timing()
     with show_bytes(f"write {output.name}") as show:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from byoc_core.cli.selection import BackendOption, OptionOption
+from byoc_core.cli.selection import (
+    AllowOption,
+    BackendOption,
+    ForceOption,
+    MinBytesOption,
+    MinFlopsOption,
+    MinOpsOption,
+    OptionOption,
+    StopAtOption,
+)
+
+if TYPE_CHECKING:
+    from byoc_core.partitioning import PartitionOptions
 
 __all__ = ["explain_model"]
 
@@ -19,6 +31,12 @@ def explain_model(
     ],
     backend: BackendOption = None,
     option: OptionOption = None,
+    force: ForceOption = None,
+    stop_at: StopAtOption = None,
+    allow: AllowOption = None,
+    min_ops: MinOpsOption = 0,
+    min_flops: MinFlopsOption = 0,
+    min_bytes: MinBytesOption = 0,
     only_host: Annotated[bool, typer.Option("--only-host", help="Only the ops that stay on the host.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -27,8 +45,10 @@ def explain_model(
     An artifact tells what was decided when it was compiled; a model is compiled now, and nothing is written.
     """
     from byoc_core.cli.console import open_console
+    from byoc_core.cli.selection import parse_constraints
 
-    report, summary = _read(model, backend, option)
+    constraints = parse_constraints(force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes)
+    report, summary = _read(model, backend, option, constraints)
     if as_json:
         import json
 
@@ -42,16 +62,23 @@ def explain_model(
     console.print(summary, soft_wrap=True)
 
 
-def _read(model: Path, backend: list[str] | None, option: list[str] | None) -> tuple[Mapping[str, Any], str]:
+def _read(
+    model: Path, backend: list[str] | None, option: list[str] | None, constraints: PartitionOptions
+) -> tuple[Mapping[str, Any], str]:
     from byoc_core.artifact import inspect
     from byoc_core.cli.selection import build_model, is_artifact
     from byoc_core.errors import OptionsError
+    from byoc_core.partitioning import PartitionOptions
 
     if not is_artifact(model):
-        executable = build_model(model, backend, option, "allow")
+        executable = build_model(model, backend, option, "allow", constraints=constraints)
         return executable.report_data, executable.report()
     if backend or option:
         raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
+    if constraints != PartitionOptions():
+        raise OptionsError(
+            "--force, --stop-at, --allow and --min-*", f"do not apply to `{model}`, which is compiled already"
+        )
     made = inspect(model)
     return made.report_data, made.report()
 
