@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from byoc_core import artifact, authoring, dims, errors, ir, ops, partitioning, pattern, runtime, script, transform
     from byoc_core.artifact import Executable, inspect, load, load_module, verify
     from byoc_core.backend.registry import Backends
-    from byoc_core.driver import build
+    from byoc_core.driver import Explanation, build, explain
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
     from byoc_core.ops import FunctionBuilder
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ByocError",
     "Executable",
+    "Explanation",
     "FunctionBuilder",
     "IRModule",
     "TensorType",
@@ -50,6 +51,7 @@ __all__ = [
     "build",
     "dims",
     "errors",
+    "explain",
     "from_onnx",
     "inspect",
     "ir",
@@ -68,11 +70,13 @@ __all__ = [
 
 _HOMES = {
     "Executable": "artifact",
+    "Explanation": "driver",
     "FunctionBuilder": "ops.builder",
     "IRModule": "ir",
     "TensorType": "ir",
     "VirtualMachine": "vm",
     "build": "driver",
+    "explain": "driver",
     "from_onnx": "frontend.onnx",
     "inspect": "artifact",
     "load": "artifact",

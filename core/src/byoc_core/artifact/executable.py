@@ -80,6 +80,17 @@ class Executable:
 
         return render_report(self.report_data)
 
+    def require_offload(self, share: float) -> None:
+        """Checks that at least this share of the FLOPs, from 0 to 1, is not the host's; symbolic sizes count as 1.
+
+        Raises:
+            PartitionError: it is not; names the share and the most expensive reasons.
+            OptionsError: ``share`` is not between 0 and 1.
+        """
+        from byoc_core.artifact.offload_gate import check_offload
+
+        check_offload(self.report_data, share)
+
     def get_source(self) -> str:
         """Gives the sources of all modules, one after the other."""
         return "\n\n".join(filter(None, (module.get_source() for module in self.modules)))

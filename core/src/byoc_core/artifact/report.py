@@ -1,114 +1,181 @@
 """The offload report as text: who took which share of the work, and why the rest stayed on the host.
 
-The report's data is plain JSON, made by whoever compiled the model::
+The report's data is plain JSON, made by whoever compiled the model, in the form that
+``byoc_core.partitioning.build_report`` describes, with the dynamic sizes beside it::
 
-    {"backends": [{"name", "regions", "ops", "flops", "share"}], "total_flops": int or expression,
-     "offloaded_share": share of FLOPs that are not the host's,
-     "ops": [{"function", "op", "name", "outcome": backend or "host", "region": str or null, "code", "text", "flops",
-              "share"}],
-     "sizes": [{"function", "size", "kind": "input", "expression" or "unknown", "where"}]}
+    "sizes": [{"function", "size", "kind": "input", "expression" or "unknown", "where"}]
 
-An artifact may carry any JSON here, so what does not fit is left out rather than trusted.
+An artifact may carry any JSON here, or a report of an older form, so what does not fit is left out rather than trusted.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
-__all__ = ["render_report"]
+from byoc_core.offload_shares import HOST, MAX_FLOPS, decisive_reasons, items_of, reason_keys
+
+__all__ = ["host_reasons", "percent", "render_report"]
 
 _MAX_OPS_NAMED = 4
-_MAX_FLOPS = 10**30
-_HOST = "host"
+_MAX_REASONS = 12
+_MAX_NEAR_MISSES = 6
+_MAX_BORDERS = 8
 
 
-def render_report(data: Mapping[str, Any]) -> str:
+def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     """Gives the report for people to read.
 
-    A header line for each backend with its share of FLOPs, then a table of the reasons why ops stayed on the host, the
-    most expensive first, then the dynamic sizes that no input determines. Shares count every symbolic size as 1.
+    A header line for each backend with its share of FLOPs; the reasons why ops stayed on the host, the most expensive
+    first, an op once for each backend that gave one; near misses of patterns that are not among them; the regions of
+    one backend that stay apart although one reads from the other; the dynamic sizes that no input determines.
+
+    Args:
+        data: the report's data.
+        width: breaks lines that are longer; ``None`` breaks none.
     """
-    backends = [item for item in _items(data, "backends") if isinstance(item.get("name"), str)]
-    ops = _items(data, "ops")
-    if not backends and not ops:
+    if not items_of(data.get("backends")) and not items_of(data.get("ops")):
         return "no offload report"
-    total = data.get("total_flops")
-    lines = [f"{_share_text(data.get('offloaded_share'))} of {_flops_text(total)} FLOPs offloaded"]
-    width = max((len(item["name"]) for item in backends), default=0)
-    for item in backends:
-        regions = item.get("regions", 0)
-        num_ops = item.get("ops", 0)
-        ops_text = f"{num_ops} op{'' if num_ops == 1 else 's'}"
-        region_text = f" in {regions} region{'' if regions == 1 else 's'}" if regions else ""
-        share = _percent(item.get("share"))
-        lines.append(
-            f"  {item['name']:<{width}}  {share:>6}  {_flops_text(item.get('flops')):>9} FLOPs  {ops_text}{region_text}"
-        )
-    reasons = _group(ops)
-    if reasons:
-        lines += ["", "why ops stayed on the host:"]
-        for reason in reasons:
-            lines.append(f"  {_percent(reason.share):>6}  {reason.count:>5} x {reason.ops_text()}: {reason.text}")
-    unknown = [item for item in _items(data, "sizes") if item.get("kind") == "unknown"]
-    if unknown:
-        lines += ["", "sizes that no input determines:"]
-        lines += [f"  {item.get('size', '?')}: {item.get('where', 'nobody knows where')}" for item in unknown]
-    return "\n".join(lines)
+    lines = [*_header(data), *_reason_lines(data), *_near_miss_lines(data), *_border_lines(data), *_size_lines(data)]
+    if width is None:
+        return "\n".join(lines)
+    return "\n".join(part for line in lines for part in _broken(line, width))
 
 
 @dataclass
-class _Reason:
-    text: str
+class HostReason:
+    """A reason for which ops stay on the host: whose, its code, how many ops, and their share of the FLOPs."""
+
+    backend: str
+    code: str
     count: int = 0
     share: float = 0.0
     ops: Counter[str] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, op: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any], text: str) -> None:
+        """Counts an op."""
         self.count += 1
-        share = op.get("share")
-        self.share += share if _is_share(share) else 0.0
-        self.ops[str(op.get("op", "?"))] += 1
+        self.share += _share(row.get("share"))
+        self.ops[_text(row.get("op")) or "?"] += 1
+        self.texts[text] += 1
 
-    def ops_text(self) -> str:
+    def line(self) -> str:
+        """Gives the line that a person reads."""
         names = sorted(self.ops, key=lambda name: (-self.ops[name], name))
         more = f" and {len(names) - _MAX_OPS_NAMED} more" if len(names) > _MAX_OPS_NAMED else ""
-        return ", ".join(names[:_MAX_OPS_NAMED]) + more
+        (text, _), *others = self.texts.most_common()
+        text += f", and {len(others)} more like it" if others else ""
+        what = f"{text} [{self.code}]" if text and self.code else text or self.code or "no reason was given"
+        by = f"{self.backend}: " if self.backend else ""
+        return f"{percent(self.share):>6}  {self.count:>5} x {', '.join(names[:_MAX_OPS_NAMED])}{more}: {by}{what}"
 
 
-def _group(ops: list[Mapping[str, Any]]) -> list[_Reason]:
-    """Groups the ops of the host by the reason's code and text; the most FLOPs first, then the most ops."""
-    groups: dict[tuple[str, str], _Reason] = {}
-    for op in ops:
-        if op.get("outcome") != _HOST:
-            continue
-        code, text = str(op.get("code") or ""), str(op.get("text") or "")
-        reason = f"{text} [{code}]" if text and code else text or code or "no reason was given"
-        groups.setdefault((code, text), _Reason(reason)).add(op)
-    return sorted(groups.values(), key=lambda reason: (-reason.share, -reason.count, reason.text))
+def host_reasons(data: Mapping[str, Any]) -> list[HostReason]:
+    """Gives the reasons why ops stay on the host, by backend and code; the most FLOPs first, then the most ops."""
+    common = {
+        (_text(item.get("backend")), _text(item.get("code"))): _text(item.get("text"))
+        for item in items_of(data.get("summary"))
+    }
+    groups: dict[tuple[str, str], HostReason] = {}
+    for row in items_of(data.get("ops")):
+        if row.get("outcome") == HOST:
+            decisive = decisive_reasons(items_of(row.get("reasons")))
+            for key in reason_keys(row):
+                text = common.get(key) or _text(decisive.get(key[0], row).get("text"))
+                groups.setdefault(key, HostReason(*key)).add(row, text)
+    return sorted(groups.values(), key=lambda reason: (-reason.share, -reason.count, reason.backend, reason.code))
 
 
-def _items(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    value = data.get(key)
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+def percent(share: object) -> str:
+    """Gives a share for people to read."""
+    return f"{share:.1%}" if isinstance(share, int | float) and 0 <= share <= 1 + 1e-4 else "?"
 
 
-def _is_share(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and 0 <= value <= 1
+def _header(data: Mapping[str, Any]) -> list[str]:
+    counted = data.get("counted_sizes")
+    pairs = counted.items() if isinstance(counted, Mapping) else ()
+    sizes = ", ".join(f"{name} = {size}" for name, size in pairs)
+    share = data.get("offloaded_share")
+    known = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
+    lines = [
+        f"{known} of {_flops_text(data.get('total_flops'))} FLOPs offloaded" + (f", counting {sizes}" if sizes else "")
+    ]
+    backends = [item for item in items_of(data.get("backends")) if _text(item.get("name"))]
+    width = max((len(item["name"]) for item in backends), default=0)
+    for item in backends:
+        regions, num_ops = item.get("regions", 0), item.get("ops", 0)
+        ops = f"{num_ops} op{'' if num_ops == 1 else 's'}"
+        where = f" in {regions} region{'' if regions == 1 else 's'}" if regions else ""
+        flops = _flops_text(item.get("flops"))
+        lines.append(f"  {item['name']:<{width}}  {percent(item.get('share')):>6}  {flops:>9} FLOPs  {ops}{where}")
+    return lines
 
 
-def _share_text(share: object) -> str:
-    return f"{share:.1%}" if _is_share(share) else "an unknown share"
+def _reason_lines(data: Mapping[str, Any]) -> list[str]:
+    reasons = host_reasons(data)
+    lines = [f"  {reason.line()}" for reason in reasons[:_MAX_REASONS]]
+    return _section("why ops stayed on the host:", lines, len(reasons) - len(lines), "reasons")
 
 
-def _percent(share: object) -> str:
-    return f"{share:.1%}" if isinstance(share, int | float) and 0 <= share <= 1 + 1e-9 else "?"
+def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
+    found = []
+    for row in items_of(data.get("ops")):
+        reasons = items_of(row.get("reasons"))
+        chosen = decisive_reasons(reasons)
+        for reason in reasons if row.get("outcome") == HOST else ():
+            if reason.get("code") == "near-miss" and chosen[_text(reason.get("backend"))] is not reason:
+                line = f"  `{_text(row.get('name'))}` = {_text(row.get('op'))}: {_text(reason.get('text'))}"
+                found.append((-_share(row.get("share")), len(found), line))
+    lines = [line for _, _, line in sorted(found)[:_MAX_NEAR_MISSES]]
+    return _section("near misses of patterns:", lines, len(found) - len(lines), "near misses")
+
+
+def _border_lines(data: Mapping[str, Any]) -> list[str]:
+    borders = items_of(data.get("borders"))
+    lines = [
+        f"  {_text(item.get('before')) or '?'} and {_text(item.get('after')) or '?'} stay apart: "
+        f"{_text(item.get('text')) or _text(item.get('code')) or 'no reason was given'}"
+        for item in borders[:_MAX_BORDERS]
+    ]
+    return _section("regions of one backend that are not one:", lines, len(borders) - len(lines), "pairs")
+
+
+def _size_lines(data: Mapping[str, Any]) -> list[str]:
+    unknown = [item for item in items_of(data.get("sizes")) if item.get("kind") == "unknown"]
+    lines = [f"  {item.get('size', '?')}: {item.get('where', 'nobody knows where')}" for item in unknown]
+    return _section("sizes that no input determines:", lines, 0, "sizes")
+
+
+def _section(title: str, lines: Iterable[str], num_more: int, what: str) -> list[str]:
+    lines = list(lines)
+    if num_more > 0:
+        lines.append(f"  and {num_more} more {what}")
+    return ["", title, *lines] if lines else []
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """Gives a line broken at blanks; what follows is set in below it."""
+    margin = len(line) - len(line.lstrip()) + 4
+    return textwrap.wrap(
+        line, max(width, 40), subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def _share(share: object) -> float:
+    return share if isinstance(share, int | float) and 0 <= share <= 1 else 0.0
+
+
+def _text(value: object) -> str:
+    """Gives a text on one line; nothing where it is none."""
+    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def _flops_text(flops: object) -> str:
-    if not isinstance(flops, int) or not 0 <= flops <= _MAX_FLOPS:
+    if not isinstance(flops, int) or not 0 <= flops <= MAX_FLOPS:
         return str(flops) if isinstance(flops, str) else "?"
     value, unit = float(flops), ""
     for larger in ("k", "M", "G", "T", "P", "E"):

@@ -8,11 +8,13 @@ from byoc_core.partitioning.merge import MergeCompositeFunctions
 from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.partition import partition
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
+from byoc_core.partitioning.reasons import REASONS
 from byoc_core.partitioning.report import build_report
 from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.partitioning.run_codegen import RunCodegen
 
 __all__ = [
+    "REASONS",
     "AnnotateSupported",
     "FuseOpsByPattern",
     "GreedyByOrder",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
+from byoc_core.partitioning.op_sites import walk_bodies
 from byoc_core.transform.rewrite import inline_composites, map_functions, map_regions, with_bindings
 
 __all__ = ["Claim", "claims_of", "drop_claims", "unclaimed_ops"]
@@ -37,29 +38,24 @@ def claims_of(module: IRModule) -> Iterator[Claim]:
     """Yields all claims, those in bodies of ``if`` and ``loop`` and what stands in annotated functions included."""
     for function in module.functions.values():
         source = str(function.attrs.get("source", function.name))
+        backend = function.attrs.get("Codegen")
         for binding in _bindings(function):
-            backend = function.attrs.get("Codegen")
             if backend is not None:
                 yield Claim(source, binding, str(backend), function.name)
             elif binding.codegen is not None:
                 yield Claim(source, binding, binding.codegen)
 
 
-def _bindings(function: Function) -> Iterator[Binding]:
-    """Yields the bindings of a function and of bodies in it, composites as a whole."""
-    for binding in function.bindings:
-        for region in binding.regions if binding.op is not COMPOSITE else ():
-            yield from _bindings(region)
-        yield binding
-
-
 def unclaimed_ops(module: IRModule) -> Iterator[tuple[str, Binding]]:
     """Yields the ops that nobody has claimed, each with the name of its function."""
     for function in module.functions.values():
-        if "Codegen" not in function.attrs:
-            for binding in _bindings(function):
-                if binding.codegen is None and binding.op not in STRUCTURAL_OPS:
-                    yield function.name, binding
+        for binding in _bindings(function) if "Codegen" not in function.attrs else ():
+            if binding.codegen is None and binding.op not in STRUCTURAL_OPS:
+                yield function.name, binding
+
+
+def _bindings(function: Function) -> Iterator[Binding]:
+    return (binding for body in walk_bodies(function) for binding in body.bindings)
 
 
 def drop_claims(module: IRModule, is_dropped: Callable[[Claim], bool]) -> IRModule:

@@ -29,8 +29,13 @@ class Refusal:
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The refusals of one partition run, by function and by the name of the op's first result."""
+    """The refusals of one partition run, by function and by the name of the op's first result.
 
+    Attributes:
+        handed_over: the backends that refused a whole region in codegen, by the region's ``global_symbol``.
+    """
+
+    handed_over: dict[str, list[str]] = field(default_factory=dict)
     _refusals: dict[tuple[str, str], list[Refusal]] = field(default_factory=dict)
 
     def refuse(self, function: str, binding: Binding, refusal: Refusal) -> None:
@@ -38,6 +43,10 @@ class PartitionLog:
         refusals = self._refusals.setdefault((function, binding.results[0].name), [])
         if refusal not in refusals:
             refusals.append(refusal)
+
+    def refuse_region(self, region: str, backend: str) -> None:
+        """Records that a backend refused a region that it had claimed."""
+        self.handed_over.setdefault(region, []).append(backend)
 
     def refusals(self, function: str, name: str) -> tuple[Refusal, ...]:
         """Gives the refusals of an op, in the order they came."""

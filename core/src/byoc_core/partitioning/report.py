@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from byoc_core.dims import Dim, evaluate, symbols_of
-from byoc_core.errors import IRTypeError
-from byoc_core.ir import CALL, COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
+from byoc_core.dims import Dim
+from byoc_core.ir import IRModule, Var
+from byoc_core.offload_shares import apportion, decisive_reasons, reason_keys
+from byoc_core.partitioning.borders import find_borders
 from byoc_core.partitioning.log import PartitionLog
+from byoc_core.partitioning.op_sites import OpSite, walk_ops
+from byoc_core.partitioning.reasons import REASONS
 
-__all__ = ["build_report"]
+__all__ = ["SCHEMA", "build_report"]
+
+SCHEMA = 2
+"""Version of the report's form. Reports without one, of older artifacts, are of version 1: their ops have no ``inputs``
+and no ``reasons``, and there are no ``regions``, ``borders``, ``summary`` and ``counted_sizes``."""
+
+Row = dict[str, Any]
 
 
 def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Sequence[str]) -> dict[str, Any]:
@@ -23,92 +34,183 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         asked: the other backends, in the order in which they were asked.
 
     Returns:
-        ``backends`` (name, regions, ops, flops, share of each), ``total_flops``, ``offloaded_share`` (share of FLOPs
-        that are not the host's), ``ops`` (function, op, name, outcome, region, code, text, flops, share). Shares are
-        of the FLOPs, every symbolic size counted as 1.
+        Plain JSON values. Shares are of the FLOPs, every symbolic size counted as 1
+        (:func:`byoc_core.offload_shares.apportion` counts with others); ``flops`` are numbers or expressions.
+
+        - ``schema``: :data:`SCHEMA`.
+        - ``backends``: ``name, regions, ops, flops, share`` of those asked, of the host, and of any other that has ops.
+        - ``total_flops``, ``offloaded_share`` (what is not the host's), ``counted_sizes`` (what each size counts as).
+        - ``summary``: ``backend, code, ops, flops, share, text`` of the ops that stay on the host, once for each
+          backend that gave a reason; most FLOPs first.
+        - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
+          backends that had claimed it, and whose codegen refused it.
+        - ``borders``: see :func:`byoc_core.partitioning.borders.find_borders`.
+        - ``ops``: ``function, op, name, outcome`` (a backend), ``region, flops, share, inputs`` (names of values), and
+          ``code, text``, empty where the op does not stay on the host. Where there are any: ``composite`` (its
+          pattern), ``outputs`` (the names of its values, if several), and ``reasons`` why backends that were asked did
+          not take it, or why a pattern of theirs does not fit: ``backend, code, text``, perhaps ``pattern``, ``ops``.
+
+    Cost: ``O(n log n)`` in ops and operands.
     """
-    rows = [row for function in module.functions.values() for row in _rows(function, log, host, asked)]
-    total = sum(_count(row["flops"]) for row in rows)
-    for row in rows:
-        row["share"] = _count(row["flops"]) / total if total else 0.0
+    rows: list[Row] = []
+    flops: list[Dim] = []
+    for site in walk_ops(module):
+        rows.append(_row(site, log, host, asked))
+        flops.append(site.binding.op.flops(site.binding.cost_context()))
+    for row, amount in zip(rows, flops, strict=True):
+        row["flops"] = _plain(amount)
     names = [*asked, host]
     names += sorted({row["outcome"] for row in rows} - set(names))
-    return {
-        "backends": [_summary(name, [row for row in rows if row["outcome"] == name]) for name in names],
-        "total_flops": _plain(_total(rows)),
-        "offloaded_share": _offloaded(rows, total, host),
-        "ops": [{**row, "flops": _plain(row["flops"])} for row in rows],
+    tallies = _tally_regions(rows, flops)
+    report = {
+        "schema": SCHEMA,
+        "backends": _backends(names, rows, flops),
+        "total_flops": _plain(_total(flops)),
+        "offloaded_share": 0.0,
+        "counted_sizes": {},
+        "summary": _summary(rows, flops, host),
+        "regions": _regions(module, tallies, log),
+        "borders": find_borders(module, host=host, handed_over=log.handed_over),
+        "ops": rows,
     }
+    return apportion(report)
 
 
-def _summary(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "regions": len({row["region"] for row in rows if row["region"]}),
-        "ops": len(rows),
-        "flops": _plain(_total(rows)),
-        "share": min(1.0, sum(row["share"] for row in rows)),
+@dataclass
+class _Tally:
+    """Ops counted together."""
+
+    ops: int = 0
+    flops: Dim = 0
+    regions: set[str] = field(default_factory=set)
+    texts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Row, flops: Dim, text: str = "") -> None:
+        self.ops += 1
+        self.flops = self.flops + flops
+        if row["region"]:
+            self.regions.add(row["region"])
+        self.texts[text] += 1
+
+
+def _row(site: OpSite, log: PartitionLog, host: str, asked: Sequence[str]) -> Row:
+    outcome = site.backend or host
+    reasons = _reasons(log, site, asked)
+    code, text = ("", "") if outcome != host else _verdict(reasons, asked)
+    row: Row = {
+        "function": site.source,
+        "op": site.binding.op.name,
+        "name": site.name,
+        "outcome": outcome,
+        "region": site.region,
+        "code": code,
+        "text": text,
+        "inputs": site.inputs,
     }
+    if site.composite is not None:
+        row["composite"] = site.composite
+    if len(site.binding.results) > 1:
+        row["outputs"] = [result.name for result in site.binding.results]
+    if reasons:
+        row["reasons"] = reasons
+    return row
 
 
-def _offloaded(rows: Sequence[dict[str, Any]], total: int, host: str) -> float:
-    """Gives the share of FLOPs that are not the host's; where no op counts any, all or nothing."""
-    if total:
-        return sum(_count(row["flops"]) for row in rows if row["outcome"] != host) / total
-    return 1.0 if rows and all(row["outcome"] != host for row in rows) else 0.0
+def _reasons(log: PartitionLog, site: OpSite, asked: Sequence[str]) -> list[dict[str, Any]]:
+    reasons = []
+    for refusal in log.refusals(site.source, site.name):
+        if refusal.backend in asked:
+            reason: dict[str, Any] = {
+                "backend": refusal.backend,
+                "code": refusal.rejection.code,
+                "text": refusal.rejection.text,
+            }
+            if refusal.pattern:
+                reason["pattern"] = refusal.pattern
+            if refusal.ops:
+                reason["ops"] = list(refusal.ops)
+            reasons.append(reason)
+    return reasons
 
 
-def _rows(function: Function, log: PartitionLog, host: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
-    backend = function.attrs.get("Codegen")
-    source = str(function.attrs.get("source", function.name))
-    for binding in _ops(function):
-        outcome = host if backend is None else str(backend)
-        code, text = ("", "") if outcome != host else _reason(log, source, binding, asked)
-        yield {
-            "function": source,
-            "op": binding.op.name,
-            "name": binding.results[0].name,
-            "outcome": outcome,
-            "region": None if backend is None else function.attrs.get("global_symbol"),
-            "code": code,
-            "text": text,
-            "flops": binding.op.flops(binding.cost_context()),
-        }
-
-
-def _ops(function: Function) -> Iterator[Binding]:
-    for binding in function.bindings:
-        if binding.op is COMPOSITE or binding.op not in STRUCTURAL_OPS:
-            yield from binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
-        elif binding.op is not CALL:
-            for region in binding.regions:
-                yield from _ops(region)
-
-
-def _reason(log: PartitionLog, source: str, binding: Binding, asked: Sequence[str]) -> tuple[str, str]:
+def _verdict(reasons: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> tuple[str, str]:
+    """Gives code and text for an op of the host: the code is the first backend's, the text has a clause for each."""
     if not asked:
         return "host-only", "no other backend was asked"
-    refusals = log.refusals(source, binding.results[0].name)
-    own = [refusal for refusal in refusals if not refusal.pattern] or list(refusals)
+    decisive = decisive_reasons(reasons)
+    own = [decisive[backend] for backend in asked if backend in decisive]
     if not own:
         return "not-claimed", "no backend claimed it"
-    texts = [f"{refusal.backend}: {refusal.rejection.text}" for refusal in own if refusal.backend in asked]
-    codes = [refusal.rejection.code for refusal in own if refusal.backend in asked]
-    return (codes[0], "; ".join(texts)) if codes else ("not-claimed", "no backend claimed it")
+    return own[0]["code"], "; ".join(f"{reason['backend']}: {reason['text']}" for reason in own)
 
 
-def _total(rows: Sequence[dict[str, Any]]) -> Dim:
+def _backends(names: Iterable[str], rows: Sequence[Row], flops: Sequence[Dim]) -> list[dict[str, Any]]:
+    tallies = {name: _Tally() for name in names}
+    for row, amount in zip(rows, flops, strict=True):
+        tallies[row["outcome"]].add(row, amount)
+    return [
+        {"name": name, "regions": len(tally.regions), "ops": tally.ops, "flops": _plain(tally.flops)}
+        for name, tally in tallies.items()
+    ]
+
+
+def _tally_regions(rows: Sequence[Row], flops: Sequence[Dim]) -> dict[str, _Tally]:
+    tallies: dict[str, _Tally] = {}
+    for row, amount in zip(rows, flops, strict=True):
+        if row["region"]:
+            tallies.setdefault(row["region"], _Tally()).add(row, amount)
+    return tallies
+
+
+def _regions(module: IRModule, tallies: Mapping[str, _Tally], log: PartitionLog) -> list[dict[str, Any]]:
+    functions = {
+        str(f.attrs.get("global_symbol", f.name)): f for f in module.functions.values() if "Codegen" in f.attrs
+    }
+    regions = []
+    for name, tally in tallies.items():
+        function = functions[name]
+        region: dict[str, Any] = {
+            "name": name,
+            "backend": str(function.attrs["Codegen"]),
+            "function": str(function.attrs.get("source", function.name)),
+            "ops": tally.ops,
+            "flops": _plain(tally.flops),
+            "inputs": [param.name for param in function.params],
+            "outputs": [result.name for result in function.results if isinstance(result, Var)],
+        }
+        if name in log.handed_over:
+            region["refused_by"] = list(log.handed_over[name])
+        regions.append(region)
+    return regions
+
+
+def _summary(rows: Sequence[Row], flops: Sequence[Dim], host: str) -> list[dict[str, Any]]:
+    tallies: dict[tuple[str, str], _Tally] = {}
+    for row, amount in zip(rows, flops, strict=True):
+        if row["outcome"] == host:
+            decisive = decisive_reasons(row.get("reasons", ()))
+            for backend, code in reason_keys(row):
+                text = decisive[backend]["text"] if backend in decisive else row["text"]
+                tallies.setdefault((backend, code), _Tally()).add(row, amount, text)
+    return [
+        {"backend": backend, "code": code, "ops": tally.ops, "flops": _plain(tally.flops), "text": _text(code, tally)}
+        for (backend, code), tally in sorted(tallies.items(), key=lambda item: (-item[1].ops, item[0]))
+    ]
+
+
+def _text(code: str, tally: _Tally) -> str:
+    """Gives one text for the reasons of one code: theirs where they agree, else what the code means or an example."""
+    (text, _), *_others = tally.texts.most_common(1)
+    if len(tally.texts) == 1:
+        return text
+    return REASONS.get(code, f"{text}, and {len(tally.texts) - 1} more like it")
+
+
+def _total(amounts: Iterable[Dim]) -> Dim:
     total: Dim = 0
-    for row in rows:
-        total = total + row["flops"]
+    for amount in amounts:
+        total = total + amount
     return total
-
-
-def _count(flops: Dim) -> int:
-    try:
-        return evaluate(flops, dict.fromkeys(symbols_of(flops), 1))
-    except IRTypeError:
-        return 0
 
 
 def _plain(flops: Dim) -> int | str:

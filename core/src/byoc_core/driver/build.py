@@ -1,18 +1,19 @@
-"""From a module to something that runs: prepare, partition, compile, lower."""
+"""From a module to something that runs: prepare, partition, compile, lower; or to what explains it."""
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from byoc_core.artifact import Executable
 from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
+from byoc_core.driver.explanation import Explanation
+from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
@@ -25,12 +26,8 @@ from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
 from byoc_core.transform.rewrite import inline_composites
 
-__all__ = ["BuildOptions", "build", "pass_names"]
+__all__ = ["BuildOptions", "build", "explain", "pass_names"]
 
-_LOGGER = logging.getLogger("byoc_core")
-_FALLBACKS = ("allow", "warn", "error")
-
-Fallback = Literal["allow", "warn", "error"]
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
 OnPass = Callable[[PassRun], None]
@@ -58,8 +55,8 @@ class BuildOptions:
     partition_options: PartitionOptions = field(default_factory=PartitionOptions)
 
     def __post_init__(self) -> None:
-        if self.fallback not in _FALLBACKS:
-            raise OptionsError("fallback", "unknown value", got=repr(self.fallback), expected=" or ".join(_FALLBACKS))
+        if self.fallback not in FALLBACKS:
+            raise OptionsError("fallback", "unknown value", got=repr(self.fallback), expected=" or ".join(FALLBACKS))
 
 
 def build(
@@ -101,13 +98,47 @@ def build(
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
     """
-    _check_module(module)
-    if isinstance(backends, str):
-        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
     folder = Path(dump) if dump is not None else None
     wishes = partition_options or PartitionOptions()
     chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes)
-    return _Build(module, installed_backends().order(backends), options or {}, chosen, _lists_host(backends)).run()
+    job = _Build(module, backends, options or {}, chosen)
+    made = job.compile()
+    if job.asked and HOST_NAME not in backends:
+        judge_fallback(fallback, made.report_data, job.keeps_on_host)
+    return job.lower(made)
+
+
+def explain(
+    module: IRModule,
+    backends: Sequence[str | object] = (),
+    *,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    policy: Policy | None = None,
+    progress: Progress | None = None,
+    partition_options: PartitionOptions | None = None,
+) -> Explanation:
+    """Tells what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
+
+    Args:
+        module: what to explain.
+        backends: names or plugin objects, from the first to be asked to the last.
+        options: each backend's options, by backend name.
+        policy: who takes what; greedy by order by default.
+        progress: called with the name of each stage as it begins.
+        partition_options: constraints on who takes what.
+
+    Raises:
+        BackendNotFoundError: a backend is not installed.
+        OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
+            another, or ``module`` is no module.
+        PartitionError: the backend that an op is forced to does not take it, or a policy did anything but claim.
+        VerifyError: the module breaks an IR law.
+        CodegenError: a function annotated by hand cannot be compiled.
+    """
+    wishes = partition_options or PartitionOptions()
+    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes)
+    made = _Build(module, backends, options or {}, chosen).compile()
+    return Explanation(made.partitioned, made.report_data)
 
 
 def pass_names(backends: Sequence[str | object] = ()) -> tuple[str, ...]:
@@ -136,35 +167,41 @@ def _check_module(module: object) -> None:
         raise OptionsError("module", "is not an IRModule", got=type(module).__name__, hint=hint)
 
 
-def _lists_host(backends: Sequence[str | object]) -> bool:
-    return any(backend == HOST_NAME for backend in backends)
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """What compiling gives before lowering: the module with regions, the one with external calls, and the report."""
+
+    partitioned: IRModule
+    compiled: IRModule
+    report_data: dict[str, Any]
 
 
 class _Build:
     def __init__(
         self,
         module: IRModule,
-        handles: Sequence[BackendHandle],
+        backends: Sequence[str | object],
         options: Mapping[str, Mapping[str, object]],
         chosen: BuildOptions,
-        host_permitted: bool,
     ) -> None:
+        _check_module(module)
+        if isinstance(backends, str):
+            raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
         self._module = module
-        self._handles = handles
+        self._handles = installed_backends().order(backends)
         self._options = options
         self._chosen = chosen
-        self._host_permitted = host_permitted
         self._log = PartitionLog()
         self._moved: dict[str, Function] = {}
         self._unavailable: frozenset[str] = frozenset()
         self._constraints = Constraints()
-        check_option_owners(options, [handle.name for handle in handles])
+        self.asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
+        check_option_owners(options, [handle.name for handle in self._handles])
 
-    def run(self) -> Executable:
+    def compile(self) -> _Compiled:
         annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
-        asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
-        missing = self._missing(asked)
-        offloading = [handle for handle in self._handles if handle.name in asked and handle.name not in missing]
+        missing = self._missing()
+        offloading = [handle for handle in self._handles if handle.name in self.asked and handle.name not in missing]
         self._unavailable = frozenset(missing)
         for name, rejection in missing.items() if self._chosen.fallback != "error" else ():
             warnings.warn(
@@ -191,22 +228,28 @@ class _Build:
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
         compiled = self._sequence([codegen], verify_input=False, dump=self._dump("compile"))(module)
-        final = module.with_functions({**module.functions, **self._moved})
-        report = {**build_report(final, self._log, host=HOST_NAME, asked=asked), "sizes": sizes}
-        self._judge_fallback(report, asked)
+        partitioned = module.with_functions({**module.functions, **self._moved})
+        report = {**build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked), "sizes": sizes}
+        return _Compiled(partitioned, compiled, report)
+
+    def keeps_on_host(self, function: str, name: str) -> bool:
+        """Tells whether the user wants an op, named by its first result, to stay on the host."""
+        return self._constraints.keeps_on_host(function, name)
+
+    def lower(self, made: _Compiled) -> Executable:
         self._say("lower")
-        program = lower(compiled)
-        modules = tuple(compiled.attrs.get(EXTERNAL_MODULES, ()))
-        constants = {ref.digest: compiled.constants[ref.digest] for ref in program.constants}
+        program = lower(made.compiled)
+        modules = tuple(made.compiled.attrs.get(EXTERNAL_MODULES, ()))
+        constants = {ref.digest: made.compiled.constants[ref.digest] for ref in program.constants}
         for external in modules:
             constants.update(external.constants)
-        return Executable(program, modules, constants, report)
+        return Executable(program, modules, constants, made.report_data)
 
-    def _missing(self, asked: Sequence[str]) -> dict[str, Rejection]:
+    def _missing(self) -> dict[str, Rejection]:
         """Gives the backends that cannot compile on this machine, and why: they take nothing."""
         missing = {}
         for handle in self._handles:
-            if handle.name in asked:
+            if handle.name in self.asked:
                 status = handle.compile_status(handle.context(self._module, self._options.get(handle.name, {})))
                 if not status.ok:
                     text = ". ".join(filter(None, (f"cannot compile here: {status.reason}", status.remedy)))
@@ -273,35 +316,34 @@ class _Build:
             run_codegen.refuse(self._module, function, backend, refusal)
         inlined = inline_composites(function)
         source = str(function.attrs.get("source", function.name))
+        self._log.refuse_region(str(function.attrs["global_symbol"]), backend)
         for binding in inlined.bindings:
             self._log.refuse(source, binding, Refusal(backend, refusal))
             self._constraints.check_left(source, binding, backend, refusal)
         position = [handle.name for handle in self._handles].index(backend)
         for handle in self._handles[position + 1 :]:
-            if handle.name in self._unavailable:
-                continue
-            context = handle.context(self._module, self._options.get(handle.name, {}))
-            admit = new_admission(handle, self._constraints.admission(handle.name))
-            answers = (admit(source, b) or handle.supports(b, context) for b in inlined.bindings)
-            if all(isinstance(answer, Support) for answer in answers):
+            if handle.name not in self._unavailable and self._takes(handle, inlined, source):
                 self._moved[function.name] = inlined.with_attrs(Codegen=handle.name)
                 return self._moved[function.name]
         problem = f"backend `{backend}` refused it ({refusal.text}) and no other backend takes it"
         raise PartitionError(f"region `{function.name}`", problem)
 
-    def _judge_fallback(self, report: Mapping[str, Any], asked: Sequence[str]) -> None:
-        left = [
-            row
-            for row in report["ops"]
-            if row["outcome"] == HOST_NAME and not self._constraints.keeps_on_host(row["function"], row["name"])
-        ]
-        if not left or not asked or self._host_permitted:
-            return
-        share = f"{len(left)} ops with {sum(row['share'] for row in left):.1%} of the FLOPs stay on the host"
-        lines = [f"  {row['name']} = {row['op']}: {row['text']}" for row in left]
-        if self._chosen.fallback == "error":
-            raise PartitionError('fallback="error"', share, detail="\n".join(lines))
-        if self._chosen.fallback == "warn":
-            warnings.warn("\n".join([share, *lines]), stacklevel=4)
-        else:
-            _LOGGER.info("%s\n%s", share, "\n".join(lines))
+    def _takes(self, handle: BackendHandle, region: Function, source: str) -> bool:
+        """Tells whether a backend takes every op of a region; records why not."""
+        context = handle.context(self._module, self._options.get(handle.name, {}))
+        admit = new_admission(handle, self._constraints.admission(handle.name))
+        refusals = {}
+        for position, binding in enumerate(region.bindings):
+            answer = admit(source, binding) or handle.supports(binding, context)
+            if not isinstance(answer, Support):
+                refusals[position] = answer
+        if not refusals:
+            return True
+        guilty = region.bindings[min(refusals)]
+        name = guilty.results[0].name
+        text = f"takes no `{guilty.op.name}` (`{name}`), which stands in the same region"
+        for position, binding in enumerate(region.bindings):
+            own = Refusal(handle.name, refusals[position]) if position in refusals else None
+            mate = Refusal(handle.name, Rejection("same-region", text), ops=(name,))
+            self._log.refuse(source, binding, own or mate)
+        return False

@@ -1,0 +1,54 @@
+"""What a build would do, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from byoc_core.artifact.offload_gate import check_offload
+from byoc_core.artifact.report import render_report
+from byoc_core.ir import IRModule
+from byoc_core.ir.printer import print_module
+from byoc_core.offload_shares import apportion
+from byoc_core.partitioning.comments import comment_ops
+
+__all__ = ["Explanation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a build would do, and why.
+
+    Attributes:
+        module: the partitioned module: a function for each region, annotated with the backend that compiles it.
+        report_data: the report of :func:`byoc_core.partitioning.build_report` with the dynamic ``sizes``.
+    """
+
+    module: IRModule
+    report_data: Mapping[str, Any]
+
+    def report(self) -> str:
+        """Gives the report for people to read."""
+        return render_report(self.report_data)
+
+    def to_script(self) -> str:
+        """Gives the partitioned module as script; behind each op stands who takes it, its share, and why not others."""
+        return print_module(self.module, comments=comment_ops(self.module, self.report_data))
+
+    def with_sizes(self, **sizes: int) -> Explanation:
+        """Gives the explanation with shares of FLOPs that count symbolic sizes as these instead of 1.
+
+        Raises:
+            OptionsError: no op's FLOPs depend on one of them.
+        """
+        return Explanation(self.module, apportion(self.report_data, sizes))
+
+    def require_offload(self, share: float) -> None:
+        """Checks that at least this share of the FLOPs, from 0 to 1, is not the host's.
+
+        Raises:
+            PartitionError: it is not; names the share and the most expensive reasons.
+            OptionsError: ``share`` is not between 0 and 1.
+        """
+        check_offload(self.report_data, share)

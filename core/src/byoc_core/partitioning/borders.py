@@ -1,0 +1,178 @@
+"""Borders: why two regions of one backend, one of which reads from the other, are not one region.
+
+Read from the partitioned module itself, whoever made it. In the body that both stand in, the host's regions are opened
+again, so that a way from one region to the other by which their union would depend on itself is told op by op.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from byoc_core.ir import CALL, COMPOSITE, Binding, Function, IRModule, Value, is_pure
+from byoc_core.ir.sizes import dependencies, is_data_dependent
+from byoc_core.partitioning.op_sites import walk_bodies
+from byoc_core.partitioning.ordering import barrier_epochs
+from byoc_core.transform.rewrite import clone_bindings, remap
+
+__all__ = ["find_borders"]
+
+_MAX_VISITS = 4096
+"""How many bindings one search looks at before it gives up."""
+_VISITS_PER_BINDING = 64
+"""How many bindings all searches of a body may look at, for each binding that the body has."""
+_MAX_NAMED = 8
+
+
+def find_borders(module: IRModule, *, host: str, handed_over: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Gives the borders of a partitioned module.
+
+    Args:
+        module: with annotated region functions. Those that a person annotated have no borders.
+        host: the backend whose regions are not looked at.
+        handed_over: symbols of the regions that their first backend refused.
+
+    Returns:
+        For each pair ``before, after`` (global symbols) of regions of one backend in one body, the second of which
+        reads from the first: ``code``, ``ops`` (names of ops that explain it; of a longer way those nearest to its
+        ends) and ``text``, a clause. In the order of the bodies, then of the reading regions.
+
+    Cost: linear in bindings and operands; searches are bounded.
+    """
+    borders = []
+    for function in module.functions.values():
+        if "Codegen" not in function.attrs:
+            for body in walk_bodies(function):
+                borders += _Body(body, module.functions, host, handed_over).borders()
+    return borders
+
+
+class _Body:
+    def __init__(
+        self, body: Function, functions: Mapping[str, Function], host: str, handed_over: Collection[str]
+    ) -> None:
+        self._handed_over = handed_over
+        self._bindings = _open_regions(body, functions, host)
+        self._needed = dependencies(self._bindings)
+        self._epochs = barrier_epochs(replace(body, bindings=tuple(self._bindings)), functions)
+        self._impure = [i for i, binding in enumerate(self._bindings) if not is_pure(binding, functions)]
+        self._regions = {i: f for i, b in enumerate(self._bindings) if (f := _callee(b, functions)) and _is_region(f)}
+        self._visits_left = _VISITS_PER_BINDING * len(self._bindings)
+        self._makers: dict[int, dict[int, str]] = {}
+
+    def borders(self) -> list[dict[str, Any]]:
+        borders = []
+        for after, function in self._regions.items():
+            for before in sorted(self._needed[after]):
+                other = self._regions.get(before)
+                if other is not None and other.attrs["Codegen"] == function.attrs["Codegen"]:
+                    code, ops, text = self._reason(before, after)
+                    first, second = (str(region.attrs["global_symbol"]) for region in (other, function))
+                    borders.append({"before": first, "after": second, "code": code, "ops": ops, "text": text})
+        return borders
+
+    def _reason(self, before: int, after: int) -> tuple[str, list[str], str]:
+        if self._epochs[before] != self._epochs[after]:
+            first = bisect_left(self._impure, before)
+            last = bisect_left(self._impure, after)
+            ops = [self._bindings[i].results[0].name for i in self._impure[first:last]][:_MAX_NAMED]
+            return "barrier", ops, f"ops with effects stand between them: {_named(ops)}"
+        for position in (before, after):
+            first_op = self._regions[position].bindings[0]
+            if is_data_dependent(first_op):
+                name = first_op.results[0].name
+                return "data-dependent-size", [name], f"only the data tells the sizes that `{name}` gives"
+        way = self._find_way(before, after)
+        if way:
+            ops = self._names(before, way, after)
+            if len(ops) > _MAX_NAMED:
+                ops = [*ops[: _MAX_NAMED // 2], *ops[-_MAX_NAMED // 2 :]]
+            return "would-close-cycle", ops, f"they would close a cycle through {_named(ops)}"
+        symbols = [str(self._regions[position].attrs["global_symbol"]) for position in (before, after)]
+        moved = [f"`{symbol}`" for symbol in symbols if symbol in self._handed_over]
+        if moved:
+            verb = "was" if len(moved) == 1 else "were"
+            return "handed-over", [], f"{' and '.join(moved)} {verb} handed over by the backend that had claimed it"
+        return "search-limit", [], "the search for another way between them met its bound"
+
+    def _find_way(self, before: int, after: int) -> list[int]:
+        """Gives the bindings on a shortest way between two that passes others; none where none is found in time."""
+        following: dict[int, int] = {}
+        pending = deque(source for source in self._needed[after] if source > before)
+        following.update(dict.fromkeys(pending, after))
+        visits = min(_MAX_VISITS, self._visits_left)
+        while pending and visits:
+            visits -= 1
+            self._visits_left -= 1
+            current = pending.popleft()
+            for source in self._needed[current]:
+                if source == before:
+                    way = [current]
+                    while following[way[-1]] != after:
+                        way.append(following[way[-1]])
+                    return way
+                if source > before and source not in following:
+                    following[source] = current
+                    pending.append(source)
+        return []
+
+    def _names(self, before: int, way: Sequence[int], after: int) -> list[str]:
+        """Names a way by its ops; of a region it names the op by which the way leaves it."""
+        names = []
+        for position, reader in zip(way, [*way[1:], after], strict=True):
+            binding = self._bindings[position]
+            region = self._regions.get(position)
+            read = {id(operand) for operand in self._bindings[reader].operands}
+            index = next((i for i, result in enumerate(binding.results) if id(result) in read), 0)
+            if region is None:
+                names.append(binding.results[0].name)
+            else:
+                if position not in self._makers:
+                    self._makers[position] = _makers(region)
+                names.append(self._makers[position][id(region.results[index])])
+        return names
+
+
+def _open_regions(body: Function, functions: Mapping[str, Function], host: str) -> list[Binding]:
+    """Gives the bindings of a body with the ops of the host's regions in the place of their calls."""
+    mapping: dict[int, Value] = {}
+    bindings: list[Binding] = []
+    for binding in body.bindings:
+        operands = tuple(remap(operand, mapping) for operand in binding.operands)
+        function = _callee(binding, functions)
+        if function is None or function.attrs.get("Codegen") != host:
+            bindings.append(replace(binding, operands=operands))
+            continue
+        inner: dict[int, Value] = {id(param): o for param, o in zip(function.params, operands, strict=True)}
+        bindings.extend(clone_bindings(function.bindings, inner))
+        mapping.update((id(r), remap(v, inner)) for r, v in zip(binding.results, function.results, strict=True))
+    return bindings
+
+
+def _callee(binding: Binding, functions: Mapping[str, Function]) -> Function | None:
+    return functions.get(str(binding.attrs["callee"])) if binding.op is CALL else None
+
+
+def _is_region(function: Function) -> bool:
+    """Tells whether a function is a region that partition made."""
+    return "Codegen" in function.attrs and "source" in function.attrs
+
+
+def _makers(region: Function) -> dict[int, str]:
+    """Gives the names of the ops that make a region's values, by the value's ``id``; of a composite, those inside."""
+    makers: dict[int, str] = {}
+    for binding in region.bindings:
+        if binding.op is COMPOSITE:
+            inner = _makers(binding.regions[0])
+            results = zip(binding.results, binding.regions[0].results, strict=True)
+            makers.update((id(result), inner.get(id(value), result.name)) for result, value in results)
+        else:
+            makers.update((id(result), binding.results[0].name) for result in binding.results)
+    return makers
+
+
+def _named(ops: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in ops)

@@ -1,0 +1,57 @@
+"""Comments for the printed IR of a partitioned module: who takes each op, and why not another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from byoc_core.ir import CALL, COMPOSITE, IRModule
+from byoc_core.offload_shares import HOST, items_of
+from byoc_core.partitioning.op_sites import walk_bodies, walk_ops
+
+__all__ = ["comment_ops"]
+
+
+def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
+    """Gives a comment by the ``id`` of each binding that is an op, a composite or the call of a region.
+
+    Args:
+        module: partitioned.
+        report: of that module.
+    """
+    rows = {(row["function"], row["name"]): row for row in items_of(report.get("ops"))}
+    comments = {}
+    for site in walk_ops(module):
+        row = rows.get((site.source, site.name))
+        if row is not None:
+            comments[id(site.binding)] = _op_comment(row)
+    regions: dict[object, Mapping[str, Any]] = {region["name"]: region for region in items_of(report.get("regions"))}
+    for function in module.functions.values():
+        for body in walk_bodies(function):
+            for binding in body.bindings:
+                if binding.op is CALL:
+                    callee = module.functions[str(binding.attrs["callee"])]
+                    region = regions.get(callee.attrs.get("global_symbol"))
+                    if region is not None:
+                        comments[id(binding)] = f"{region['backend']} {region['share']:.1%}: {_ops(region['ops'])}"
+                elif binding.op is COMPOSITE:
+                    source = str(function.attrs.get("source", function.name))
+                    inner = [rows[source, part.results[0].name] for part in binding.regions[0].bindings]
+                    share = sum(row["share"] for row in inner)
+                    comments[id(binding)] = f"{inner[0]['outcome']} {share:.1%}: {_ops(len(inner))}"
+    return comments
+
+
+def _op_comment(row: Mapping[str, Any]) -> str:
+    if row["outcome"] == HOST:
+        return f"{HOST} {row['share']:.1%}: {row['text']} [{row['code']}]"
+    refusals = _refusals(items_of(row.get("reasons")))
+    return f"{row['outcome']} {row['share']:.1%}" + (f"; not {refusals}" if refusals else "")
+
+
+def _refusals(reasons: Iterable[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{reason['backend']}: {reason['text']} [{reason['code']}]" for reason in reasons)
+
+
+def _ops(count: int) -> str:
+    return f"{count} op{'' if count == 1 else 's'}"

@@ -1,0 +1,93 @@
+"""Where each op of a partitioned module stands: in which region, in which composite, and whose values it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from byoc_core.ir import CALL, COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Value
+
+__all__ = ["OpSite", "walk_bodies", "walk_ops"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpSite:
+    """One op and its place.
+
+    Attributes:
+        source: the function of the module that it comes from.
+        function: the function that it stands in: its region's, or ``source`` itself.
+        binding: the op.
+        composite: the composite that it is part of, or ``None``.
+        outer: what the parameters of the composite's body stand for, by ``id``.
+    """
+
+    source: str
+    function: Function
+    binding: Binding
+    composite: str | None
+    outer: Mapping[int, Value]
+
+    @property
+    def name(self) -> str:
+        """The op's name: that of its first result."""
+        return self.binding.results[0].name
+
+    @property
+    def backend(self) -> str | None:
+        """The backend that the region is annotated for; ``None`` outside regions."""
+        backend = self.function.attrs.get("Codegen")
+        return None if backend is None else str(backend)
+
+    @property
+    def region(self) -> str | None:
+        """The region's global symbol; ``None`` outside regions."""
+        return None if self.backend is None else str(self.function.attrs.get("global_symbol", self.function.name))
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the values that the op reads, each once; constants have none."""
+        values = (self.outer.get(id(operand), operand) for operand in self.binding.operands)
+        return list({value.name: None for value in values if not isinstance(value, Constant)})
+
+
+def walk_bodies(function: Function) -> Iterator[Function]:
+    """Yields a function and the bodies of the control flow in it, at any depth; composites are left alone."""
+    yield function
+    for binding in function.bindings:
+        for region in binding.regions if binding.op is not COMPOSITE else ():
+            yield from walk_bodies(region)
+
+
+def walk_ops(module: IRModule) -> Iterator[OpSite]:
+    """Yields every op of a module, those in composites and in bodies of control flow too.
+
+    Control flow itself, calls and composites are no ops. A region's ops come where it is first called, so that the ops
+    of a function come in the order in which they run.
+    """
+    regions = {name: function for name, function in module.functions.items() if "Codegen" in function.attrs}
+    for name, function in module.functions.items():
+        if name not in regions:
+            yield from _walk(function, function, regions)
+    for function in list(regions.values()):
+        yield from _walk(function, function, {})
+
+
+def _walk(function: Function, body: Function, regions: dict[str, Function]) -> Iterator[OpSite]:
+    """Yields the ops of a body; takes the regions that it calls out of ``regions``."""
+    source = str(function.attrs.get("source", function.name))
+    for binding in body.bindings:
+        if binding.op is COMPOSITE:
+            inner = binding.regions[0]
+            outer = {id(param): operand for param, operand in zip(inner.params, binding.operands, strict=True)}
+            for part in inner.bindings:
+                yield OpSite(source, function, part, str(binding.attrs["name"]), outer)
+        elif binding.op not in STRUCTURAL_OPS:
+            yield OpSite(source, function, binding, None, {})
+        elif binding.op is CALL:
+            callee = regions.pop(str(binding.attrs["callee"]), None)
+            if callee is not None:
+                yield from _walk(callee, callee, {})
+        else:
+            for region in binding.regions:
+                yield from _walk(function, region, regions)
