@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+import byoc_core.partitioning.grouping
 import pytest
 from byoc_core.ir import Binding, Value, Var, tensor
 from byoc_core.ops import default_ops
@@ -50,3 +51,60 @@ def test_random_graphs_of_two_thousand_ops(seed: int) -> None:
     bindings = graph(claims)
     groups = group_claims(bindings, [0] * len(bindings))
     assert are_acyclic(bindings, groups)
+
+
+def two_streams(length: int) -> list[Binding]:
+    """Gives two chains of alternating claims, and joins that read from the start of one and the end of the other."""
+    claims: dict[str, tuple[str | None, Sequence[str]]] = {}
+    for stream in "ab":
+        for index in range(length):
+            reads = (f"{stream}{index - 1}",) if index else ()
+            claims[f"{stream}{index}"] = (("one", "two")[index % 2], reads)
+    for index in range(0, length, 2):
+        claims[f"c{index}"] = ("one", (f"a{index}", f"b{length - 1 - index}"))
+    return graph(claims)
+
+
+def test_a_search_goes_on_while_the_budget_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings = two_streams(200)
+    monkeypatch.setattr(byoc_core.partitioning.grouping, "_MIN_VISITS", 4)
+    groups = group_claims(bindings, [0] * len(bindings))
+    assert are_acyclic(bindings, groups)
+    assert_maximal(bindings, groups)
+    monkeypatch.setattr(byoc_core.partitioning.grouping, "_SEARCH_BUDGET", 0)
+    monkeypatch.setattr(byoc_core.partitioning.grouping, "_SEARCH_BUDGET_PER_BINDING", 0)
+    bounded = group_claims(bindings, [0] * len(bindings))
+    assert are_acyclic(bindings, bounded)
+    assert len(set(bounded)) > len(set(groups))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_neighbours_could_be_merged(seed: int) -> None:
+    rng = random.Random(seed)
+    claims: dict[str, tuple[str | None, Sequence[str]]] = {}
+    for index in range(300):
+        reach = index if rng.random() < 0.3 else 9
+        reads = {f"v{index - 1 - rng.randrange(min(reach, index))}" for _ in range(rng.choice((1, 2, 3))) if index}
+        claims[f"v{index}"] = (rng.choice((None, "one", "two", "three")[: 2 + seed % 3]), sorted(reads))
+    bindings = graph(claims)
+    assert_maximal(bindings, group_claims(bindings, [0] * len(bindings)))
+
+
+def assert_maximal(bindings: Sequence[Binding], groups: Sequence[int]) -> None:
+    """Checks that each edge between groups of one claim has a way beside it that leads through another group."""
+    position = {id(result): index for index, binding in enumerate(bindings) for result in binding.results}
+    sources: dict[int, set[int]] = {group: set() for group in groups}
+    for binding, group in zip(bindings, groups, strict=True):
+        sources[group].update(groups[position[id(o)]] for o in binding.operands if id(o) in position)
+    for group, found in sources.items():
+        found.discard(group)
+    reach: dict[int, set[int]] = {}
+    while len(reach) < len(sources):
+        for group, found in sources.items():
+            if group not in reach and found <= reach.keys():
+                reach[group] = found.union(*(reach[source] for source in found))
+    for group, found in sources.items():
+        for before in found:
+            claim = bindings[group].codegen
+            if claim is not None and bindings[before].codegen == claim:
+                assert any(before in reach[other] for other in found - {before})

@@ -6,8 +6,9 @@ both are claimed by one backend and no other way leads from that group to the bi
 would depend on itself. The group of the highest stage is asked first: then a refusal holds for good, since the other
 way passes through a binding of another claim, and the groups that result are maximal.
 
-Ways are searched from both ends at once, between the stages of the two groups only. Where a search meets its bound the
-groups stay apart, which is always legal.
+Ways are searched from both ends at once, between the stages of the two groups only. All searches of a function draw on
+one budget, which grows with it; what is left after that are short searches. A search that its bound stops leaves the
+groups apart, which is always legal.
 """
 
 from __future__ import annotations
@@ -19,24 +20,37 @@ from collections.abc import Iterator, Sequence
 from byoc_core.ir import Binding
 from byoc_core.ir.sizes import dependencies, is_data_dependent
 
-__all__ = ["group_claims"]
+__all__ = ["group_claims", "may_share"]
 
-_MAX_VISITS = 4096
-"""How many edges a search looks at from either end before it gives up."""
+_SEARCH_BUDGET = 1_000_000
+"""How many edges the searches of a function together look at from either end, ..."""
+_SEARCH_BUDGET_PER_BINDING = 64
+"""... and how many more for each of its bindings."""
+_MIN_VISITS = 4096
+"""How many edges a search may look at from either end once the budget is spent."""
+
+
+def may_share(binding: Binding) -> bool:
+    """Tells whether a binding may have others in its region.
+
+    A data-dependent one may not: the others could not know the sizes.
+    """
+    return binding.codegen is not None and not is_data_dependent(binding)
 
 
 def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
     """Gives the group of each binding, named by its first member's position.
 
     Args:
-        bindings: in SSA order; those without a claim are groups of their own, and so are data-dependent ones: what
-            else stood in their region could not know the sizes.
+        bindings: in SSA order; those that :func:`may_share` denies are groups of their own.
         epochs: from :func:`byoc_core.partitioning.ordering.barrier_epochs`; groups stay within one.
 
-    Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim.
+    Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim. Searches
+    are short but where long branches that are independent of each other are read together; 100,000 bindings of random
+    graphs stay within a fraction of the budget.
     """
     groups = _Groups(len(bindings))
-    is_alone = [binding.codegen is None or is_data_dependent(binding) for binding in bindings]
+    is_shared = [may_share(binding) for binding in bindings]
     needed = dependencies(bindings)
     for position, binding in enumerate(bindings):
         sources = needed[position]
@@ -44,7 +58,8 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
         candidates = {
             groups.find(source): None
             for source in sources
-            if not (is_alone[position] or is_alone[source])
+            if is_shared[position]
+            and is_shared[source]
             and bindings[source].codegen == binding.codegen
             and epochs[source] == epochs[position]
         }
@@ -63,6 +78,7 @@ class _Groups:
         self._predecessors: list[dict[int, None]] = [{} for _ in range(count)]
         self._nearest = [count * count] * count  # no successor has a lower stage
         self._slack = [0] * count
+        self._budget = _SEARCH_BUDGET + _SEARCH_BUDGET_PER_BINDING * count
         self._reached: dict[int, set[int]] = {}  # groups that are known to depend on a group
 
     def find(self, position: int) -> int:
@@ -117,7 +133,8 @@ class _Groups:
         origins: dict[int, int] = {}
         forward = self._walk(self._successors, before, after, low, high)
         backward = self._walk(self._predecessors, after, before, low, high)
-        for _ in range(_MAX_VISITS):
+        for _ in range(max(self._budget, _MIN_VISITS)):
+            self._budget -= 1
             step = next(backward, None)
             if step is None:
                 return False

@@ -1,4 +1,4 @@
-"""Merging: neighbouring claims of one backend become one region, never at the price of a cycle."""
+"""Merging: claims of one backend become one region, never at the price of a cycle."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from byoc_core.partitioning.grouping import group_claims
 from byoc_core.partitioning.legality import check_partition
 from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.outline import Outliner
+from byoc_core.partitioning.typed_fusion import fuse_claims
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
@@ -22,7 +23,14 @@ __all__ = ["MergeCompositeFunctions"]
 
 @dataclass(frozen=True)
 class MergeCompositeFunctions(Pass):
-    """Makes a function annotated for ``RunCodegen`` of every maximal group of neighbouring claims of one backend."""
+    """Makes a function annotated for ``RunCodegen`` of every maximal group of claims of one backend.
+
+    Attributes:
+        sideways: whether claims that no edge joins may share a region, which makes fewer and larger ones; else a region
+            holds neighbours only.
+    """
+
+    sideways: bool = False
 
     verifies_result: ClassVar[bool] = True
 
@@ -35,11 +43,14 @@ class MergeCompositeFunctions(Pass):
         Raises:
             InternalError: the result breaks a law of partition.
 
-        Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.grouping`.
+        Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.grouping` and
+        :mod:`byoc_core.partitioning.typed_fusion`.
         """
         outliner = Outliner(module)
         closed = CaptureSizes()(module)
-        changed = {name: _merge(function, name, outliner, closed) for name, function in closed.functions.items()}
+        changed = {
+            name: _merge(function, name, outliner, closed, self.sideways) for name, function in closed.functions.items()
+        }
         if not outliner.functions:
             return module
         merged = module.with_functions({**outliner.functions, **changed})
@@ -47,15 +58,15 @@ class MergeCompositeFunctions(Pass):
         return merged
 
 
-def _merge(function: Function, source: str, outliner: Outliner, module: IRModule) -> Function:
+def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, sideways: bool) -> Function:
     if "Codegen" in function.attrs:
         return function
     epochs = barrier_epochs(function, module.functions)
-    inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module)))
+    inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, sideways)))
     function = with_bindings(function, inner)
     if not any(binding.codegen for binding in function.bindings):
         return function
-    group_of = group_claims(function.bindings, epochs)
+    group_of = (fuse_claims if sideways else group_claims)(function.bindings, epochs)
     ordered = sort_groups(function.bindings, group_of, epochs)
     if ordered is None:
         window = binding_window(function, None, module.constants)
