@@ -24,6 +24,7 @@ __all__ = [
     "MinFlopsOption",
     "MinOpsOption",
     "OptionOption",
+    "SidewaysOption",
     "StopAtOption",
     "build_model",
     "check_output",
@@ -105,6 +106,12 @@ MinBytesOption = Annotated[
         show_default=False,
     ),
 ]
+SidewaysOption = Annotated[
+    bool,
+    typer.Option(
+        "--sideways", help="Put ops of one backend that do not depend on each other into one region too: fewer regions."
+    ),
+]
 
 
 def is_artifact(path: Path) -> bool:
@@ -181,6 +188,7 @@ def parse_constraints(
     min_ops: int = 0,
     min_flops: int = 0,
     min_bytes: int = 0,
+    sideways: bool = False,
 ) -> PartitionOptions:
     """Gives the constraints that flags put on a partition.
 
@@ -191,7 +199,7 @@ def parse_constraints(
 
     allowed = {backend: ops.split(",") for backend, ops in _split("--allow", allow, "BACKEND=OP,OP")}
     places = dict(_split("--force", force, "NAME=BACKEND"))
-    return PartitionOptions(places, tuple(stop_at or ()), allowed, min_ops, min_flops, min_bytes)
+    return PartitionOptions(places, tuple(stop_at or ()), allowed, min_ops, min_flops, min_bytes, sideways)
 
 
 def _split(flag: str, given: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:

@@ -11,8 +11,9 @@ from byoc_core.errors import OptionsError, PartitionError, near_names
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
 from byoc_core.ops import default_ops
 from byoc_core.partitioning.admission import Admission, admit_all
-from byoc_core.partitioning.claims import claims_of, unclaimed_ops
+from byoc_core.partitioning.claims import claims_of
 from byoc_core.partitioning.log import PartitionLog
+from byoc_core.partitioning.op_sites import walk_ops
 from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.stops import find_dependents
 from byoc_core.pattern import Rejection
@@ -106,13 +107,15 @@ class Constraints:
         """
         if not self.forced:
             return
-        taken = {op_key(claim.source, op): (op, claim.backend) for claim in claims_of(module) for op in claim.ops}
-        left = {op_key(source, op): (op, HOST_NAME) for source, op in unclaimed_ops(module)}
+        ops = {op_key(site.source, site.binding): site.binding for site in walk_ops(module)}
+        taken = {op_key(claim.source, op): claim.backend for claim in claims_of(module) for op in claim.ops}
         problems = []
         for key, backend in self.forced.items():
-            op, found = taken.get(key) or left[key]
+            found = taken.get(key, HOST_NAME)
             if found != backend:
-                problems.append((_place(key, op), f"is forced to `{backend}`, {_reason(key, backend, found, log)}"))
+                problems.append(
+                    (_place(key, ops[key]), f"is forced to `{backend}`, {_reason(key, backend, found, log)}")
+                )
         if problems:
             where, problem = problems[0]
             others = "\n".join(f"{where}: {problem}" for where, problem in problems[1:])
@@ -207,6 +210,7 @@ class _Catalog:
 
     def __init__(self, module: IRModule) -> None:
         self._named: dict[str, dict[str, _Named]] = {}  # by the value's name, then by the function's
+        self._module = module
         for function in module.functions.values():
             self._add(function, str(function.attrs.get("source", function.name)))
 
@@ -218,6 +222,9 @@ class _Catalog:
             if binding.op not in STRUCTURAL_OPS:
                 inner.append(op_key(source, binding))
             keys += inner
+            callee = self._module.functions.get(str(binding.attrs.get("callee")))
+            if callee is not None and "Codegen" in callee.attrs:
+                keys += (op_key(source, op) for op in callee.walk() if op.op not in STRUCTURAL_OPS)
             for result in binding.results if binding.op is not COMPOSITE else ():
                 named = self._named.setdefault(result.name, {}).setdefault(source, _Named())
                 named.bindings.append(binding)

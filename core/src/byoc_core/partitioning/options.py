@@ -32,6 +32,7 @@ class PartitionOptions:
         min_flops: the same for a region of fewer floating-point operations, every symbolic size counted as 1.
         min_bytes: the same for a region whose ops read and write fewer bytes, added up, every symbolic size counted
             as 1. A region with a forced op stays, whatever its size.
+        sideways: whether claims of one backend that no edge joins may share a region.
     """
 
     force: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class PartitionOptions:
     min_ops: int = 0
     min_flops: int = 0
     min_bytes: int = 0
+    sideways: bool = False
 
     def __post_init__(self) -> None:
         _check_mapping("force", self.force, "{'conv_1': 'host'}")

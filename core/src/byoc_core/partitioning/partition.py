@@ -115,7 +115,7 @@ class _Partition(Pass):
 
     def _carve(self, module: IRModule, constraints: Constraints, log: PartitionLog) -> IRModule:
         claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints)
-        return Sequential([claim, MergeCompositeFunctions()], verify_input=False)(module)
+        return Sequential([claim, MergeCompositeFunctions(constraints.options.sideways)], verify_input=False)(module)
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:

@@ -72,7 +72,7 @@ def _small_regions(
     """Yields the ops of regions that are too small, each with the backend that must not have it, and why."""
     kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
     regions: dict[str, list[Claim]] = {}
-    for claim in claims_of(MergeCompositeFunctions()(claimed)):
+    for claim in claims_of(MergeCompositeFunctions(constraints.options.sideways)(claimed)):
         regions.setdefault(claim.region, []).append(claim)
     for claims in regions.values():
         ops = {op_key(claim.source, op): op for claim in claims for op in claim.ops}

@@ -18,6 +18,7 @@ from byoc_core.cli.selection import (
     MinFlopsOption,
     MinOpsOption,
     OptionOption,
+    SidewaysOption,
     StopAtOption,
 )
 
@@ -40,6 +41,7 @@ def compile_model(
     min_ops: MinOpsOption = 0,
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
+    sideways: SidewaysOption = False,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -56,7 +58,9 @@ def compile_model(
     from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
-    constraints = parse_constraints(force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes)
+    constraints = parse_constraints(
+        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
+    )
     observer = None
     if print_after or timing:
         backend = choose_backends(backend)

@@ -16,6 +16,7 @@ from byoc_core.cli.selection import (
     MinFlopsOption,
     MinOpsOption,
     OptionOption,
+    SidewaysOption,
     StopAtOption,
 )
 
@@ -37,6 +38,7 @@ def explain_model(
     min_ops: MinOpsOption = 0,
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
+    sideways: SidewaysOption = False,
     only_host: Annotated[bool, typer.Option("--only-host", help="Only the ops that stay on the host.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -47,7 +49,9 @@ def explain_model(
     from byoc_core.cli.console import open_console
     from byoc_core.cli.selection import parse_constraints
 
-    constraints = parse_constraints(force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes)
+    constraints = parse_constraints(
+        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
+    )
     report, summary = _read(model, backend, option, constraints)
     if as_json:
         import json
@@ -77,7 +81,8 @@ def _read(
         raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
     if constraints != PartitionOptions():
         raise OptionsError(
-            "--force, --stop-at, --allow and --min-*", f"do not apply to `{model}`, which is compiled already"
+            "--force, --stop-at, --allow, --min-* and --sideways",
+            f"do not apply to `{model}`, which is compiled already",
         )
     made = inspect(model)
     return made.report_data, made.report()
