@@ -192,7 +192,10 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"force": {"a": "atwo"}},
         "force `a`: no backend `atwo` takes part; expected aone, btwo, host. Did you mean 'btwo'?",
     ),
-    "unknown name": ({"force": {"main/bb": "host"}}, "force `main/bb`: fits no op. Did you mean 'main/b' or 'main/d' or 'main/c'?"),
+    "unknown name": (
+        {"force": {"main/bb": "host"}},
+        "force `main/bb`: fits no op. Did you mean 'main/b' or 'main/d' or 'main/c'?",
+    ),
     "unknown stop": ({"stop_at": ["nothing"]}, "stop_at `nothing`: fits no op. `byoc explain` prints the names."),
     "empty glob": ({"force": {"conv_*": "host"}}, "force `conv_*`: fits no op. `byoc explain` prints the names."),
     "contradiction": (

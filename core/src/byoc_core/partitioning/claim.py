@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import IRModule
+from byoc_core.partitioning.admission import new_admission
 from byoc_core.partitioning.constraints import Constraints
 from byoc_core.partitioning.policies import Policy
 from byoc_core.partitioning.pruning import claim_within_limits
@@ -61,7 +62,8 @@ class ClaimByPolicy(Pass):
             raise PartitionError(name, "gave no module", got=type(claimed).__name__)
         if claimed is module:
             return module
-        fault = find_fault(module, claimed, {backend.name: request.admission(backend) for backend in request.backends})
+        admissions = {b.name: new_admission(b, self.constraints.admission(b.name)) for b in request.backends}
+        fault = find_fault(module, claimed, admissions)
         if fault is not None:
             is_own = type(self.policy).__module__.partition(".")[0] == __name__.partition(".")[0]
             raise (InternalError if is_own else PartitionError)(name, fault.problem, detail=fault.detail)

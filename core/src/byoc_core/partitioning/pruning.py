@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from byoc_core.dims import evaluate_at_one
@@ -27,6 +27,9 @@ def claim_within_limits(
 ) -> IRModule:
     """Claims, and claims anew without the ops of regions that are too small for their backends, until none is.
 
+    The first backend that has such regions gives their ops back; those after it may do better with them in the next
+    round.
+
     Args:
         module: what to claim in.
         claim: a policy, perhaps with checks around it.
@@ -45,11 +48,12 @@ def claim_within_limits(
             claimed = drop_claims(
                 claimed, lambda c: any((c.backend, op_key(c.source, op)) in given_back for op in c.ops)
             )
-        small = dict(_small_regions(module, claimed, constraints))
-        if not small:
+        small = _small_regions(module, claimed, constraints)
+        first = next((backend.name for backend in request.backends if backend.name in small), None)
+        if first is None:
             request.log.extend(log)
             return claimed
-        given_back.update(small)
+        given_back.update(((first, key), rejection) for key, rejection in small[first].items())
 
 
 def _without(
@@ -66,12 +70,11 @@ def _without(
     return admission
 
 
-def _small_regions(
-    module: IRModule, claimed: IRModule, constraints: Constraints
-) -> Iterator[tuple[tuple[str, OpKey], Rejection]]:
-    """Yields the ops of regions that are too small, each with the backend that must not have it, and why."""
+def _small_regions(module: IRModule, claimed: IRModule, constraints: Constraints) -> dict[str, dict[OpKey, Rejection]]:
+    """Gives by backend the ops of its regions that are too small, and how small."""
     kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
     regions: dict[str, list[Claim]] = {}
+    small: dict[str, dict[OpKey, Rejection]] = {}
     for claim in claims_of(MergeCompositeFunctions(constraints.options.sideways)(claimed)):
         regions.setdefault(claim.region, []).append(claim)
     for claims in regions.values():
@@ -79,7 +82,8 @@ def _small_regions(
         lacks = _shortfall(list(ops.values()), constraints.options)
         if lacks and kept.isdisjoint(ops):
             rejection = Rejection("too-small", f"its region is below the user's limits: {lacks}")
-            yield from (((claims[0].backend, key), rejection) for key in ops)
+            small.setdefault(claims[0].backend, {}).update(dict.fromkeys(ops, rejection))
+    return small
 
 
 def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
