@@ -42,7 +42,8 @@ def _draw_options(data: st.DataObject, case: Any) -> PartitionOptions:
     force: dict[str, str] = data.draw(st.dictionaries(names, st.just("host"), max_size=3))
     if claims and data.draw(st.booleans()):
         name, backend = data.draw(st.sampled_from(claims))
-        force = {**force, name: backend}  # an op of a region; the backend supports it
+        others = {entry: place for entry, place in force.items() if not entry.endswith(f"/{name}")}
+        force = {**others, name: backend}  # which that backend supports
     return PartitionOptions(
         force=force,
         stop_at=data.draw(st.lists(names, max_size=2, unique=True)),
