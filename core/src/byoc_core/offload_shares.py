@@ -13,7 +13,7 @@ from typing import Any
 from byoc_core.dims import Dim, evaluate, read_dim, symbols_of
 from byoc_core.errors import IRTypeError, OptionsError, near_names
 
-__all__ = ["HOST", "MAX_FLOPS", "apportion", "decisive_reasons", "items_of"]
+__all__ = ["HOST", "MAX_FLOPS", "apportion", "decisive_reasons", "items_of", "reason_keys"]
 
 HOST = "host"
 """The backend whose ops count as not offloaded."""
@@ -48,9 +48,8 @@ def apportion(report: Mapping[str, Any], sizes: Mapping[str, int] | None = None)
     Cost: linear in the ops; each expression is read once.
     """
     rows = items_of(report.get("ops"))
-    expressions = {
-        text: _read(text) for text in {row.get("flops") for row in rows if isinstance(row.get("flops"), str)}
-    }
+    texts = {flops for row in rows if isinstance(flops := row.get("flops"), str)}
+    expressions = {text: _read(text) for text in sorted(texts)}
     counted = _counted(expressions.values(), sizes or {})
     amounts: dict[object, int] = {text: _evaluate(dim, counted) for text, dim in expressions.items()}
     counts = [_count(row.get("flops"), amounts) for row in rows]
@@ -60,8 +59,8 @@ def apportion(report: Mapping[str, Any], sizes: Mapping[str, int] | None = None)
         outcome = _text(row.get("outcome"))
         by_backend[outcome] += count
         by_region[_text(row.get("region"))] += count
-        for key in reason_keys(row) if outcome == HOST else ():
-            by_reason[key] += count
+        for pair in reason_keys(row) if outcome == HOST else ():
+            by_reason[pair] += count
 
     def share(count: int) -> float:
         return float(f"{count / total:.{_SHARE_DIGITS}g}") if total else 0.0
@@ -74,8 +73,8 @@ def apportion(report: Mapping[str, Any], sizes: Mapping[str, int] | None = None)
             given[key] = [{**item, "share": share(found[_text(item.get("name"))])} for item in items_of(given[key])]
     if "summary" in given:
         summary = items_of(given["summary"])
-        by_key = [by_reason[_text(item.get("backend")), _text(item.get("code"))] for item in summary]
-        given["summary"] = [{**item, "share": share(count)} for item, count in zip(summary, by_key, strict=True)]
+        found_counts = [by_reason[_text(item.get("backend")), _text(item.get("code"))] for item in summary]
+        given["summary"] = [{**item, "share": share(count)} for item, count in zip(summary, found_counts, strict=True)]
         given["summary"].sort(key=lambda item: -item["share"])
     if total:
         given["offloaded_share"] = (total - by_backend[HOST]) / total

@@ -1,10 +1,23 @@
-"""The offload report as text."""
+"""The offload report: as text, with shares counted anew, and as a gate."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import pytest
+from byoc_core.artifact.offload_gate import check_offload
 from byoc_core.artifact.report import render_report
+from byoc_core.errors import OptionsError, PartitionError
+from byoc_core.offload_shares import apportion, decisive_reasons
+from hypothesis import given
+from hypothesis import strategies as st
+
+KEYS = (
+    *("schema", "backends", "total_flops", "offloaded_share", "counted_sizes", "summary", "regions", "borders", "ops"),
+    *("sizes", "name", "op", "outcome", "region", "code", "text", "flops", "share", "reasons", "backend", "before"),
+    *("function", "kind", "where", "size"),
+)
 
 
 def op(name: str, outcome: str, flops: int | str, code: str = "", text: str = "", share: float = 0.0) -> dict[str, Any]:
@@ -86,3 +99,162 @@ def test_sizes_that_no_input_determines_are_named() -> None:
         "  k: op `nonzero` (`lv3`) of m.onnx:/find, axis 1",
         "  ?: nobody knows where",
     ]
+
+
+def reason(backend: str, code: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"backend": backend, "code": code, "text": text, **more}
+
+
+NEAR_MISS = reason("aone", "near-miss", "`aone.pair` does not fit: operand 0: is `exp`", pattern="aone.pair", ops=["e"])
+FULL: dict[str, Any] = {
+    "schema": 2,
+    "backends": [{"name": "aone", "regions": 3, "ops": 3, "flops": "30*n"}, {"name": "host", "regions": 1, "ops": 4}],
+    "total_flops": "30*n+15",
+    "counted_sizes": {"n": 1},
+    "summary": [{"backend": "aone", "code": "op", "text": "not here"}, {"backend": "btwo", "code": "size"}],
+    "regions": [{"name": "r0"}, {"name": "r1"}],
+    "borders": [
+        {"before": "r0", "after": "r1", "code": "would-close-cycle", "ops": ["t"], "text": "they would, through `t`"},
+        {"before": "r1", "after": None},
+    ],
+    "ops": [
+        {**op("tanh", "aone", "20*n"), "region": "r0"},
+        {**op("tanh", "aone", "10*n"), "region": "r1"},
+        {**op("sin", "host", 10, "op", "..."), "reasons": [NEAR_MISS, reason("aone", "op", "no sin")]},
+        {
+            **op("cos", "host", 5, "op", "..."),
+            "reasons": [reason("aone", "op", "no"), reason("btwo", "size", "too big")],
+        },
+    ],
+}
+FULL_TEXT = """
+66.7% of 30*n+15 FLOPs offloaded, counting n = 1
+  aone   66.7%       30*n FLOPs  3 ops in 3 regions
+  host   33.3%          ? FLOPs  4 ops in 1 region
+
+why ops stayed on the host:
+   22.2%      1 x sin: aone: no sin [op]
+   11.1%      1 x cos: aone: no [op]
+   11.1%      1 x cos: btwo: too big [size]
+
+near misses of patterns:
+  `lv` = sin: `aone.pair` does not fit: operand 0: is `exp`
+
+regions of one backend that are not one:
+  r0 and r1 stay apart: they would, through `t`
+  r1 and ? stay apart: no reason was given
+"""
+
+
+def test_a_report_with_reasons_of_several_backends() -> None:
+    assert render_report(apportion(FULL)) == FULL_TEXT.strip()
+
+
+def test_shares_count_symbolic_sizes_as_asked() -> None:
+    data = apportion(FULL, {"n": 3})
+    assert data["counted_sizes"] == {"n": 3}
+    assert data["offloaded_share"] == 90 / 105
+    assert [row["share"] for row in data["regions"]] == [0.571429, 0.285714]
+    assert [row["share"] for row in data["summary"]] == [0.142857, 0.047619]
+    with pytest.raises(OptionsError) as caught:
+        apportion(FULL, {"m": 3})
+    assert str(caught.value) == "size `m`: no op's FLOPs depend on it; expected n"
+
+
+def test_a_reason_of_a_region_comes_before_one_of_an_op_and_both_before_patterns() -> None:
+    no_rule, check = reason("a", "no-rule", "."), reason("a", "wide", ".", pattern="a.p")
+    dtype, region = reason("a", "dtype", "."), reason("a", "too-large", ".")
+    for reasons, chosen in (
+        ([no_rule, NEAR_MISS | {"backend": "a"}], "near-miss"),
+        ([NEAR_MISS | {"backend": "a"}, check, reason("a", "later", ".", pattern="a.q"), no_rule], "wide"),
+        ([check, dtype], "dtype"),
+        ([dtype, check, region], "too-large"),
+    ):
+        assert decisive_reasons(reasons)["a"]["code"] == chosen
+
+
+def test_long_reports_are_cut() -> None:
+    ops = [op("exp", "host", 1, f"code{number:02}", "t", share=0.01) for number in range(20)]
+    borders = [{"before": "a", "after": f"b{number}", "code": "barrier"} for number in range(10)]
+    lines = render_report({"ops": ops, "borders": borders, "total_flops": 20}).splitlines()
+    assert lines[2:5] == [
+        "why ops stayed on the host:",
+        "    1.0%      1 x exp: t [code00]",
+        "    1.0%      1 x exp: t [code01]",
+    ]
+    assert lines[15:19] == [
+        "  and 8 more reasons",
+        "",
+        "regions of one backend that are not one:",
+        "  a and b0 stay apart: barrier",
+    ]
+    assert lines[-1] == "  and 2 more pairs"
+
+
+def test_reasons_with_many_texts_are_one() -> None:
+    ops = [op(name, "host", 1, "op", f"no `{name}`", share=0.1) for name in "abcde"]
+    assert "50.0%      5 x a, b, c, d and 1 more: no `a`, and 4 more like it [op]" in render_report({"ops": ops})
+    rows = [{**row, "reasons": [reason("aone", "op", row["text"])]} for row in ops]
+    data = {"ops": rows, "summary": [{"backend": "aone", "code": "op", "text": "there is no kernel"}]}
+    assert "50.0%      5 x a, b, c, d and 1 more: aone: there is no kernel [op]" in render_report(data)
+
+
+def test_long_lines_are_broken_where_a_width_is_given() -> None:
+    data = {
+        "ops": [op("exp", "host", 1, "c", "why this stays is a long story that does not fit on one line", share=1.0)]
+    }
+    assert render_report(data | {"total_flops": 1}, 60).splitlines()[2:] == [
+        "why ops stayed on the host:",
+        "  100.0%      1 x exp: why this stays is a long story that",
+        "      does not fit on one line [c]",
+    ]
+
+
+def test_a_report_of_an_older_form_is_explained() -> None:
+    """Reports of artifacts that were made before there were ``reasons``, ``regions``, ``borders`` and ``summary``."""
+    old = {
+        "backends": [{"name": "aone", "regions": 1, "ops": 1, "flops": "3*n", "share": 0.75}, {"name": "host"}],
+        "total_flops": "4*n",
+        "offloaded_share": 0.75,
+        "ops": [op("tanh", "aone", "3*n", share=0.75), op("sin", "host", "n", "op", "aone: no `sin`", share=0.25)],
+    }
+    text = "why ops stayed on the host:\n   25.0%      1 x sin: aone: no `sin` [op]"
+    assert text in render_report(old)
+    again = apportion(old, {"n": 8})
+    assert (again["offloaded_share"], again["counted_sizes"]) == (0.75, {"n": 8})
+    assert again.keys() - old.keys() == {"counted_sizes"}
+    assert text in render_report(again)
+    check_offload(old, 0.75)
+    with pytest.raises(PartitionError) as caught:
+        check_offload(old, 0.8)
+    assert str(caught.value) == (
+        "offload: too small a share of the FLOPs is offloaded; got 75.0%, expected at least 80%\n" + text
+    )
+
+
+def test_the_gate_rounds_down_what_it_found() -> None:
+    with pytest.raises(PartitionError, match=r"; got 89\.9%, expected at least 90%"):
+        check_offload({"offloaded_share": 0.89999999}, 0.9)
+    with pytest.raises(PartitionError) as caught:
+        check_offload({"offloaded_share": "all"}, 0.9)
+    assert str(caught.value) == "offload: the report does not tell which share is offloaded; expected at least 90%"
+    for share in (-0.1, 1.5, float("nan")):
+        with pytest.raises(OptionsError, match="required offload: is no share"):
+            check_offload({"offloaded_share": 1.0}, share)
+
+
+TEXTS = st.text(max_size=6) | st.sampled_from(["host", "aone", "near-miss", "2*n", "n//m", "n*(m+"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYS]), inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*KEYS]), JSON, max_size=9))
+def test_any_json_is_rendered_and_counted(data: dict[str, Any]) -> None:
+    for given_data in (data, apportion(data)):
+        assert isinstance(render_report(given_data, 80), str)
+        with contextlib.suppress(PartitionError):
+            check_offload(given_data, 0.5)
+    assert 0 <= apportion(data)["offloaded_share"] <= 1

@@ -1,8 +1,7 @@
-"""``compile``, ``run``, ``explain``, ``inspect``, ``verify`` and ``demo`` from their users' side."""
+"""``compile``, ``run``, ``inspect``, ``verify`` and ``demo`` from their users' side."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -71,33 +70,6 @@ def test_run_takes_a_model_and_compiles_it_first(byoc: Any, model: Path) -> None
     done = byoc("run", model, "--dim", "n=2")
     assert (done.code, done.err) == (0, "")
     assert "(2, 8)" in done.out
-
-
-def test_explain_has_a_line_for_every_op(byoc: Any, model: Path, artifact: Path) -> None:
-    for file in (model, artifact):
-        done = byoc("explain", file)
-        assert (done.code, done.err) == (0, "")
-        rows = [line.split()[1:5] for line in done.out.splitlines() if line.lstrip().startswith("main ")]
-        assert [row[1:] for row in rows] == [
-            ["matmul", "256*n", "host"],
-            ["add", "8*n", "host"],
-            ["nn.relu", "8*n", "host"],
-            ["add", "8*n", "host"],
-        ]
-        assert len([line for line in byoc("explain", file, "--only-host").out.splitlines() if " main " in line]) in (
-            0,
-            4,
-        )
-    report = json.loads(byoc("explain", model, "--json").out)
-    assert [row["op"] for row in report["ops"]] == ["matmul", "add", "nn.relu", "add"]
-    assert json.loads(byoc("explain", artifact, "--json", "--only-host").out) == report
-
-
-def test_explain_says_where_dynamic_sizes_come_from(byoc: Any, model: Path, artifact: Path) -> None:
-    for file in (model, artifact):
-        lines = [line.split() for line in byoc("explain", file).out.splitlines()]
-        assert ["n", "input", "main", "input", "`x`,", "axis", "0"] in lines
-    assert "Dynamic sizes" not in byoc("explain", model, "--only-host").out
 
 
 def test_inspect_shows_the_interface_and_the_needs(byoc: Any, artifact: Path) -> None:

@@ -27,7 +27,7 @@ def check_offload(report: Mapping[str, Any], share: float) -> None:
         PartitionError: less is offloaded; names the share and the most expensive reasons.
         OptionsError: ``share`` is not between 0 and 1.
     """
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+    if not 0 <= share <= 1:
         raise OptionsError("required offload", "is no share", got=repr(share), expected="a number from 0 to 1")
     expected = f"at least {share * 100:.6g}%"
     offloaded = report.get("offloaded_share")

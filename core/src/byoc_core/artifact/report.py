@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from byoc_core.offload_shares import HOST, MAX_FLOPS, decisive_reasons, items_of
 __all__ = ["host_reasons", "percent", "render_report"]
 
 _MAX_OPS_NAMED = 4
+_MAX_TEXTS = 4
 _MAX_REASONS = 12
 _MAX_NEAR_MISSES = 6
 _MAX_BORDERS = 8
@@ -47,47 +48,59 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
 
 @dataclass
 class HostReason:
-    """A reason for which ops stay on the host: whose, its code, how many ops, and their share of the FLOPs."""
+    """A reason for which ops stay on the host: whose, its code and text, how many ops, and their share of the FLOPs."""
 
     backend: str
     code: str
+    text: str
     count: int = 0
     share: float = 0.0
     ops: Counter[str] = field(default_factory=Counter)
-    texts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, row: Mapping[str, Any], text: str) -> None:
-        """Counts an op."""
-        self.count += 1
-        self.share += _share(row.get("share"))
-        self.ops[_text(row.get("op")) or "?"] += 1
-        self.texts[text] += 1
 
     def line(self) -> str:
         """Gives the line that a person reads."""
         names = sorted(self.ops, key=lambda name: (-self.ops[name], name))
         more = f" and {len(names) - _MAX_OPS_NAMED} more" if len(names) > _MAX_OPS_NAMED else ""
-        (text, _), *others = self.texts.most_common()
-        text += f", and {len(others)} more like it" if others else ""
-        what = f"{text} [{self.code}]" if text and self.code else text or self.code or "no reason was given"
+        what = f"{self.text} [{self.code}]" if self.text and self.code else self.text or self.code
         by = f"{self.backend}: " if self.backend else ""
-        return f"{percent(self.share):>6}  {self.count:>5} x {', '.join(names[:_MAX_OPS_NAMED])}{more}: {by}{what}"
+        ops = ", ".join(names[:_MAX_OPS_NAMED]) + more
+        return f"{percent(self.share):>6}  {self.count:>5} x {ops}: {by}{what or 'no reason was given'}"
+
+    def costs(self) -> tuple[float, int, str, str, str]:
+        """Gives a key by which the most expensive reason comes first."""
+        return (-self.share, -self.count, self.backend, self.code, self.text)
 
 
 def host_reasons(data: Mapping[str, Any]) -> list[HostReason]:
-    """Gives the reasons why ops stay on the host, by backend and code; the most FLOPs first, then the most ops."""
-    common = {
-        (_text(item.get("backend")), _text(item.get("code"))): _text(item.get("text"))
-        for item in items_of(data.get("summary"))
-    }
-    groups: dict[tuple[str, str], HostReason] = {}
+    """Gives the reasons why ops stay on the host; the most FLOPs first, then the most ops.
+
+    Those of one backend and one code are one where they have many texts.
+    """
+    found: dict[tuple[str, str], dict[str, HostReason]] = {}
     for row in items_of(data.get("ops")):
         if row.get("outcome") == HOST:
             decisive = decisive_reasons(items_of(row.get("reasons")))
             for key in reason_keys(row):
-                text = common.get(key) or _text(decisive.get(key[0], row).get("text"))
-                groups.setdefault(key, HostReason(*key)).add(row, text)
-    return sorted(groups.values(), key=lambda reason: (-reason.share, -reason.count, reason.backend, reason.code))
+                text = _text(decisive.get(key[0], row).get("text"))
+                reason = found.setdefault(key, {}).setdefault(text, HostReason(*key, text))
+                reason.count += 1
+                reason.share += _share(row.get("share"))
+                reason.ops[_text(row.get("op")) or "?"] += 1
+    summary = items_of(data.get("summary"))
+    common = {(_text(item.get("backend")), _text(item.get("code"))): _text(item.get("text")) for item in summary}
+    reasons: list[HostReason] = []
+    for key, by_text in found.items():
+        few = len(by_text) <= _MAX_TEXTS
+        reasons += by_text.values() if few else [_joined(list(by_text.values()), common.get(key))]
+    return sorted(reasons, key=HostReason.costs)
+
+
+def _joined(reasons: Sequence[HostReason], text: str | None) -> HostReason:
+    first = min(reasons, key=HostReason.costs)
+    ops = sum((reason.ops for reason in reasons), Counter[str]())
+    text = text or f"{first.text}, and {len(reasons) - 1} more like it"
+    share = sum(reason.share for reason in reasons)
+    return HostReason(first.backend, first.code, text, sum(reason.count for reason in reasons), share, ops)
 
 
 def percent(share: object) -> str:
@@ -122,7 +135,7 @@ def _reason_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
-    found = []
+    found: list[tuple[float, int, str]] = []
     for row in items_of(data.get("ops")):
         reasons = items_of(row.get("reasons"))
         chosen = decisive_reasons(reasons)

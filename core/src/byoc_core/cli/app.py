@@ -10,7 +10,7 @@ from byoc_core.cli.commands.backends import list_backends
 from byoc_core.cli.commands.compile import compile_model
 from byoc_core.cli.commands.demo import run_demo
 from byoc_core.cli.commands.doctor import examine
-from byoc_core.cli.commands.explain import explain_model
+from byoc_core.cli.commands.explain import explain_offload
 from byoc_core.cli.commands.inspect import inspect_artifact
 from byoc_core.cli.commands.run import run_model
 from byoc_core.cli.commands.verify import verify_artifact
@@ -67,6 +67,7 @@ app.command(
         "byoc compile model.onnx -o model.byoc --backend FIRST --backend SECOND",
         "byoc compile model.onnx -o model.byoc --backend NAME --option NAME.opt_level=3 --fallback error",
         "byoc compile model.onnx -o model.byoc --force 'conv_*=NAME' --force softmax_0=host --min-ops 3",
+        "byoc compile model.onnx -o model.byoc --require-offload 0.9",
         "byoc compile model.onnx -o model.byoc --timing --print-after Simplify",
     ),
 )(compile_model)
@@ -84,9 +85,11 @@ app.command(
         "byoc explain model.onnx --backend NAME",
         "byoc explain model.onnx --stop-at pool_3 --allow NAME=add,'nn.*'",
         "byoc explain model.byoc --only-host",
+        "byoc explain model.onnx --dim n=8 --require-offload 90%",
+        "byoc explain model.onnx --ir > partitioned.py",
         "byoc explain model.onnx --json > report.json",
     ),
-)(explain_model)
+)(explain_offload)
 app.command("inspect", epilog=_examples("byoc inspect model.byoc", "byoc inspect model.byoc --program"))(
     inspect_artifact
 )

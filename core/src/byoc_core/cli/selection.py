@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,25 +13,21 @@ from byoc_core.errors import ArtifactError, OptionsError, PluginError
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
+    from byoc_core.driver import Explanation
     from byoc_core.partitioning import PartitionOptions
 
 __all__ = [
-    "AllowOption",
     "BackendOption",
     "Fallback",
-    "ForceOption",
-    "MinBytesOption",
-    "MinFlopsOption",
-    "MinOpsOption",
     "OptionOption",
-    "SidewaysOption",
-    "StopAtOption",
+    "RequireOffloadOption",
     "build_model",
     "check_output",
     "choose_backends",
+    "explain_model",
     "is_artifact",
-    "parse_constraints",
     "parse_options",
+    "parse_share",
 ]
 
 Fallback = Literal["allow", "warn", "error"]
@@ -52,64 +48,13 @@ OptionOption = Annotated[
         "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
     ),
 ]
-ForceOption = Annotated[
-    list[str] | None,
+RequireOffloadOption = Annotated[
+    str | None,
     typer.Option(
-        "--force",
-        metavar="NAME=BACKEND",
-        help="Who must take an op: a backend, or 'host' for none. NAME is a value as 'byoc explain' prints it, "
-        "FUNCTION/NAME, or a pattern such as 'conv_*'; an exact name goes before a pattern. Compiling fails where the "
-        "backend does not take it. Repeat for several.",
+        "--require-offload",
+        metavar="SHARE",
+        help="Stop with exit status 1 if less than this share of the FLOPs is offloaded: 0.9, or 90%.",
         show_default=False,
-    ),
-]
-StopAtOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--stop-at",
-        metavar="NAME",
-        help="The last op to be offloaded on its way: what depends on its results stays on the host. Repeat for "
-        "several.",
-        show_default=False,
-    ),
-]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="BACKEND=OP,OP",
-        help="The only ops that a backend may take, such as NAME=add,'nn.*'. Repeat for several backends.",
-        show_default=False,
-    ),
-]
-MinOpsOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        help="Give regions of fewer ops back: the next backend is asked for them, and the host takes the rest.",
-        show_default=False,
-    ),
-]
-MinFlopsOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        help="The same for fewer floating-point operations, dynamic sizes counted as 1.",
-        show_default=False,
-    ),
-]
-MinBytesOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        help="The same for regions whose ops read and write fewer bytes, dynamic sizes counted as 1.",
-        show_default=False,
-    ),
-]
-SidewaysOption = Annotated[
-    bool,
-    typer.Option(
-        "--sideways", help="Put ops of one backend that do not depend on each other into one region too: fewer regions."
     ),
 ]
 
@@ -180,42 +125,23 @@ def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
     return options
 
 
-def parse_constraints(
-    force: Sequence[str] | None = None,
-    stop_at: Sequence[str] | None = None,
-    allow: Sequence[str] | None = None,
-    *,
-    min_ops: int = 0,
-    min_flops: int = 0,
-    min_bytes: int = 0,
-    sideways: bool = False,
-) -> PartitionOptions:
-    """Gives the constraints that flags put on a partition.
+def parse_share(given: str | None) -> float | None:
+    """Gives a share from 0 to 1 from text like ``0.9`` or ``90%``; ``None`` where nothing is given.
 
     Raises:
-        OptionsError: a text is malformed, a name stands twice, or a limit is negative.
+        OptionsError: the text is no such share.
     """
-    from byoc_core.partitioning import PartitionOptions
-
-    allowed = {backend: ops.split(",") for backend, ops in _split("--allow", allow, "BACKEND=OP,OP")}
-    places = dict(_split("--force", force, "NAME=BACKEND"))
-    return PartitionOptions(places, tuple(stop_at or ()), allowed, min_ops, min_flops, min_bytes, sideways)
-
-
-def _split(flag: str, given: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:
-    """Yields the two sides of texts with an equals sign.
-
-    Raises:
-        OptionsError: a text has another form, or the same left side as another with something else to the right.
-    """
-    known: dict[str, str] = {}
-    for text in given or ():
-        left, _, right = text.partition("=")
-        if not (left and right):
-            raise OptionsError(flag, "is malformed", got=repr(text), expected=form)
-        if known.setdefault(left, right) != right:
-            raise OptionsError(f"{flag} {left}", "is given twice", got=f"{known[left]!r} and {right!r}")
-        yield left, right
+    if given is None:
+        return None
+    digits = given.strip()
+    scale = 100 if digits.endswith("%") else 1
+    try:
+        share = float(digits.removesuffix("%")) / scale
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise OptionsError("--require-offload", "is no share", got=repr(given), expected="0 to 1, or 0% to 100%")
+    return share
 
 
 def _describe_zip(path: Path) -> str:
@@ -262,3 +188,26 @@ def build_model(
             on_pass=observer,
             partition_options=constraints,
         )
+
+
+def explain_model(
+    path: Path,
+    given_backends: Sequence[str] | None,
+    given_options: Sequence[str] | None,
+    constraints: PartitionOptions | None = None,
+) -> Explanation:
+    """Imports an ONNX model and explains who would take what, showing its progress.
+
+    Raises:
+        OSError: the file cannot be read.
+        ByocError: it is no model, or cannot be compiled as wished.
+    """
+    from byoc_core.cli.console import show_stages
+    from byoc_core.driver import explain
+    from byoc_core.frontend.onnx import from_onnx
+
+    options = parse_options(given_options)
+    chosen = choose_backends(given_backends)
+    with show_stages(path.name) as show:
+        show("import")
+        return explain(from_onnx(path), chosen, options=options, progress=show, partition_options=constraints)

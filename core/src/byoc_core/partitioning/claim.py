@@ -9,6 +9,7 @@ from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.admission import new_admission
 from byoc_core.partitioning.constraints import Constraints
+from byoc_core.partitioning.near_misses import log_near_misses
 from byoc_core.partitioning.policies import Policy
 from byoc_core.partitioning.pruning import claim_within_limits
 from byoc_core.partitioning.request import PartitionRequest
@@ -26,6 +27,7 @@ class ClaimByPolicy(Pass):
         policy: who takes what.
         request: what it is asked; the constraints are added.
         constraints: on the module.
+        tells_near_misses: whether to log patterns that nearly fit ops which nobody took.
     """
 
     verifies_result: ClassVar[bool] = True
@@ -33,6 +35,7 @@ class ClaimByPolicy(Pass):
     policy: Policy
     request: PartitionRequest
     constraints: Constraints
+    tells_near_misses: bool = False
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with claims.
@@ -53,6 +56,9 @@ class ClaimByPolicy(Pass):
         else:
             claimed = self._claim(module, request)
         constraints.check_forced(claimed, request.log)
+        if self.tells_near_misses:
+            with_patterns = [backend for backend in request.backends if not backend.claims_by_itself]
+            log_near_misses(module, claimed, with_patterns, request.log)
         return claimed
 
     def _claim(self, module: IRModule, request: PartitionRequest) -> IRModule:

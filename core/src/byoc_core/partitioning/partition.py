@@ -82,7 +82,8 @@ def partition_pipeline(
     handles = [installed_backends().get(backend) for backend in backends]
     check_option_owners(options or {}, [handle.name for handle in handles])
     request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog())
-    return _Partition(policy if policy is not None else GreedyByOrder(), request, constrain, verify_input)
+    chosen: Policy = policy if policy is not None else GreedyByOrder()
+    return _Partition(chosen, request, constrain, verify_input, tells_near_misses=log is not None)
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class _Partition(Pass):
     request: PartitionRequest
     constrain: Callable[[IRModule], Constraints]
     verify_input: bool
+    tells_near_misses: bool
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the partitioned module.
@@ -114,7 +116,7 @@ class _Partition(Pass):
         return after
 
     def _carve(self, module: IRModule, constraints: Constraints, log: PartitionLog) -> IRModule:
-        claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints)
+        claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints, self.tells_near_misses)
         return Sequential([claim, MergeCompositeFunctions(constraints.options.sideways)], verify_input=False)(module)
 
 

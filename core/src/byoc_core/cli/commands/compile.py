@@ -8,19 +8,17 @@ from typing import Annotated
 
 import typer
 
-from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import (
+from byoc_core.cli.constraints import (
     AllowOption,
-    BackendOption,
-    Fallback,
     ForceOption,
     MinBytesOption,
     MinFlopsOption,
     MinOpsOption,
-    OptionOption,
     SidewaysOption,
     StopAtOption,
 )
+from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
+from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, RequireOffloadOption
 
 __all__ = ["compile_model"]
 
@@ -42,6 +40,7 @@ def compile_model(
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
     sideways: SidewaysOption = False,
+    require_offload: RequireOffloadOption = None,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -53,11 +52,13 @@ def compile_model(
     """
     from byoc_core.artifact import inspect, trust
     from byoc_core.cli.console import open_console, show_bytes
-    from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_constraints
+    from byoc_core.cli.constraints import parse_constraints
+    from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_share
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
+    required = parse_share(require_offload)
     constraints = parse_constraints(
         force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
     )
@@ -68,6 +69,8 @@ def compile_model(
     executable = build_model(model, backend, option, fallback, observer, constraints)
     if observer is not None:
         observer.print_timing()
+    if required is not None:
+        executable.require_offload(required)
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show)
     made = inspect(output)

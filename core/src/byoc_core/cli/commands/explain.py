@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from byoc_core.cli.selection import (
+from byoc_core.cli.constraints import (
     AllowOption,
-    BackendOption,
     ForceOption,
     MinBytesOption,
     MinFlopsOption,
     MinOpsOption,
-    OptionOption,
     SidewaysOption,
     StopAtOption,
 )
+from byoc_core.cli.selection import BackendOption, OptionOption, RequireOffloadOption
+from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
+    from byoc_core.driver import Explanation
     from byoc_core.partitioning import PartitionOptions
 
-__all__ = ["explain_model"]
+__all__ = ["explain_offload"]
+
+_MAX_OPS = 40
 
 
-def explain_model(
+def explain_offload(
     model: Annotated[
         Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model, or an artifact.", show_default=False)
     ],
@@ -39,81 +42,168 @@ def explain_model(
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
     sideways: SidewaysOption = False,
-    only_host: Annotated[bool, typer.Option("--only-host", help="Only the ops that stay on the host.")] = False,
+    only_host: Annotated[bool, typer.Option("--only-host", help="List only the ops that stay on the host.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--all", help=f"List all ops, not only the {_MAX_OPS} with the most FLOPs.")
+    ] = False,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE", help="What a symbolic size counts as in shares of FLOPs, else 1."),
+    ] = None,
+    require_offload: RequireOffloadOption = None,
+    as_ir: Annotated[
+        bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Shows which backend takes each op, or why it stays on the host, and where each dynamic size comes from.
+    """Shows which backend takes what, why ops stay on the host, and where each dynamic size comes from.
 
     An artifact tells what was decided when it was compiled; a model is compiled now, and nothing is written.
     """
-    from byoc_core.cli.console import open_console
-    from byoc_core.cli.selection import parse_constraints
+    from byoc_core.artifact.offload_gate import check_offload
+    from byoc_core.cli.constraints import parse_constraints
+    from byoc_core.cli.selection import parse_share
 
+    required = parse_share(require_offload)
     constraints = parse_constraints(
         force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
     )
-    report, summary = _read(model, backend, option, constraints)
-    if as_json:
-        import json
-
-        rows = [row for row in report.get("ops", ()) if not only_host or row.get("outcome") == "host"]
-        typer.echo(json.dumps({**report, "ops": rows}, indent=2))
-        return
-    console = open_console()
-    console.print(_new_table(report, only_host=only_host))
-    if report.get("sizes") and not only_host:
-        console.print(_new_size_table(report))
-    console.print(summary, soft_wrap=True)
+    if as_ir and as_json:
+        raise OptionsError("--ir and --json", "exclude each other")
+    explanation, report = _read(model, backend, option, dim, constraints, as_ir=as_ir)
+    if as_ir and explanation is not None:
+        typer.echo(explanation.to_script(), nl=False)
+    elif as_json:
+        _print_json(report, only_host=only_host)
+    else:
+        _print_tables(report, only_host=only_host, list_all=list_all)
+    if required is not None:
+        check_offload(report, required)
 
 
 def _read(
-    model: Path, backend: list[str] | None, option: list[str] | None, constraints: PartitionOptions
-) -> tuple[Mapping[str, Any], str]:
+    model: Path,
+    backend: list[str] | None,
+    option: list[str] | None,
+    dim: list[str] | None,
+    constraints: PartitionOptions,
+    *,
+    as_ir: bool,
+) -> tuple[Explanation | None, Mapping[str, Any]]:
+    """Gives the explanation, ``None`` where only its report is known, and the report."""
     from byoc_core.artifact import inspect
-    from byoc_core.cli.selection import build_model, is_artifact
-    from byoc_core.errors import OptionsError
+    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.selection import explain_model, is_artifact
+    from byoc_core.offload_shares import apportion
     from byoc_core.partitioning import PartitionOptions
 
-    if not is_artifact(model):
-        executable = build_model(model, backend, option, "allow", constraints=constraints)
-        return executable.report_data, executable.report()
-    if backend or option:
-        raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
-    if constraints != PartitionOptions():
-        raise OptionsError(
-            "--force, --stop-at, --allow, --min-* and --sideways",
-            f"do not apply to `{model}`, which is compiled already",
-        )
-    made = inspect(model)
-    return made.report_data, made.report()
+    sizes = parse_sizes(dim)
+    if is_artifact(model):
+        if backend or option or as_ir:
+            given = "--ir" if as_ir else "--backend and --option"
+            verb = "does" if as_ir else "do"
+            raise OptionsError(given, f"{verb} not apply to `{model}`, which is compiled already")
+        if constraints != PartitionOptions():
+            where = "--force, --stop-at, --allow, --min-* and --sideways"
+            raise OptionsError(where, f"do not apply to `{model}`, which is compiled already")
+        report = inspect(model).report_data
+        return None, apportion(report, sizes) if sizes else report
+    explanation = explain_model(model, backend, option, constraints)
+    explanation = explanation.with_sizes(**sizes) if sizes else explanation
+    return explanation, explanation.report_data
 
 
-def _new_table(report: Mapping[str, Any], *, only_host: bool) -> Any:
+def _print_json(report: Mapping[str, Any], *, only_host: bool) -> None:
+    import json
+
+    rows = _rows(report)
+    if only_host:
+        rows = [row for row in rows if row.get("outcome") == "host"]
+    typer.echo(json.dumps({"schema": 1, **report, "ops": rows}, indent=2))
+
+
+def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool) -> None:
+    from byoc_core.artifact.report import render_report
+    from byoc_core.cli.console import open_console
+
+    console = open_console()
+    console.print(render_report(report, console.width), soft_wrap=True)
+    rows = [row for row in _rows(report) if not only_host or row.get("outcome") == "host"]
+    if rows:
+        shown = rows if list_all else _most_expensive(rows)
+        kind = "ops of the host" if only_host else "ops"
+        title = f"{len(shown):,} of {len(rows):,} {kind}, those with the most FLOPs (--all lists all)"
+        console.print()
+        console.print(_new_table(shown, title if len(shown) < len(rows) else kind.capitalize()))
+    if report.get("sizes") and not only_host:
+        console.print(_new_size_table(report))
+
+
+def _rows(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    from byoc_core.offload_shares import items_of
+
+    return items_of(report.get("ops"))
+
+
+def _most_expensive(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Gives the rows with the largest shares, in the order in which they come."""
+    order = sorted(range(len(rows)), key=lambda index: (-_share(rows[index]), index))[:_MAX_OPS]
+    return [rows[index] for index in sorted(order)]
+
+
+def _share(row: Mapping[str, Any]) -> float:
+    share = row.get("share")
+    return share if isinstance(share, int | float) else 0.0
+
+
+def _new_table(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
+    """Gives a table of ops without the columns that would tell nothing."""
     from byoc_core.cli.console import new_table
 
-    table = new_table(
-        "Ops", "function", "value", "op", "FLOPs", "taken by", "region", "why not another", right=("FLOPs",)
-    )
-    for row in report.get("ops", ()):
-        if not only_host or row.get("outcome") == "host":
-            flops = row.get("flops", "")
-            table.add_row(
-                str(row.get("function", "")),
-                str(row.get("name", "")),
-                str(row.get("op", "")),
-                f"{flops:,}" if isinstance(flops, int) else str(flops),
-                str(row.get("outcome", "")),
-                str(row.get("region") or ""),
-                str(row.get("text", "")),
-            )
+    lines = [_cells(row) for row in rows]
+    columns = [name for name in lines[0] if any(line[name] for line in lines)]
+    if len({line["function"] for line in lines}) == 1:
+        columns.remove("function")
+    table = new_table(title, *columns, right=("FLOPs", "share"))
+    for line in lines:
+        table.add_row(*(line[name] for name in columns))
     return table
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    from byoc_core.artifact.report import percent
+
+    flops, outcome = row.get("flops", ""), str(row.get("outcome", ""))
+    return {
+        "function": str(row.get("function", "")),
+        "value": str(row.get("name", "")),
+        "op": str(row.get("op", "")),
+        "FLOPs": f"{flops:,}" if isinstance(flops, int) else str(flops),
+        "share": percent(row.get("share")),
+        "taken by": outcome,
+        "region": str(row.get("region") or "") if outcome != "host" else "",
+        "why not others": _why(row),
+    }
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """Gives why an op stays on the host or, where it does not, which backends before did not take it."""
+    from byoc_core.offload_shares import decisive_reasons, items_of
+
+    if row.get("outcome") == "host":
+        return str(row.get("text") or row.get("code") or "")
+    others = decisive_reasons(
+        [item for item in items_of(row.get("reasons")) if item.get("backend") != row.get("outcome")]
+    )
+    return "; ".join(f"{backend}: {reason.get('text', '')}" for backend, reason in others.items())
 
 
 def _new_size_table(report: Mapping[str, Any]) -> Any:
     from byoc_core.cli.console import new_table
+    from byoc_core.offload_shares import items_of
 
     columns = ("size", "kind", "function", "where")
     table = new_table("Dynamic sizes", *columns)
-    for row in report.get("sizes", ()):
+    for row in items_of(report.get("sizes")):
         table.add_row(*(str(row.get(column, "")) for column in columns))
     return table

@@ -1,0 +1,88 @@
+"""Near misses: patterns that nearly fit where an op stays unclaimed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from byoc_core.backend import BackendHandle
+from byoc_core.ir import Binding, Function, IRModule
+from byoc_core.partitioning.admission import core_refusal
+from byoc_core.partitioning.log import PartitionLog, Refusal
+from byoc_core.partitioning.op_sites import walk_bodies
+from byoc_core.pattern import CompositePattern, FunctionIndex, Mismatch, OpPattern, Rejection, explain_mismatch
+from byoc_core.pattern.plan import walk
+
+__all__ = ["log_near_misses"]
+
+_MAX_EXPLAINED = 20_000
+"""How many pairs of an op and a pattern are looked at, in the order of the ops: some seconds' work."""
+
+
+def log_near_misses(before: IRModule, after: IRModule, backends: Sequence[BackendHandle], log: PartitionLog) -> None:
+    """Records for each op that nobody claimed, and for each backend, which pattern fits best and what does not fit.
+
+    Ops that the core does not ask the backend about are left out, and those for which a pattern that fits was refused.
+
+    Args:
+        before: the module before any claim, with unique names.
+        after: the same with claims.
+        backends: those that were asked.
+        log: gets refusals with the code ``near-miss``.
+
+    Cost: linear in the functions, and that of :func:`byoc_core.pattern.explain_mismatch` for each unclaimed op and each
+    pattern that names it, up to a bound.
+    """
+    pairs_left = _MAX_EXPLAINED
+    by_op = {handle.name: _patterns_by_op(handle.patterns()) for handle in backends}
+    if not any(by_op.values()):
+        return
+    for function in before.functions.values():
+        if "Codegen" not in function.attrs:
+            unclaimed = set(_unclaimed(after[function.name]))
+            for body in walk_bodies(function):
+                index = FunctionIndex(body)
+                for binding in body.bindings if unclaimed else ():
+                    for handle in backends if binding.results[0].name in unclaimed else ():
+                        patterns = by_op[handle.name].get(binding.op.name, ())[:pairs_left]
+                        pairs_left -= len(patterns)
+                        _log_best(function.name, binding, index, handle, patterns, log)
+
+
+def _log_best(
+    function: str,
+    binding: Binding,
+    index: FunctionIndex,
+    handle: BackendHandle,
+    patterns: Sequence[CompositePattern],
+    log: PartitionLog,
+) -> None:
+    if not patterns or core_refusal(binding, handle) is not None:
+        return
+    refusals = log.refusals(function, binding.results[0].name)
+    if any(refusal.backend == handle.name and refusal.pattern for refusal in refusals):
+        return
+    best: tuple[Mismatch, CompositePattern] | None = None
+    for pattern in patterns:
+        mismatch = explain_mismatch(pattern.pattern, binding, index)
+        if mismatch is not None and (best is None or mismatch.num_matched > best[0].num_matched):
+            best = mismatch, pattern
+    if best is not None:
+        mismatch, pattern = best
+        reason = Rejection("near-miss", f"`{pattern.name}` does not fit: {mismatch.text}")
+        log.refuse(function, binding, Refusal(handle.name, reason, pattern.name, mismatch.ops))
+
+
+def _patterns_by_op(patterns: Sequence[CompositePattern]) -> dict[str, list[CompositePattern]]:
+    """Gives the patterns that have an op, by the op's name, in their own order."""
+    by_op: dict[str, list[CompositePattern]] = {}
+    for pattern in patterns:
+        names = {name for part in walk(pattern.pattern) if isinstance(part, OpPattern) for name in part.ops}
+        for name in sorted(names):
+            by_op.setdefault(name, []).append(pattern)
+    return by_op
+
+
+def _unclaimed(function: Function) -> Iterator[str]:
+    """Yields the names of the ops that stand unclaimed in a function, bodies of control flow included."""
+    for body in walk_bodies(function):
+        yield from (binding.results[0].name for binding in body.bindings if binding.codegen is None)

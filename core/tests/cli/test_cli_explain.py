@@ -1,0 +1,196 @@
+"""``byoc explain``, and ``--require-offload``, from their users' side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import byoc_core
+import onnx
+import pytest
+from byoc_core import inspect
+from byoc_core.artifact import Executable
+from onnx import TensorProto, helper
+
+PLUGIN = """
+from byoc_core.authoring.graph import GraphCodegen
+from byoc_core.backend import BackendInfo, Rejection, Support
+from byoc_core.backend.hooks import hookimpl
+
+@hookimpl
+def byoc_backend_info():
+    return BackendInfo("part", dynamic_shapes=True)
+
+@hookimpl
+def byoc_supports(binding):
+    name = binding.op.name
+    return Support() if name in ("matmul", "add") else Rejection("op", f"there is no kernel for `{name}`")
+
+@hookimpl
+def byoc_codegen(functions, context):
+    return GraphCodegen().compile(functions, context)
+"""
+
+SUMMARY = """\
+97.1% of 280*n FLOPs offloaded, counting n = 1
+  part   97.1%      272*n FLOPs  3 ops in 2 regions
+  host    2.9%        8*n FLOPs  1 op in 1 region
+
+why ops stayed on the host:
+    2.9%      1 x nn.relu: part: there is no kernel for `nn.relu` [op]
+"""
+
+
+@pytest.fixture
+def part(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an installed backend that takes ``matmul`` and ``add``."""
+    info = tmp_path / "site" / "byoc_part-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info.parent / "cli_part.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-part\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[byoc.backends]\npart = cli_part\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.setenv("BYOC_BACKENDS", "part")
+    return "part"
+
+
+def ops_listed(text: str, op: str = "") -> list[list[str]]:
+    """Gives the first words of the table of ops."""
+    lines = text.rsplit("Ops", maxsplit=1)[-1].split("Dynamic sizes", maxsplit=1)[0].splitlines()
+    return [line.split()[:5] for line in lines if line.startswith(" lv") and op in line]
+
+
+def test_explain_summarises_then_lists_the_ops(byoc: Any, model: Path, part: str) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
+    for file in (model, "m.byoc"):
+        done = byoc("explain", file)
+        assert (done.code, done.err) == (0, "")
+        assert done.out.startswith(SUMMARY)
+        assert ops_listed(done.out) == [
+            ["lv0", "matmul", "256*n", "91.4%", "part"],
+            ["lv1", "add", "8*n", "2.9%", "part"],
+            ["lv2", "nn.relu", "8*n", "2.9%", "host"],
+            ["lv3", "add", "8*n", "2.9%", "part"],
+        ]
+        lines = [line.split() for line in done.out.splitlines()]
+        assert ["n", "input", "main", "input", "`x`,", "axis", "0"] in lines
+        host = byoc("explain", file, "--only-host").out
+        assert host.startswith(SUMMARY)
+        assert [line.split() for line in host.splitlines() if line.startswith(" lv")] == [
+            ["lv2", "nn.relu", "8*n", "2.9%", "host", *["part:", "there", "is", "no", "kernel", "for", "`nn.relu`"]]
+        ]
+        assert "Dynamic sizes" not in host
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_explain_fits_the_terminal(
+    byoc: Any, model: Path, part: str, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = byoc("explain", model)
+    assert max(map(len, done.out.splitlines())) <= width
+    assert "lv2" in done.out
+
+
+def test_explain_lists_the_most_expensive_of_many_ops(byoc: Any) -> None:
+    names = [f"v{number}" for number in range(60)]
+    kinds = ["Tanh" if number % 2 else "Reciprocal" for number in range(60)]
+    nodes = [helper.make_node(kind, [a], [b]) for kind, a, b in zip(kinds, ["x", *names], names, strict=False)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", names[-1]))
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "long.onnx")
+    some = byoc("explain", "long.onnx")
+    assert "40 of 60 ops, those with the most FLOPs (--all lists all)" in some.out
+    assert len([line for line in some.out.splitlines() if line.startswith(" lv")]) == 40
+    every = byoc("explain", "long.onnx", "--only-host", "--all")
+    assert len([line for line in every.out.splitlines() if line.startswith(" lv")]) == 60
+
+
+def test_explain_as_json(byoc: Any, model: Path, part: str) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
+    report = json.loads(byoc("explain", model, "--json").out)
+    assert report["schema"] == 2
+    assert report == json.loads(byoc("explain", "m.byoc", "--json").out) == inspect("m.byoc").report_data
+    assert [row["op"] for row in report["ops"]] == ["matmul", "add", "nn.relu", "add"]
+    host = json.loads(byoc("explain", model, "--json", "--only-host").out)
+    assert [row["op"] for row in host["ops"]] == ["nn.relu"]
+    assert host | {"ops": report["ops"]} == report
+
+
+def test_explain_prints_ir_that_parses(byoc: Any, model: Path, part: str) -> None:
+    done = byoc("explain", model, "--ir")
+    assert (done.code, done.err) == (0, "")
+    assert "# host 2.9%: part: there is no kernel for `nn.relu` [op]" in done.out
+    module = byoc_core.from_onnx(model)
+    explained = byoc_core.explain(module, ["part"])
+    assert done.out == explained.to_script()
+    assert byoc_core.parse(done.out, constants=explained.module.constants) == explained.module
+
+
+def test_explain_counts_sizes_as_asked(byoc: Any, model: Path, part: str) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
+    for file in (model, "m.byoc"):
+        assert byoc("explain", file, "--dim", "n=8").out.startswith("97.1% of 280*n FLOPs offloaded, counting n = 8\n")
+        wrong = byoc("explain", file, "--dim", "m=8")
+        text = "error: size `m`: no op's FLOPs depend on it; expected n\n"
+        assert (wrong.code, wrong.out, wrong.err) == (1, "", text)
+
+
+def test_an_artifact_with_a_report_of_the_older_form_is_explained(byoc: Any, model: Path, part: str) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
+    made = byoc_core.load("m.byoc")
+    new = ("schema", "summary", "regions", "borders", "counted_sizes")
+    old = {key: value for key, value in made.report_data.items() if key not in new}
+    old["ops"] = [{k: v for k, v in row.items() if k not in ("inputs", "reasons")} for row in old["ops"]]
+    Executable(made.program, made.modules, made.constants, old).save("old.byoc")
+    done = byoc("explain", "old.byoc")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(SUMMARY.replace(", counting n = 1", ""))
+    assert len(ops_listed(done.out)) == 4
+    assert json.loads(byoc("explain", "old.byoc", "--json").out) == {"schema": 1, **old}
+    assert byoc("explain", "old.byoc", "--require-offload", "98%").code == 1
+
+
+MISSED = """\
+error: offload: too small a share of the FLOPs is offloaded; got 97.1%, expected at least 98%
+why ops stayed on the host:
+    2.9%      1 x nn.relu: part: there is no kernel for `nn.relu` [op]
+"""
+
+
+def test_a_required_share_of_the_flops(byoc: Any, model: Path, part: str) -> None:
+    done = byoc("explain", model, "--require-offload", "0.97")
+    assert (done.code, done.err) == (0, "")
+    missed = byoc("explain", model, "--require-offload", "98%")
+    assert (missed.code, missed.err) == (1, MISSED)
+    assert missed.out.startswith(SUMMARY)
+    assert byoc("explain", model, "--require-offload", "98%", "--json").code == 1
+
+
+def test_compile_writes_nothing_where_too_little_is_offloaded(byoc: Any, model: Path, part: str) -> None:
+    missed = byoc("compile", model, "-o", "m.byoc", "--require-offload", "0.98")
+    assert (missed.code, missed.out, missed.err) == (1, "", MISSED)
+    assert not Path("m.byoc").exists()
+    done = byoc("compile", model, "-o", "m.byoc", "--require-offload", "97%")
+    assert (done.code, done.err) == (0, "")
+    assert byoc("explain", "m.byoc", "--require-offload", "97%").code == 0
+    again = byoc("explain", "m.byoc", "--require-offload", "98%")
+    assert (again.code, again.err) == (1, MISSED)
+
+
+NO_SHARE = "--require-offload: is no share; got {!r}, expected 0 to 1, or 0% to 100%"
+WRONG = {
+    "explain m.onnx --require-offload 120%": NO_SHARE.format("120%"),
+    "explain m.onnx --require-offload nan": NO_SHARE.format("nan"),
+    "compile m.onnx -o x.byoc --require-offload most": NO_SHARE.format("most"),
+    "explain m.onnx --ir --json": "--ir and --json: exclude each other",
+    "explain m.byoc --ir": "--ir: does not apply to `m.byoc`, which is compiled already",
+    "explain m.onnx --dim n": "--dim: is malformed; got 'n', expected NAME=SIZE",
+}
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_what_explain_refuses(byoc: Any, model: Path, artifact: Path, command: str) -> None:
+    done = byoc(*command.split())
+    assert (done.code, done.out, done.err) == (1, "", f"error: {WRONG[command]}\n")

@@ -1,0 +1,189 @@
+"""The vocabulary of reasons: every code that core gives is in the table, and every code of the table is given."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import byoc_core
+import pytest
+from byoc_core import script as R
+from byoc_core.backend import BackendInfo, CodegenResult, Status
+from byoc_core.backend.hooks import hookimpl
+from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, Var, tensor
+from byoc_core.partitioning import REASONS, PartitionLog, PartitionRequest, partition
+from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
+
+CORE = Path(byoc_core.__file__).parent
+
+
+def rejection_codes(tree: ast.AST) -> Iterator[str]:
+    """Yields the code of every ``Rejection(...)`` that is made in a piece of source; ``?`` where it is no literal."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if name == "Rejection":
+                code = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "code")
+                yield code.value if isinstance(code, ast.Constant) and isinstance(code.value, str) else "?"
+
+
+def test_every_rejection_of_core_has_a_code_of_the_table() -> None:
+    found = {
+        (str(path.relative_to(CORE)), code)
+        for path in sorted(CORE.rglob("*.py"))
+        for code in rejection_codes(ast.parse(path.read_text("utf-8")))
+    }
+    assert len(found) > 10
+    assert {(path, code) for path, code in found if code not in REASONS} == set()
+
+
+def test_the_scan_sees_codes() -> None:
+    source = "Rejection('a', 'x')\nverdict.Rejection(code='b', text='y')\nRejection(made, 'z')\nOther('c')"
+    assert list(rejection_codes(ast.parse(source))) == ["a", "b", "?"]
+
+
+def test_codes_are_lower_case_with_hyphens_and_meanings_are_clauses() -> None:
+    for code, meaning in REASONS.items():
+        assert code == code.lower().replace("_", "-").replace(" ", "-")
+        assert meaning[0].islower()
+        assert not meaning.endswith(".")
+
+
+def test_the_documentation_lists_every_code_with_its_meaning() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "explain.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page.split("## The codes")[1], re.MULTILINE)
+    assert dict(rows) == dict(REASONS)
+    assert len(rows) == len(REASONS)
+
+
+# Each case gives the codes that come up where ops, or regions, are refused.
+
+Fake = Callable[..., Any]
+TANH = R.parse("def main(x: R.Tensor((4,))):\n    y = R.tanh(x)\n    return y")
+DYNAMIC = R.parse('def main(x: R.Tensor(("n",))):\n    y = R.tanh(x)\n    return y')
+DIAMOND = """
+def main(x: R.Tensor((4,))):
+    a = R.nn.relu(x)
+    b = {middle}
+    c = R.add(a, b)
+    return c
+"""
+UNRANKED = R.parse('def main(x: R.Tensor(None, "float32")):\n    y = R.tanh(x)\n    return y')
+NONZERO = """
+def main(x: R.Tensor((4,))):
+    a = R.nonzero(x, out_types=[R.Tensor((1, "k"), "int64")])
+    b = R.negative(a)
+    return b
+"""
+PATTERN = CompositePattern("aone.relu_tanh", is_op("tanh")(is_op("nn.relu")(wildcard())))
+LEAK = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return a, b")
+X = Var("x", tensor((4,)))
+
+
+class PatternsOnly:
+    """A backend without a rule for single ops, which takes every size."""
+
+    @hookimpl
+    def byoc_backend_info(self) -> BackendInfo:
+        return BackendInfo("aone", dynamic_shapes=True, data_dependent_sizes=True)
+
+    @hookimpl
+    def byoc_patterns(self) -> list[CompositePattern]:
+        return [PATTERN]
+
+    @hookimpl
+    def byoc_codegen(self, functions: Any) -> CodegenResult:
+        return CodegenResult(None, rejections={})
+
+
+def codes(module: IRModule, *backends: object, **chosen: Any) -> set[str]:
+    """Gives the codes in a module's report."""
+    data = byoc_core.explain(module, backends, **chosen).report_data
+    reasons = [reason for row in data["ops"] for reason in row.get("reasons", ())]
+    return {item["code"] for item in (*data["ops"], *reasons, *data["borders"])}
+
+
+def host_codes(binding: Binding) -> set[str]:
+    """Gives the codes with which the host refuses the only op of a module."""
+    function = Function("main", tuple(o for o in binding.operands if isinstance(o, Var)), (binding,), binding.results)
+    log = PartitionLog()
+    partition(IRModule({"main": function}), ["host"], log=log)
+    return {refusal.rejection.code for refusal in log.refusals("main", binding.results[0].name)}
+
+
+def own_op(**fields: Any) -> Binding:
+    """Gives a binding of an op that core does not have."""
+    op = OpDef("mine", (OperandSpec("x"),), lambda context: (context.operands[0],), **fields)
+    return Binding((Var("y", X.type),), op, (X,), op.normalise_attrs({}))
+
+
+def nothing(module: IRModule, request: PartitionRequest, /) -> IRModule:
+    """A policy that claims nothing."""
+    return module
+
+
+def region_and_mate(fake: Fake) -> set[str]:
+    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return b")
+    first = fake("aone", None, rejects={"*": Rejection("too-large", "does not fit")})
+    return codes(module, first, fake("btwo", ["tanh"]))
+
+
+def handed_over(fake: Fake) -> set[str]:
+    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return b")
+    first = fake("aone", ["nn.relu"], rejects={"*": Rejection("too-large", "does not fit")})
+    return codes(module, first, fake("btwo", None))
+
+
+def search_limit(fake: Fake) -> set[str]:
+    """The way from one region to the other passes more ops than one search looks at."""
+    steps = "\n".join(f"    t{i + 1} = R.exp(t{i})" for i in range(5000))
+    module = R.parse(
+        "def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    t0 = R.exp(a)\n"
+        f"{steps}\n    c = R.add(a, t5000)\n    return c"
+    )
+    return codes(module, fake("aone", ["nn.relu", "add"]))
+
+
+CASES: dict[str, Callable[[Fake], set[str]]] = {
+    "impure": lambda _: host_codes(own_op(kernel=lambda x: x, traits=frozenset())),
+    "unknown-rank": lambda fake: codes(UNRANKED, fake("aone", None)),
+    "data-dependent-size": lambda fake: codes(R.parse(NONZERO), fake("aone", None)),
+    "dynamic-shape": lambda fake: codes(DYNAMIC, fake("aone", None, dynamic_shapes=False)),
+    "host-only": lambda _: codes(TANH),
+    "not-claimed": lambda fake: codes(TANH, fake("aone", None), policy=nothing),
+    "no-rule": lambda _: codes(TANH, PatternsOnly()),
+    "near-miss": lambda fake: codes(TANH, fake("aone", [], [PATTERN])),
+    "used-elsewhere": lambda fake: codes(LEAK, fake("aone", [], [PATTERN])),
+    "would-close-cycle": lambda fake: codes(
+        R.parse(DIAMOND.format(middle="R.tanh(a)")), fake("aone", ["nn.relu", "add"])
+    ),
+    "no-kernel": lambda _: host_codes(own_op(kernel=lambda x: x)),
+    "same-region": region_and_mate,
+    "barrier": lambda fake: codes(
+        R.parse(DIAMOND.format(middle='R.call_packed("log", (a,), out_types=[R.Tensor((4,))])')), fake("aone", None)
+    ),
+    "handed-over": handed_over,
+    "search-limit": search_limit,
+    "structural": lambda _: host_codes(own_op(kernel=None)),
+    "unavailable": lambda fake: codes(TANH, fake("aone", None, status=Status(False, "npucc is missing", ""))),
+}
+"""A case for each code of core."""
+
+KIT = {"attribute", "object", "rank", "symbol", "engine"}
+"""Codes of the graph kit, which ``core/tests/host/test_host_backend.py`` produces."""
+
+OPEN = {"lost", "forced", "stopped", "not-allowed", "too-small", "costs-more"}
+
+
+def test_every_code_has_a_case() -> None:
+    assert CASES.keys() | KIT | OPEN == REASONS.keys()
+    assert not CASES.keys() & (KIT | OPEN)
+
+
+@pytest.mark.filterwarnings("ignore:backend `aone` cannot compile here")
+@pytest.mark.parametrize("code", CASES)
+def test_every_code_is_given(code: str, fake_backend: Fake) -> None:
+    assert code in CASES[code](fake_backend)
