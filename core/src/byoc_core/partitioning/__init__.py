@@ -6,15 +6,17 @@ from byoc_core.partitioning.legality import check_partition
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merge import MergeCompositeFunctions
 from byoc_core.partitioning.partition import partition
-from byoc_core.partitioning.policies import GreedyByOrder, Policy
+from byoc_core.partitioning.policies import ByCost, GreedyByOrder, MachineModel, Policy
 from byoc_core.partitioning.report import build_report
 from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.partitioning.run_codegen import RunCodegen
 
 __all__ = [
     "AnnotateSupported",
+    "ByCost",
     "FuseOpsByPattern",
     "GreedyByOrder",
+    "MachineModel",
     "MergeCompositeFunctions",
     "PartitionLog",
     "PartitionRequest",
