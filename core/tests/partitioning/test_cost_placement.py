@@ -148,7 +148,7 @@ def test_a_unit_moves_whole_and_what_it_breaks_goes_home() -> None:
 
 @pytest.mark.parametrize("most_operands", [1, 2])
 def test_the_work_grows_with_the_ops(most_operands: int) -> None:
-    """Moves at most 20 flows looked at per op, whatever the number of ops: measured 11 to 17."""
+    """The moves look at 4 to 17 flows for each op, whatever the number of ops."""
     for num_items in (100, 1000, 4000):
         problem = random_problem(random.Random(num_items), num_items, 3, most_operands)
         labelling = Labelling(problem, label_forest(problem)[0])
@@ -164,4 +164,4 @@ def test_a_value_with_thousands_of_readers_is_no_square() -> None:
     labelling = Labelling(problem, problem.homes)
     labelling.improve()
     assert labelling.labels == [1, *[0] * 4000]
-    assert labelling.num_steps <= 30_000
+    assert labelling.num_steps <= 4 * 4001

@@ -28,8 +28,8 @@ class ByCost:
     that crosses it, once for each other backend that reads it: the call, and the transfer out of one device and into
     the other. So a region that several values enter is charged several calls.
 
-    The result is expected to cost no more than what :class:`GreedyByOrder` gives, nor than the host alone. A function
-    of which one of the backends has regions already is left as it is: a second run changes nothing.
+    The result is expected to cost no more than what :class:`GreedyByOrder` gives, nor than the host alone. A module in
+    which one of the backends has regions already is left as it is: what stayed outside was weighed when they were made.
 
     Attributes:
         sizes: what each symbolic size is expected to be, by symbol; 1 by default.
@@ -50,7 +50,7 @@ class ByCost:
         Cost: the claims of :class:`GreedyByOrder` about four times, and near-linear in the ops beyond that.
         """
         asked = [handle for handle in request.backends if handle.name != HOST_NAME]
-        if asked:
+        if asked and not _is_partitioned(module, [handle.name for handle in asked]):
             plan = _Plan(self, module, replace(request, backends=asked))
             module = plan.claim(plan.best_choice(), request.log)
         for handle in request.backends:
@@ -69,12 +69,11 @@ class _Plan:
     def __init__(self, policy: ByCost, module: IRModule, request: PartitionRequest) -> None:
         self._module = module
         self._request = request
-        self._partitioned = _partitioned_functions(module, request)
         unlogged = replace(request, log=PartitionLog())
-        trials = [unlogged.claim(module, handle, self._admit_unpartitioned) for handle in request.backends]
+        trials = [unlogged.claim(module, handle) for handle in request.backends]
         self._greedy = trials[0]
         for handle in request.backends[1:]:
-            self._greedy = unlogged.claim(self._greedy, handle, self._admit_unpartitioned)
+            self._greedy = unlogged.claim(self._greedy, handle)
         self._prices = Prices(module, request, policy.machines, Sizes(policy.sizes))
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
@@ -101,15 +100,10 @@ class _Plan:
             def admit(source: str, binding: Binding, label: int = label, name: str = handle.name) -> Rejection | None:
                 if choice.get((source, binding.results[0].name)) == name:
                     return None
-                return self._admit_unpartitioned(source, binding) or balance.refusal(source, binding, label)
+                return balance.refusal(source, binding, label)
 
             module = request.claim(module, handle, admit)
         return module
-
-    def _admit_unpartitioned(self, source: str, binding: Binding) -> Rejection | None:
-        if source not in self._partitioned:
-            return None
-        return Rejection("costs-more", f"it was weighed when `{source}` was partitioned before")
 
 
 class _Balance:
@@ -139,11 +133,10 @@ class _Balance:
         return Rejection("costs-more", text)
 
 
-def _partitioned_functions(module: IRModule, request: PartitionRequest) -> frozenset[str]:
-    """Gives the names of functions of which one of the backends has regions already."""
-    names = [handle.name for handle in request.backends]
+def _is_partitioned(module: IRModule, backends: Sequence[str]) -> bool:
+    """Tells whether the partitioner made regions for one of the backends before."""
     attrs = [function.attrs for function in module.functions.values()]
-    return frozenset(str(given["source"]) for given in attrs if given.get("Codegen") in names and "source" in given)
+    return any(given.get("Codegen") in backends and "source" in given for given in attrs)
 
 
 def _show(cost: float) -> str:

@@ -155,7 +155,8 @@ def _as_function(binding: Binding, backend: str) -> Function:
     params = {id(operand): Var(operand.name, operand.type) for operand in binding.operands if isinstance(operand, Var)}
     mapping: dict[int, Value] = dict(params)
     (body,) = clone_bindings([replace(binding, codegen=None)], mapping)
-    return Function(binding.op.name, tuple(params.values()), (body,), body.results, {"Codegen": backend})
+    name = str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name
+    return Function(name, tuple(params.values()), (body,), body.results, {"Codegen": backend})
 
 
 def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
