@@ -81,6 +81,7 @@ app.command(
     "explain",
     epilog=_examples(
         "byoc explain model.onnx --backend NAME",
+        "byoc explain model.onnx --backend FIRST --backend SECOND --policy cost",
         "byoc explain model.byoc --only-host",
         "byoc explain model.onnx --json > report.json",
     ),

@@ -18,6 +18,8 @@ __all__ = [
     "BackendOption",
     "Fallback",
     "OptionOption",
+    "PolicyName",
+    "PolicyOption",
     "build_model",
     "check_output",
     "choose_backends",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 Fallback = Literal["allow", "warn", "error"]
+PolicyName = Literal["greedy", "cost"]
 
 BackendOption = Annotated[
     list[str] | None,
@@ -41,6 +44,15 @@ OptionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
+    ),
+]
+PolicyOption = Annotated[
+    PolicyName | None,
+    typer.Option(
+        "--policy",
+        help="Who takes what: each backend, in order, all it can (greedy, the default), or whoever makes the whole "
+        "cheapest, transfers included (cost).",
+        show_default=False,
     ),
 ]
 
@@ -127,6 +139,7 @@ def build_model(
     given_options: Sequence[str] | None,
     fallback: Fallback,
     observer: PassObserver | None = None,
+    policy: PolicyName | None = None,
 ) -> Executable:
     """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
@@ -137,12 +150,14 @@ def build_model(
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import build
     from byoc_core.frontend.onnx import from_onnx
+    from byoc_core.partitioning.policies import POLICIES
 
     if is_artifact(path):
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
+    decide = None if policy is None else POLICIES[policy]()
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
         module = from_onnx(path)
-        return build(module, chosen, options=options, fallback=fallback, progress=show, on_pass=observer)
+        return build(module, chosen, options=options, fallback=fallback, policy=decide, progress=show, on_pass=observer)

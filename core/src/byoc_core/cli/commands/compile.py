@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import BackendOption, Fallback, OptionOption
+from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, PolicyOption
 
 __all__ = ["compile_model"]
 
@@ -24,6 +24,7 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    policy: PolicyOption = None,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -44,7 +45,7 @@ def compile_model(
     if print_after or timing:
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
-    executable = build_model(model, backend, option, fallback, observer)
+    executable = build_model(model, backend, option, fallback, observer, policy)
     if observer is not None:
         observer.print_timing()
     with show_bytes(f"write {output.name}") as show:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from byoc_core.cli.selection import BackendOption, OptionOption
+from byoc_core.cli.selection import BackendOption, OptionOption, PolicyName, PolicyOption
 
 __all__ = ["explain_model"]
 
@@ -19,6 +19,7 @@ def explain_model(
     ],
     backend: BackendOption = None,
     option: OptionOption = None,
+    policy: PolicyOption = None,
     only_host: Annotated[bool, typer.Option("--only-host", help="Only the ops that stay on the host.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -28,7 +29,7 @@ def explain_model(
     """
     from byoc_core.cli.console import open_console
 
-    report, summary = _read(model, backend, option)
+    report, summary = _read(model, backend, option, policy)
     if as_json:
         import json
 
@@ -42,16 +43,20 @@ def explain_model(
     console.print(summary, soft_wrap=True)
 
 
-def _read(model: Path, backend: list[str] | None, option: list[str] | None) -> tuple[Mapping[str, Any], str]:
+def _read(
+    model: Path, backend: list[str] | None, option: list[str] | None, policy: PolicyName | None
+) -> tuple[Mapping[str, Any], str]:
     from byoc_core.artifact import inspect
     from byoc_core.cli.selection import build_model, is_artifact
     from byoc_core.errors import OptionsError
 
     if not is_artifact(model):
-        executable = build_model(model, backend, option, "allow")
+        executable = build_model(model, backend, option, "allow", policy=policy)
         return executable.report_data, executable.report()
     if backend or option:
         raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
+    if policy is not None:
+        raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
     made = inspect(model)
     return made.report_data, made.report()
 
