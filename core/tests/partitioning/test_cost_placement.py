@@ -100,11 +100,11 @@ def chain(costs: Sequence[Sequence[Cost]], crossing: int) -> PlacementProblem:
     return PlacementProblem(costs, [1] * len(costs), flows, [{}, {}])
 
 
-FIXED = [math.inf, 0]
+FIXED: Sequence[Cost] = [math.inf, 0]
 
 
 def test_a_cheap_op_goes_with_its_neighbours_and_a_dear_border_keeps_all_at_home() -> None:
-    ops = [FIXED, [1, 9], [5, 4], [1, 9], FIXED]
+    ops: list[Sequence[Cost]] = [FIXED, [1, 9], [5, 4], [1, 9], FIXED]
     assert place(chain(ops, 2)).labels == [1, 0, 0, 0, 1]
     assert place(chain(ops, 8)).labels == [1, 1, 1, 1, 1]
     assert place(chain(ops, 0)).labels == [1, 0, 1, 0, 1]
@@ -112,7 +112,7 @@ def test_a_cheap_op_goes_with_its_neighbours_and_a_dear_border_keeps_all_at_home
 
 def test_a_value_moves_once_to_each_label() -> None:
     moves = [[0, 5], [5, 0]]
-    costs = [FIXED, *[[0, 2]] * 3]
+    costs: list[Sequence[Cost]] = [FIXED, *[[0, 2]] * 3]
     flow = Flow(0, (1, 2, 3), moves)
     assert place(PlacementProblem(costs, [1] * 4, [flow], [{}, {}])).labels == [1, 0, 0, 0]
     alone = [Flow(0, (item,), moves) for item in (1, 2, 3)]
@@ -159,7 +159,7 @@ def test_the_work_grows_with_the_ops(most_operands: int) -> None:
 def test_a_value_with_thousands_of_readers_is_no_square() -> None:
     moves = [[0, 5], [5, 0]]
     readers = tuple(range(1, 4001))
-    costs = [FIXED, *([[1, 3]] * 4000)]
+    costs: list[Sequence[Cost]] = [FIXED, *([[1, 3]] * 4000)]
     problem = PlacementProblem(costs, [1] * 4001, [Flow(0, readers, moves), Flow(1, (2,), moves)], [{}, {}])
     labelling = Labelling(problem, problem.homes)
     labelling.improve()

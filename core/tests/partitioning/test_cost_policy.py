@@ -169,7 +169,8 @@ def layers(count: int) -> IRModule:
     value = builder.param("x", tensor(("batch", 8)))
     for index in range(count):
         weight = np.full((8, 8), float(index + 1), np.float32)
-        value = builder.emit("nn.relu", builder.emit("nn.dense", value, weight))
+        for op, operands in (("nn.dense", (weight,)), ("nn.relu", ())):
+            (value,) = builder.bind(op, (value, *operands), {}).results
     return IRModule({"main": builder.finish(value)}, builder.constants)
 
 
