@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
-from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend.info import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Estimate,
+    Rejection,
+    Status,
+    Support,
+)
 from byoc_core.backend.options import validate_options
 from byoc_core.errors import HookError
 from byoc_core.plugin import PluginRecord
@@ -146,6 +156,25 @@ class BackendHandle:
     def where(self, hook: str) -> str:
         """Gives the place for messages about a hook."""
         return self._plugin.where(hook)
+
+    def estimate(self, function: Function, context: CompileContext) -> Estimate | None:
+        """Gives what running a function costs on it; ``None`` where it does not say.
+
+        Raises:
+            HookError: the hook raised, gave something else, or a figure that is negative or not finite.
+        """
+        hook = "byoc_estimate"
+        answer = self._plugin.call(hook, function=function, context=context) if self._plugin.has(hook) else None
+        if answer is None:
+            return None
+        estimate = self._plugin.check(hook, answer, Estimate)
+        for name, value in asdict(estimate).items():
+            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+                problem = f"gave a bad `{name}` for function `{function.name}`"
+                raise HookError(
+                    self._plugin.where(hook), problem, got=repr(value), expected="a finite number, 0 or more"
+                )
+        return estimate
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compiles functions that are annotated for it.

@@ -83,6 +83,7 @@ app.command(
     "explain",
     epilog=_examples(
         "byoc explain model.onnx --backend NAME",
+        "byoc explain model.onnx --backend FIRST --backend SECOND --policy cost",
         "byoc explain model.onnx --stop-at pool_3 --allow NAME=add,'nn.*'",
         "byoc explain model.byoc --only-host",
         "byoc explain model.onnx --dim n=8 --require-offload 90%",

@@ -9,7 +9,7 @@ from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
 from byoc_core.partitioning.op_sites import walk_bodies
 from byoc_core.transform.rewrite import inline_composites, map_functions, map_regions, with_bindings
 
-__all__ = ["Claim", "claims_of", "drop_claims", "unclaimed_ops"]
+__all__ = ["Claim", "claims_of", "drop_claims", "unclaimed_ops", "without_claims"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ def unclaimed_ops(module: IRModule) -> Iterator[tuple[str, Binding]]:
 
 def _bindings(function: Function) -> Iterator[Binding]:
     return (binding for body in walk_bodies(function) for binding in body.bindings)
+
+
+def without_claims(module: IRModule) -> IRModule:
+    """Gives the module with no binding claimed; composites and annotated functions stay."""
+
+    def change(function: Function) -> Function:
+        if "Codegen" in function.attrs:
+            return function
+        inner = map_regions(function.bindings, change)
+        return with_bindings(function, [b if b.codegen is None else replace(b, codegen=None) for b in inner])
+
+    return map_functions(module, change)
 
 
 def drop_claims(module: IRModule, is_dropped: Callable[[Claim], bool]) -> IRModule:

@@ -18,7 +18,7 @@ from byoc_core.cli.constraints import (
     StopAtOption,
 )
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, RequireOffloadOption
+from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, PolicyOption, RequireOffloadOption
 
 __all__ = ["compile_model"]
 
@@ -33,6 +33,7 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    policy: PolicyOption = None,
     force: ForceOption = None,
     stop_at: StopAtOption = None,
     allow: AllowOption = None,
@@ -66,7 +67,7 @@ def compile_model(
     if print_after or timing:
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
-    executable = build_model(model, backend, option, fallback, observer, constraints)
+    executable = build_model(model, backend, option, fallback, observer, constraints, policy)
     if observer is not None:
         observer.print_timing()
     if required is not None:

@@ -17,7 +17,7 @@ from byoc_core.cli.constraints import (
     SidewaysOption,
     StopAtOption,
 )
-from byoc_core.cli.selection import BackendOption, OptionOption, RequireOffloadOption
+from byoc_core.cli.selection import BackendOption, OptionOption, PolicyName, PolicyOption, RequireOffloadOption
 from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def explain_offload(
     ],
     backend: BackendOption = None,
     option: OptionOption = None,
+    policy: PolicyOption = None,
     force: ForceOption = None,
     stop_at: StopAtOption = None,
     allow: AllowOption = None,
@@ -70,7 +71,7 @@ def explain_offload(
     )
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
-    explanation, report = _read(model, backend, option, dim, constraints, as_ir=as_ir)
+    explanation, report = _read(model, backend, option, dim, constraints, policy, as_ir=as_ir)
     if as_ir and explanation is not None:
         typer.echo(explanation.to_script(), nl=False)
     elif as_json:
@@ -87,6 +88,7 @@ def _read(
     option: list[str] | None,
     dim: list[str] | None,
     constraints: PartitionOptions,
+    policy: PolicyName | None,
     *,
     as_ir: bool,
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
@@ -106,9 +108,11 @@ def _read(
         if constraints != PartitionOptions():
             where = "--force, --stop-at, --allow, --min-* and --sideways"
             raise OptionsError(where, f"do not apply to `{model}`, which is compiled already")
+        if policy is not None:
+            raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    explanation = explain_model(model, backend, option, constraints)
+    explanation = explain_model(model, backend, option, constraints, policy)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 
