@@ -194,11 +194,12 @@ def test_leaked_values_and_shared_constants_through_codegen(
     builder = FunctionBuilder("main")
     x = builder.param("x", tensor((4,)))
     c = np.arange(1, 5, dtype=np.float32)
-    a = builder.emit("add", x, c, names=["a"])
-    b = builder.emit("multiply", a, c, names=["b"])
-    d = builder.emit("exp", a, names=["d"])
-    e = builder.emit("add", d, c, names=["e"])
-    f = builder.emit("multiply", e, c, names=["f"])
+    ref = builder.constants.add(c)
+    a = builder.bind("add", (x, ref), {}).results[0]
+    b = builder.bind("multiply", (a, ref), {}).results[0]
+    d = builder.bind("exp", (a,), {}).results[0]
+    e = builder.bind("add", (d, ref), {}).results[0]
+    f = builder.bind("multiply", (e, ref), {}).results[0]
     module = IRModule({"main": builder.finish(b, f)}, builder.constants)
     assert len(module.constants) == 1
     scale = is_op("multiply")(is_op("add")(wildcard(), wildcard()), wildcard())
