@@ -19,7 +19,9 @@ def main(x: R.Tensor((4,)), n: R.Tensor(("n",))):
     e = R.call_packed("log", (b,), out_types=[R.Tensor((4,))])
     f = R.call_packed("log", (x,), out_types=[R.Tensor((4,))])
     m = R.tanh(n)
-    return b, e, f, m
+    k = R.nonzero(b, out_types=[R.Tensor((1, "k"), "int64")])
+    s = R.sum(k)
+    return b, e, f, m, s
 """
 
 Change = Callable[[Sequence[Binding]], Sequence[Binding]]
@@ -61,7 +63,7 @@ def lose_an_op(bindings: Sequence[Binding]) -> Sequence[Binding]:
 
 
 def swap(bindings: Sequence[Binding]) -> Sequence[Binding]:
-    return [*bindings[:2], bindings[3], bindings[2], bindings[4]]
+    return [*bindings[:2], bindings[3], bindings[2], *bindings[4:]]
 
 
 def rewire(bindings: Sequence[Binding]) -> Sequence[Binding]:
@@ -76,11 +78,12 @@ def rename(bindings: Sequence[Binding]) -> Sequence[Binding]:
     return [changed[0], replace(changed[1], results=(fresh,)), *changed[2:]]
 
 
+COMPOSITE_OF_K = "claims op `composite` at `s` for `aone` as composite"
 REFUSED = "claims op `tanh` at `m` for `btwo`, which may not take it"
 
 FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
     "an op lost": (
-        lambda m: change_main(m, lambda b: [*b[:4], replace(b[4], results=(Var("q", b[4].result.type),))]),
+        lambda m: change_main(m, lambda b: [*b[:4], replace(b[4], results=(Var("q", b[4].result.type),)), *b[5:]]),
         "lost op `tanh` at `m` of function `main`",
     ),
     "impure ops reordered": (
@@ -115,6 +118,10 @@ FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
     "what the user forbids in a composite": (
         lambda m: change_main(m, composite("btwo.pair", "btwo", 0, 1)),
         "claims op `tanh` at `a` for `btwo`, which may not take it (forced): the user placed it on `aone`",
+    ),
+    "a composite whose sizes the data tells": (
+        lambda m: change_main(m, composite("aone.sum", "aone", 5, 6)),
+        f"{COMPOSITE_OF_K} `aone.sum`, which holds an op whose sizes only the data tells",
     ),
     "a composite of another": (
         lambda m: change_main(m, composite("btwo.pair", "aone", 0, 1)),
@@ -259,7 +266,7 @@ HOOK_FAULTS: Mapping[str, tuple[Callable[[IRModule], Any], str]] = {
     ),
     "an op renamed": (lambda m: change_main(m, rename), "lost op `exp` at `b` of function `main`"),
     "order": (lambda m: change_main(m, swap), "changed the results of function `main`"),
-    "an op lost": (lambda m: change_main(m, lose_an_op), "lost op `tanh` at `m` of function `main`"),
+    "an op lost": (lambda m: change_main(m, lose_an_op), "lost op `sum` at `s` of function `main`"),
 }
 
 

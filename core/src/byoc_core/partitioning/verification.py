@@ -98,8 +98,8 @@ def _claim_problem(claim: Claim, admissions: Mapping[str, Admission]) -> str | N
         name = str(binding.attrs["name"])
         if name.partition(".")[0] != backend:
             return f"{what} as composite `{name}`, which is not named for it"
-        if len(claim.ops) > 1 and any(map(is_data_dependent, claim.ops)):
-            return f"{what} as composite `{name}`, which holds an op whose sizes the data tells, and others"
+        if any(map(is_data_dependent, claim.ops)):
+            return f"{what} as composite `{name}`, which holds an op whose sizes only the data tells"
     for op in claim.ops:
         refusal = admit(claim.source, op)
         if refusal is not None:
