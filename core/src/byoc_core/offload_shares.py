@@ -30,12 +30,16 @@ def items_of(value: object) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def apportion(report: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
+def apportion(
+    report: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, known: Mapping[str, Dim] | None = None
+) -> dict[str, Any]:
     """Gives the report with every share of FLOPs computed anew.
 
     Args:
         report: as :func:`byoc_core.partitioning.build_report` gives it, or of an artifact.
         sizes: what symbolic sizes count as; those not named, as 1.
+        known: expressions by their text, which need not be read. Of others, one that :func:`byoc_core.dims.read_dim`
+            refuses (it is too long) counts as none.
 
     Returns:
         The report with ``share`` in its ``ops``, ``backends``, ``regions`` and ``summary``, with ``offloaded_share``,
@@ -49,7 +53,7 @@ def apportion(report: Mapping[str, Any], sizes: Mapping[str, int] | None = None)
     """
     rows = items_of(report.get("ops"))
     texts = {flops for row in rows if isinstance(flops := row.get("flops"), str)}
-    expressions = {text: _read(text) for text in sorted(texts)}
+    expressions = {text: known[text] if known and text in known else _read(text) for text in sorted(texts)}
     counted = _counted(expressions.values(), sizes or {})
     amounts: dict[object, int] = {text: _evaluate(dim, counted) for text, dim in expressions.items()}
     counts = [_count(row.get("flops"), amounts) for row in rows]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from byoc_core.artifact.offload_gate import check_offload
 from byoc_core.artifact.report import render_report
+from byoc_core.dims import parse_dim
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.offload_shares import apportion, decisive_reasons
 from hypothesis import given
@@ -159,6 +160,13 @@ def test_shares_count_symbolic_sizes_as_asked() -> None:
     with pytest.raises(OptionsError) as caught:
         apportion(FULL, {"m": 3})
     assert str(caught.value) == "size `m`: no op's FLOPs depend on it; expected n"
+
+
+def test_an_expression_that_is_too_long_to_read_counts_if_it_is_known() -> None:
+    long = "+".join(f"symbol{number}" for number in range(600))
+    data = {"ops": [op("exp", "aone", long), op("sin", "host", 600)]}
+    assert apportion(data)["offloaded_share"] == 0
+    assert apportion(data, known={long: parse_dim(long)})["offloaded_share"] == 0.5
 
 
 def test_a_reason_of_a_region_comes_before_one_of_an_op_and_both_before_patterns() -> None:

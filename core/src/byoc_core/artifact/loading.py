@@ -18,6 +18,7 @@ from byoc_core.artifact.archive import Member, check_crc, read_archive
 from byoc_core.artifact.constants import MappedConstants
 from byoc_core.artifact.executable import Executable
 from byoc_core.artifact.manifest import Manifest, ModuleEntry, check_version, decode_manifest
+from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.errors import ArtifactError, ProgramError, UntrustedCodeError
 from byoc_core.runtime.module import RuntimeModule, Signature
@@ -75,7 +76,7 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
         _load_module(artifact, index, entry, handles[entry.type_key], allow_native=allow_native)
         for index, entry in enumerate(artifact.manifest.modules)
     ]
-    return Executable(program, modules, constants, artifact.manifest.report)
+    return Executable(program, modules, constants, unpack_report(artifact.manifest.report))
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:

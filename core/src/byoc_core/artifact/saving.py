@@ -23,6 +23,7 @@ from byoc_core.artifact.manifest import (
     TensorEntry,
     encode_manifest,
 )
+from byoc_core.artifact.report_packing import pack_report
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
@@ -96,7 +97,7 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         modules=entries,
         constants=constants,
         program=hashlib.sha256(program).hexdigest(),
-        report=_plain_json(executable.report_data),
+        report=pack_report(_plain_json(executable.report_data)),
     )
     members["manifest.json"] = encode_manifest(manifest)
     return members

@@ -73,7 +73,7 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         "borders": find_borders(module, host=host, handed_over=log.handed_over),
         "ops": rows,
     }
-    return apportion(report)
+    return apportion(report, known={str(amount): amount for amount in flops if not isinstance(amount, int)})
 
 
 @dataclass
