@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.ir import CALL, CALL_DPS_PACKED, Binding, Function, IRModule, TensorType, Type
 from byoc_core.pattern import CompositePattern
@@ -77,6 +77,7 @@ class FakeBackend:
         options: the model of its options.
         status: whether it can compile here.
         prepare: what ``byoc_prepare`` does.
+        estimate: what ``byoc_estimate`` gives for a function.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class FakeBackend:
         options: type[BaseModel] | None = None,
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
+        estimate: Callable[[Function], Estimate | None] | None = None,
     ) -> None:
         self.name = name
         self.ops = None if ops is None else frozenset(ops)
@@ -105,6 +107,7 @@ class FakeBackend:
         self._info = BackendInfo(name, dynamic_shapes=dynamic_shapes, constants=constants, options=options)
         self._status = status or Status(ok=True)
         self._prepare = prepare
+        self._estimate = estimate
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
@@ -129,6 +132,10 @@ class FakeBackend:
         if self.ops is None or binding.op.name in self.ops:
             return Support()
         return Rejection("op", f"no `{binding.op.name}` here")
+
+    @hookimpl
+    def byoc_estimate(self, function: Function) -> Estimate | None:
+        return self._estimate(function) if self._estimate is not None else None
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

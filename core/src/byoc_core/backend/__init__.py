@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byoc_core.backend.handle import BackendHandle
-    from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+    from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
     from byoc_core.backend.registry import Backends, backends
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Backends",
     "CodegenResult",
     "CompileContext",
+    "Estimate",
     "Rejection",
     "Status",
     "Support",

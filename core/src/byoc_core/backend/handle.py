@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
-from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend.info import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Estimate,
+    Rejection,
+    Status,
+    Support,
+)
 from byoc_core.backend.options import validate_options
 from byoc_core.errors import HookError
 from byoc_core.plugin import PluginRecord
@@ -130,6 +140,41 @@ class BackendHandle:
             got=type(answer).__qualname__,
             expected="Support or Rejection",
         )
+
+    @property
+    def claims_by_itself(self) -> bool:
+        """Whether it claims by an algorithm of its own instead of patterns and rules for single ops."""
+        return self._plugin.has("byoc_partition")
+
+    def partition(self, module: IRModule, context: CompileContext) -> IRModule:
+        """Gives the module with its claims; what else the hook changed is not checked here."""
+        from byoc_core.ir.module import IRModule
+
+        hook = "byoc_partition"
+        return self._plugin.check(hook, self._plugin.call(hook, module=module, context=context), IRModule)
+
+    def where(self, hook: str) -> str:
+        """Gives the place for messages about a hook."""
+        return self._plugin.where(hook)
+
+    def estimate(self, function: Function, context: CompileContext) -> Estimate | None:
+        """Gives what running a function costs on it; ``None`` where it does not say.
+
+        Raises:
+            HookError: the hook raised, gave something else, or a figure that is negative or not finite.
+        """
+        hook = "byoc_estimate"
+        answer = self._plugin.call(hook, function=function, context=context) if self._plugin.has(hook) else None
+        if answer is None:
+            return None
+        estimate = self._plugin.check(hook, answer, Estimate)
+        for name, value in asdict(estimate).items():
+            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+                problem = f"gave a bad `{name}` for function `{function.name}`"
+                raise HookError(
+                    self._plugin.where(hook), problem, got=repr(value), expected="a finite number, 0 or more"
+                )
+        return estimate
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compiles functions that are annotated for it.

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.plugin.markers import hookimpl, hookspec
 
 if TYPE_CHECKING:
@@ -43,13 +43,16 @@ __all__ = [
     "BackendInfo",
     "CodegenResult",
     "CompileContext",
+    "Estimate",
     "Rejection",
     "Status",
     "Support",
     "byoc_backend_info",
     "byoc_codegen",
     "byoc_compile_status",
+    "byoc_estimate",
     "byoc_ops",
+    "byoc_partition",
     "byoc_patterns",
     "byoc_prepare",
     "byoc_supports",
@@ -112,9 +115,9 @@ def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
 def byoc_patterns() -> Sequence[CompositePattern]:
     """Gives the groups of ops that the backend computes in one go. Optional.
 
-    Called once per partition. Each match becomes one ``composite`` binding that bears the pattern's name; which of
-    several overlapping matches wins is decided by priority, then by size, then by backend order.
-    If it raises, the partition stops.
+    Called once per partition, by the policy ``ByCost`` several times. Each match becomes one ``composite`` binding that
+    bears the pattern's name; which of several overlapping matches wins is decided by
+    :attr:`byoc_core.partitioning.selection.Candidate.rank`. If it raises, the partition stops.
 
     Example::
 
@@ -129,9 +132,10 @@ def byoc_patterns() -> Sequence[CompositePattern]:
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
     """Says whether the backend can compile one op by itself. Optional: without it, only patterns are taken.
 
-    Called once per op and partition, for ops that no pattern and no backend before this one has taken; and again for
-    the ops of a region that another backend's codegen has refused. A ``Rejection`` is shown by ``explain``. The answer
-    must depend on the arguments only. If it raises, the partition stops.
+    Called once per op and partition, for ops that no pattern and no backend before this one has taken (by the policy
+    ``ByCost`` several times, and for all ops); and again for the ops of a region that another backend's codegen has
+    refused. A ``Rejection`` is shown by ``explain``. The answer must depend on the arguments only. If it raises, the
+    partition stops.
 
     Example::
 
@@ -142,6 +146,53 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
             if any(value.type.dtype != "float32" for value in binding.operands):
                 return Rejection("dtype", "only float32 is supported")
             return Support()
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
+    """Claims by an algorithm of the backend's own, in place of patterns and rules for single ops. Optional.
+
+    Called once per partition for a backend that has it, instead of ``byoc_patterns`` and ``byoc_supports``, with what
+    backends before it have claimed; by the policy ``ByCost`` several times, and again where regions turn out too small
+    for the user's limits. It sets
+    ``codegen`` to the backend's name on bindings, or puts several ops into one claimed ``composite`` named
+    ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that were there, calls
+    and control flow are not claimed (but ops in bodies may be), nor is anything impure. The result is verified.
+    Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite that holds one
+    as a whole. Regions are made of the claims later, so that it need not care for convexity. ``byoc_supports``, where
+    the backend has it too, is asked for the ops of a region that another backend's codegen has refused.
+    If it raises, or does anything but claim, the partition stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_partition(module):
+            def claim(function):
+                is_mine = [b.codegen is None and b.op.name in KERNELS for b in function.bindings]
+                mine = [replace(b, codegen="mynpu") if own else b for b, own in zip(function.bindings, is_mine)]
+                return replace(function, bindings=tuple(mine))
+
+            return module.with_functions({name: claim(function) for name, function in module.functions.items()})
+    """
+
+
+@hookspec(firstresult=True)
+def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
+    """Says what running a function costs on this backend. Optional: without it, and for ``None``, the core guesses.
+
+    Called by the policy ``ByCost`` for what the backend would take: functions of one op, or of one composite of its
+    own. Ops that differ in names and in the elements of constants only are asked about once per partition, so the
+    answer must not depend on these. Symbolic sizes have been replaced by the sizes that the user expects. The seconds
+    are weighed against those of other backends and the host, so they should be measured, if roughly. If it raises, or a
+    figure is negative or not finite, the partition stops.
+
+    Example::
+
+        @hookimpl
+        def byoc_estimate(function):
+            macs = sum(binding.op.flops(binding.cost_context()) for binding in function.walk()) / 2
+            return Estimate(seconds=macs / 4e12, call_seconds=20e-6, bytes_per_second=8e9)
     """
 
 

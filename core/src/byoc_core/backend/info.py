@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from byoc_core.ir.constants import Constant
     from byoc_core.ir.module import IRModule
 
-__all__ = ["BackendInfo", "CodegenResult", "CompileContext", "Rejection", "Status", "Support"]
+__all__ = ["BackendInfo", "CodegenResult", "CompileContext", "Estimate", "Rejection", "Status", "Support"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +91,21 @@ class CodegenResult:
     module: RuntimeModule | None
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     rejections: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a backend expects a function to cost.
+
+    The two last fields speak of the border between the backend's device and the host; where the estimates of one
+    backend differ there, the costlier border counts.
+
+    Attributes:
+        seconds: of running it once, its inputs being on the device; without the call.
+        call_seconds: of entering the device, whatever goes in.
+        bytes_per_second: of moving data to the device and back; 0 where both work on the same memory.
+    """
+
+    seconds: float
+    call_seconds: float = 0.0
+    bytes_per_second: float = 0.0

@@ -66,6 +66,7 @@ app.command(
         "byoc compile model.onnx -o model.byoc",
         "byoc compile model.onnx -o model.byoc --backend FIRST --backend SECOND",
         "byoc compile model.onnx -o model.byoc --backend NAME --option NAME.opt_level=3 --fallback error",
+        "byoc compile model.onnx -o model.byoc --force 'conv_*=NAME' --force softmax_0=host --min-ops 3",
         "byoc compile model.onnx -o model.byoc --require-offload 0.9",
         "byoc compile model.onnx -o model.byoc --timing --print-after Simplify",
     ),
@@ -82,6 +83,8 @@ app.command(
     "explain",
     epilog=_examples(
         "byoc explain model.onnx --backend NAME",
+        "byoc explain model.onnx --backend FIRST --backend SECOND --policy cost",
+        "byoc explain model.onnx --stop-at pool_3 --allow NAME=add,'nn.*'",
         "byoc explain model.byoc --only-host",
         "byoc explain model.onnx --dim n=8 --require-offload 90%",
         "byoc explain model.onnx --ir > partitioned.py",

@@ -14,22 +14,27 @@ if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
     from byoc_core.driver import Explanation
+    from byoc_core.partitioning import PartitionOptions, Policy
 
 __all__ = [
     "BackendOption",
     "Fallback",
     "OptionOption",
+    "PolicyName",
+    "PolicyOption",
     "RequireOffloadOption",
     "build_model",
     "check_output",
     "choose_backends",
     "explain_model",
     "is_artifact",
+    "new_policy",
     "parse_options",
     "parse_share",
 ]
 
 Fallback = Literal["allow", "warn", "error"]
+PolicyName = Literal["greedy", "cost"]
 
 BackendOption = Annotated[
     list[str] | None,
@@ -45,6 +50,15 @@ OptionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
+    ),
+]
+PolicyOption = Annotated[
+    PolicyName | None,
+    typer.Option(
+        "--policy",
+        help="Who takes what: each backend, in order, all it can (greedy, the default), or whoever makes the whole "
+        "cheapest, transfers included (cost).",
+        show_default=False,
     ),
 ]
 RequireOffloadOption = Annotated[
@@ -143,6 +157,13 @@ def parse_share(given: str | None) -> float | None:
     return share
 
 
+def new_policy(name: PolicyName | None) -> Policy | None:
+    """Gives the policy of a name; ``None`` for the default."""
+    from byoc_core.partitioning.policies import POLICIES
+
+    return None if name is None else POLICIES[name]()
+
+
 def _describe_zip(path: Path) -> str:
     from byoc_core.artifact import inspect
 
@@ -159,6 +180,8 @@ def build_model(
     given_options: Sequence[str] | None,
     fallback: Fallback,
     observer: PassObserver | None = None,
+    constraints: PartitionOptions | None = None,
+    policy: PolicyName | None = None,
 ) -> Executable:
     """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
@@ -177,10 +200,25 @@ def build_model(
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
         module = from_onnx(path)
-        return build(module, chosen, options=options, fallback=fallback, progress=show, on_pass=observer)
+        return build(
+            module,
+            chosen,
+            options=options,
+            fallback=fallback,
+            policy=new_policy(policy),
+            progress=show,
+            on_pass=observer,
+            partition_options=constraints,
+        )
 
 
-def explain_model(path: Path, given_backends: Sequence[str] | None, given_options: Sequence[str] | None) -> Explanation:
+def explain_model(
+    path: Path,
+    given_backends: Sequence[str] | None,
+    given_options: Sequence[str] | None,
+    constraints: PartitionOptions | None = None,
+    policy: PolicyName | None = None,
+) -> Explanation:
     """Imports an ONNX model and explains who would take what, showing its progress.
 
     Raises:
@@ -195,4 +233,6 @@ def explain_model(path: Path, given_backends: Sequence[str] | None, given_option
     chosen = choose_backends(given_backends)
     with show_stages(path.name) as show:
         show("import")
-        return explain(from_onnx(path), chosen, options=options, progress=show)
+        module = from_onnx(path)
+        decide = new_policy(policy)
+        return explain(module, chosen, options=options, policy=decide, progress=show, partition_options=constraints)

@@ -26,6 +26,7 @@ from byoc_core.dims.algebra import (
 from byoc_core.dims.substitution import (
     bound_symbols,
     evaluate,
+    evaluate_at_one,
     has_calls,
     shape_symbols,
     solve_symbol,
@@ -43,6 +44,7 @@ __all__ = [
     "dim_max",
     "dim_min",
     "evaluate",
+    "evaluate_at_one",
     "exact_div",
     "has_calls",
     "is_name",

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, floordiv, mod, symbol
 from byoc_core.errors import IRTypeError
 
-__all__ = ["bound_symbols", "evaluate", "has_calls", "shape_symbols", "solve_symbol", "substitute", "symbols_of"]
+__all__ = [
+    "bound_symbols",
+    "evaluate",
+    "evaluate_at_one",
+    "has_calls",
+    "shape_symbols",
+    "solve_symbol",
+    "substitute",
+    "symbols_of",
+]
 
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv, "mod": mod}
 
@@ -22,6 +31,14 @@ def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
     if isinstance(value, int):
         return value
     raise IRTypeError("dim", f"the size of {', '.join(sorted(symbols_of(value)))} in {dim} is not known")
+
+
+def evaluate_at_one(dim: Dim) -> int:
+    """Gives the value of a dimension with every symbol 1; 0 where it has none there."""
+    try:
+        return evaluate(dim, dict.fromkeys(symbols_of(dim), 1))
+    except IRTypeError:
+        return 0
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:

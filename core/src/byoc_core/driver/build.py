@@ -18,8 +18,9 @@ from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.partitioning import PartitionLog, Policy, Refusal, RunCodegen, build_report
-from byoc_core.partitioning.admission import core_refusal
+from byoc_core.partitioning import PartitionLog, PartitionOptions, Policy, Refusal, RunCodegen, build_report
+from byoc_core.partitioning.admission import new_admission
+from byoc_core.partitioning.constraints import Constraints
 from byoc_core.partitioning.partition import check_option_owners, partition_pipeline
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
@@ -43,6 +44,7 @@ class BuildOptions:
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
         on_pass: called after each pass with its name, the seconds it took and the module it gave.
+        partition_options: constraints on who takes what.
     """
 
     fallback: Fallback = "allow"
@@ -50,6 +52,7 @@ class BuildOptions:
     dump: Path | None = None
     progress: Progress | None = field(default=None, repr=False)
     on_pass: OnPass | None = field(default=None, repr=False)
+    partition_options: PartitionOptions = field(default_factory=PartitionOptions)
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -66,6 +69,7 @@ def build(
     dump: str | Path | None = None,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
+    partition_options: PartitionOptions | None = None,
 ) -> Executable:
     """Compiles a module.
 
@@ -82,19 +86,25 @@ def build(
         progress: called with the name of each stage as it begins.
         on_pass: called after each pass (see :func:`pass_names`) with its name, the seconds it took and the module it
             gave.
+        partition_options: constraints on who takes what: ops forced to a backend or the host, ends of offloading,
+            allowed ops, smallest regions.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: an option is unknown or has a bad value, or ``module`` is no module.
-        PartitionError: ``fallback="error"`` and ops stay on the host; lists them with the reasons.
+        OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
+            another, or ``module`` is no module.
+        PartitionError: ``fallback="error"`` and ops stay on the host that no constraint keeps there; lists them with
+            the reasons. Or the backend that an op is forced to does not take it. Or a policy did anything but claim.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
     """
-    chosen = BuildOptions(fallback, policy, Path(dump) if dump is not None else None, progress, on_pass)
+    folder = Path(dump) if dump is not None else None
+    wishes = partition_options or PartitionOptions()
+    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes)
     job = _Build(module, backends, options or {}, chosen)
     made = job.compile()
     if job.asked and HOST_NAME not in backends:
-        judge_fallback(fallback, made.report_data)
+        judge_fallback(fallback, made.report_data, job.keeps_on_host)
     return job.lower(made)
 
 
@@ -105,6 +115,7 @@ def explain(
     options: Mapping[str, Mapping[str, object]] | None = None,
     policy: Policy | None = None,
     progress: Progress | None = None,
+    partition_options: PartitionOptions | None = None,
 ) -> Explanation:
     """Tells what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
 
@@ -114,14 +125,19 @@ def explain(
         options: each backend's options, by backend name.
         policy: who takes what; greedy by order by default.
         progress: called with the name of each stage as it begins.
+        partition_options: constraints on who takes what.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: an option is unknown or has a bad value, or ``module`` is no module.
+        OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
+            another, or ``module`` is no module.
+        PartitionError: the backend that an op is forced to does not take it, or a policy did anything but claim.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
     """
-    made = _Build(module, backends, options or {}, BuildOptions(policy=policy, progress=progress)).compile()
+    wishes = partition_options or PartitionOptions()
+    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes)
+    made = _Build(module, backends, options or {}, chosen).compile()
     return Explanation(made.partitioned, made.report_data)
 
 
@@ -178,6 +194,7 @@ class _Build:
         self._log = PartitionLog()
         self._moved: dict[str, Function] = {}
         self._unavailable: frozenset[str] = frozenset()
+        self._constraints = Constraints()
         self.asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
         check_option_owners(options, [handle.name for handle in self._handles])
 
@@ -198,6 +215,8 @@ class _Build:
         ]
         module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
         self._say("partition")
+        names = [handle.name for handle in self._handles]
+        self._constraints = Constraints.resolve(self._chosen.partition_options, module, names)
         self._refuse_all(module, missing)
         sizes = [origin.to_data() for origin in trace_sizes(module).origins]
         module = self._partition(module, offloading, self._chosen.policy, _PARTITION)
@@ -212,6 +231,10 @@ class _Build:
         partitioned = module.with_functions({**module.functions, **self._moved})
         report = {**build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked), "sizes": sizes}
         return _Compiled(partitioned, compiled, report)
+
+    def keeps_on_host(self, function: str, name: str) -> bool:
+        """Tells whether the user wants an op, named by its first result, to stay on the host."""
+        return self._constraints.keeps_on_host(function, name)
 
     def lower(self, made: _Compiled) -> Executable:
         self._say("lower")
@@ -234,10 +257,12 @@ class _Build:
         return missing
 
     def _refuse_all(self, module: IRModule, missing: Mapping[str, Rejection]) -> None:
-        for function in module.functions.values():
-            for binding in function.walk():
-                for backend, rejection in missing.items():
-                    self._log.refuse(function.name, binding, Refusal(backend, rejection))
+        for backend, rejection in missing.items():
+            admit = self._constraints.admission(backend)
+            for function in module.functions.values():
+                for binding in function.walk():
+                    reason = admit(function.name, binding) or rejection
+                    self._log.refuse(function.name, binding, Refusal(backend, reason))
 
     def _say(self, stage: str) -> None:
         if self._chosen.progress is not None:
@@ -269,10 +294,14 @@ class _Build:
         self, module: IRModule, handles: Sequence[BackendHandle], policy: Policy | None, name: str
     ) -> IRModule:
         if not handles:
+            self._constraints.check_forced(module, self._log)
             return module
         names = {handle.name for handle in handles}
         options = {name: given for name, given in self._options.items() if name in names}
-        pipeline = partition_pipeline(handles, policy=policy, options=options, log=self._log, verify_input=False)
+        constraints = self._constraints if name == _PARTITION else Constraints()
+        pipeline = partition_pipeline(
+            handles, lambda _: constraints, policy=policy, options=options, log=self._log, verify_input=False
+        )
 
         def carve(given: IRModule) -> IRModule:
             return pipeline(given)
@@ -290,6 +319,7 @@ class _Build:
         self._log.refuse_region(str(function.attrs["global_symbol"]), backend)
         for binding in inlined.bindings:
             self._log.refuse(source, binding, Refusal(backend, refusal))
+            self._constraints.check_left(source, binding, backend, refusal)
         position = [handle.name for handle in self._handles].index(backend)
         for handle in self._handles[position + 1 :]:
             if handle.name not in self._unavailable and self._takes(handle, inlined, source):
@@ -301,9 +331,10 @@ class _Build:
     def _takes(self, handle: BackendHandle, region: Function, source: str) -> bool:
         """Tells whether a backend takes every op of a region; records why not."""
         context = handle.context(self._module, self._options.get(handle.name, {}))
+        admit = new_admission(handle, self._constraints.admission(handle.name))
         refusals = {}
         for position, binding in enumerate(region.bindings):
-            answer = core_refusal(binding, handle) or handle.supports(binding, context)
+            answer = admit(source, binding) or handle.supports(binding, context)
             if not isinstance(answer, Support):
                 refusals[position] = answer
         if not refusals:

@@ -5,8 +5,9 @@ from byoc_core.partitioning.fuse import FuseOpsByPattern
 from byoc_core.partitioning.legality import check_partition
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merge import MergeCompositeFunctions
+from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.partition import partition
-from byoc_core.partitioning.policies import GreedyByOrder, Policy
+from byoc_core.partitioning.policies import ByCost, GreedyByOrder, MachineModel, Policy
 from byoc_core.partitioning.reasons import REASONS
 from byoc_core.partitioning.report import build_report
 from byoc_core.partitioning.request import PartitionRequest
@@ -15,10 +16,13 @@ from byoc_core.partitioning.run_codegen import RunCodegen
 __all__ = [
     "REASONS",
     "AnnotateSupported",
+    "ByCost",
     "FuseOpsByPattern",
     "GreedyByOrder",
+    "MachineModel",
     "MergeCompositeFunctions",
     "PartitionLog",
+    "PartitionOptions",
     "PartitionRequest",
     "Policy",
     "Refusal",

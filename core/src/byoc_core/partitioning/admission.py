@@ -9,7 +9,7 @@ from byoc_core.ir import Binding, TensorType, Trait, Type
 from byoc_core.ir.sizes import attribute_symbols, is_data_dependent
 from byoc_core.pattern import Rejection
 
-__all__ = ["Admission", "admit_all", "core_refusal", "new_admission"]
+__all__ = ["Admission", "admit_all", "core_refusal", "join_admissions", "new_admission"]
 
 Admission = Callable[[str, Binding], Rejection | None]
 """Called with the name of the function of the module that an op stands in, and the op: a reason not to ask about it."""
@@ -20,16 +20,21 @@ def admit_all(source: str, binding: Binding) -> Rejection | None:
     return None
 
 
-def new_admission(handle: BackendHandle, *others: Admission) -> Admission:
-    """Gives the admission to one backend: the core's own conditions first, then the others, in order."""
+def join_admissions(*admissions: Admission) -> Admission:
+    """Gives the admission that turns away what any of several does; the first reason counts."""
+    asked = [admission for admission in admissions if admission is not admit_all]
+    if len(asked) < 2:
+        return asked[0] if asked else admit_all
 
     def admit(source: str, binding: Binding) -> Rejection | None:
-        refusal = core_refusal(binding, handle)
-        for other in others if refusal is None else ():
-            refusal = refusal or other(source, binding)
-        return refusal
+        return next((refusal for other in asked if (refusal := other(source, binding)) is not None), None)
 
     return admit
+
+
+def new_admission(handle: BackendHandle, *others: Admission) -> Admission:
+    """Gives the admission to one backend: the core's own conditions first, then the others, in order."""
+    return join_admissions(lambda _, binding: core_refusal(binding, handle), *others)
 
 
 def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:

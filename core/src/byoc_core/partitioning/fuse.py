@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from byoc_core.errors import PatternError
+from byoc_core.errors import InternalError, PatternError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
 from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.partitioning.admission import Admission, admit_all
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.outline import outline_claims
+from byoc_core.partitioning.selection import Candidate, select
 from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Rejection, find_matches, root_ops
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import clone_bindings, map_functions, map_regions, remap, with_bindings
@@ -23,8 +24,7 @@ __all__ = ["FuseOpsByPattern"]
 class FuseOpsByPattern(Pass):
     """Replaces matches of patterns by composites, claimed for the patterns' backends.
 
-    Overlapping matches are chosen by one total order: higher priority, then more ops, then the order of ``patterns``,
-    then position in the function.
+    Overlapping matches are chosen by one total order, :attr:`byoc_core.partitioning.selection.Candidate.rank`.
 
     Attributes:
         patterns: what to look for.
@@ -47,19 +47,11 @@ class FuseOpsByPattern(Pass):
         Raises:
             PatternError: a pattern's check raised, or gave something else than a ``Rejection`` or ``None``.
 
-        Cost: per op, the patterns that can end at it; where composites that return inner values would close a cycle,
-        ``O(n log n)`` more for each of them.
+        Cost: per op, the patterns that can end at it; then :func:`byoc_core.partitioning.selection.select`.
         """
         fuser = _Fuser(self, module)
         fused = map_functions(module, lambda function: fuser.fuse(function, function.name))
         return outline_claims(fused, lambda binding: binding.op is COMPOSITE) if self.annotate_codegen else fused
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    pattern: CompositePattern
-    rank: tuple[int, int, int, int]
-    match: Match
 
 
 class _Fuser:
@@ -78,57 +70,53 @@ class _Fuser:
         function = with_bindings(function, list(inner))
         index = FunctionIndex(function, self._module.constants)
         epochs = barrier_epochs(function, self._module.functions)
-        candidates = sorted(self._candidates(index, epochs, source), key=lambda candidate: candidate.rank)
-        group_of, chosen = self._choose(index, candidates, None)
+        candidates = list(self._candidates(index, epochs, source))
+        if not candidates:
+            return function
+
+        def refuse(candidate: Candidate, rejection: Rejection, ops: tuple[str, ...]) -> None:
+            self._refuse(candidate.pattern, candidate.match, source, rejection, ops)
+
+        group_of, chosen = select(index, candidates, refuse)
         ordered = sort_groups(function.bindings, group_of, epochs)
         if ordered is None:
-            group_of, chosen = self._choose(index, candidates, epochs)
-            ordered = sort_groups(function.bindings, group_of, epochs) or []
+            window = binding_window(function, None, self._module.constants)
+            raise InternalError(
+                f"function `{source}`", "its composites depend on one another in a cycle", detail=window
+            )
         return self._rebuild(function, ordered, chosen) if chosen else function
 
-    def _choose(
-        self, index: FunctionIndex, candidates: Sequence[_Candidate], epochs: Sequence[int] | None
-    ) -> tuple[list[int], dict[int, _Candidate]]:
-        """Gives the group of each binding and the candidate at each matched position.
-
-        Only matches whose inner values are read elsewhere can depend on one another in a cycle. With ``epochs`` each of
-        them is tried, and left out if it closes one.
-        """
-        bindings = index.function.bindings
-        group_of = list(range(len(bindings)))
-        chosen: dict[int, _Candidate] = {}
-        for candidate in candidates:
-            positions = [index.position[id(binding)] for binding in candidate.match.bindings]
-            if any(position in chosen for position in positions):
-                continue
-            before = [group_of[position] for position in positions]
-            for position in positions:
-                group_of[position] = positions[-1]
-            if epochs is not None and candidate.match.leaked and sort_groups(bindings, group_of, epochs) is None:
-                for position, group in zip(positions, before, strict=True):
-                    group_of[position] = group
-                continue
-            chosen.update(dict.fromkeys(positions, candidate))
-        return group_of, chosen
-
-    def _candidates(self, index: FunctionIndex, epochs: Sequence[int], source: str) -> Iterator[_Candidate]:
-        for position, root in enumerate(index.function.bindings):
+    def _candidates(self, index: FunctionIndex, epochs: Sequence[int], source: str) -> Iterator[Candidate]:
+        for root in index.function.bindings:
             for order, pattern in self._by_root.get(root.op.name, ()):
-                for match in find_matches(pattern.pattern, root, index):
-                    if len({epochs[index.position[id(binding)]] for binding in match.bindings}) > 1:
-                        continue
-                    refusal = self._refusal(pattern, match, source)
+                for number, match in enumerate(find_matches(pattern.pattern, root, index)):
+                    candidate = Candidate(
+                        pattern, order, match, tuple(index.position[id(b)] for b in match.bindings), number
+                    )
+                    barriers = _barriers(candidate, epochs)
+                    refusal = self._refusal(pattern, match, source, barriers)
                     if refusal is None:
-                        rank = (-pattern.priority, -len(match.bindings), order, position)
-                        yield _Candidate(pattern, rank, match)
-                    elif self._options.log is not None:
-                        self._options.log.refuse(source, root, Refusal(pattern.backend, refusal, pattern.name))
+                        yield candidate
+                    else:
+                        names = tuple(b.results[0].name for b in barriers if refusal.code == "barrier")
+                        self._refuse(pattern, match, source, refusal, names)
 
-    def _refusal(self, pattern: CompositePattern, match: Match, source: str) -> Rejection | None:
+    def _refuse(
+        self, pattern: CompositePattern, match: Match, source: str, rejection: Rejection, ops: tuple[str, ...]
+    ) -> None:
+        if self._options.log is not None:
+            self._options.log.refuse(source, match.root, Refusal(pattern.backend, rejection, pattern.name, ops))
+
+    def _refusal(
+        self, pattern: CompositePattern, match: Match, source: str, barriers: Sequence[Binding]
+    ) -> Rejection | None:
         for binding in match.bindings:
             turned_away = self._options.admit(source, binding)
             if turned_away is not None:
                 return turned_away
+        if barriers:
+            listed = ", ".join(f"`{barrier.op.name}` at `{barrier.results[0].name}`" for barrier in barriers)
+            return Rejection("barrier", f"{listed} must not be crossed")
         if match.leaked and pattern.leaked == "decline":
             names = ", ".join(f"`{value.name}`" for value in match.leaked)
             return Rejection("used-elsewhere", f"{names} inside the match is read outside it")
@@ -152,7 +140,7 @@ class _Fuser:
         return binding_window(match.index.function, match.root, self._module.constants)
 
     def _rebuild(
-        self, function: Function, ordered: Sequence[Sequence[int]], chosen: Mapping[int, _Candidate]
+        self, function: Function, ordered: Sequence[Sequence[int]], chosen: Mapping[int, Candidate]
     ) -> Function:
         bindings = []
         for positions in ordered:
@@ -160,7 +148,7 @@ class _Fuser:
             bindings.append(function.bindings[positions[0]] if candidate is None else self._composite(candidate))
         return replace(function, bindings=tuple(bindings))
 
-    def _composite(self, candidate: _Candidate) -> Binding:
+    def _composite(self, candidate: Candidate) -> Binding:
         """Makes the composite; its results are the very values of the match, so readers stay as they are."""
         match = candidate.match
         embed = self._options.bind_constants
@@ -187,3 +175,12 @@ class _Fuser:
         return Binding(
             results, COMPOSITE, tuple(inputs), attrs, (body,), codegen=candidate.pattern.backend, location=location
         )
+
+
+def _barriers(candidate: Candidate, epochs: Sequence[int]) -> list[Binding]:
+    """Gives the impure bindings that a match holds or reaches over: nothing crosses them."""
+    first, last = candidate.positions[0], candidate.positions[-1]
+    if epochs[first] == epochs[last] and not epochs[first] % 2:
+        return []
+    bindings = candidate.match.index.function.bindings
+    return [bindings[position] for position in range(first, last + 1) if epochs[position] % 2]

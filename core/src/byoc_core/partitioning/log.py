@@ -51,3 +51,9 @@ class PartitionLog:
     def refusals(self, function: str, name: str) -> tuple[Refusal, ...]:
         """Gives the refusals of an op, in the order they came."""
         return tuple(self._refusals.get((function, name), ()))
+
+    def extend(self, other: PartitionLog) -> None:
+        """Adds what another log holds, behind what is there."""
+        for key, refusals in other._refusals.items():
+            own = self._refusals.setdefault(key, [])
+            own += [refusal for refusal in refusals if refusal not in own]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from byoc_core.backend import backends as installed_backends
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
+from byoc_core.partitioning.claim import ClaimByPolicy
+from byoc_core.partitioning.constraints import Constraints
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.merge import MergeCompositeFunctions
-from byoc_core.partitioning.near_misses import log_near_misses
+from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
 from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.transform import Sequential, UniqueNames
+from byoc_core.transform.pass_ import Pass
 
 __all__ = ["check_option_owners", "partition", "partition_pipeline"]
 
@@ -24,6 +29,7 @@ def partition(
     policy: Policy | None = None,
     options: Mapping[str, Mapping[str, object]] | None = None,
     log: PartitionLog | None = None,
+    partition_options: PartitionOptions | None = None,
 ) -> IRModule:
     """Carves out the regions that backends claim.
 
@@ -33,6 +39,7 @@ def partition(
         policy: who takes what; greedy by order by default.
         options: each backend's options, by backend name.
         log: gets the refusals.
+        partition_options: the user's constraints.
 
     Returns:
         The module with a function for every region, annotated with ``Codegen`` and ``global_symbol``. Ops that nobody
@@ -40,25 +47,33 @@ def partition(
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: options for a backend that is not listed, or not its options.
+        OptionsError: options for a backend that is not listed, or not its options; or constraints that name what is
+            not there, or contradict one another.
+        PartitionError: an op is not taken by the backend that it is forced to; or a policy did anything but claim.
         HookError: a backend's hook failed.
         InternalError: the result is not the same program.
     """
-    return partition_pipeline(backends, policy=policy, options=options, log=log)(module)
+    wishes = partition_options or PartitionOptions()
+    names = [handle.name for handle in map(installed_backends().get, backends)]
+    return partition_pipeline(
+        backends, lambda given: Constraints.resolve(wishes, given, names), policy=policy, options=options, log=log
+    )(module)
 
 
 def partition_pipeline(
     backends: Sequence[str | object],
+    constrain: Callable[[IRModule], Constraints],
     *,
     policy: Policy | None = None,
     options: Mapping[str, Mapping[str, object]] | None = None,
     log: PartitionLog | None = None,
     verify_input: bool = True,
-) -> Sequential:
-    """Gives the passes of :func:`partition`, which has the meaning of all arguments but the last.
+) -> Pass:
+    """Gives the pass of :func:`partition`, which has the meaning of all arguments but two.
 
     Args:
         backends: names, plugin objects or handles.
+        constrain: gives the constraints on a module with unique names.
         policy: who takes what.
         options: each backend's options.
         log: gets the refusals.
@@ -68,14 +83,41 @@ def partition_pipeline(
     check_option_owners(options or {}, [handle.name for handle in handles])
     request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog())
     chosen: Policy = policy if policy is not None else GreedyByOrder()
+    return _Partition(chosen, request, constrain, verify_input, tells_near_misses=log is not None)
 
-    def claim(given: IRModule) -> IRModule:
-        claimed = chosen(given, request)
-        if log is not None:
-            log_near_misses(given, claimed, handles, log)
-        return claimed
 
-    return Sequential([UniqueNames(), claim, MergeCompositeFunctions()], verify_input=verify_input)
+@dataclass(frozen=True)
+class _Partition(Pass):
+    """Claims, then regions; see :func:`partition_pipeline`."""
+
+    verifies_result: ClassVar[bool] = True
+
+    policy: Policy
+    request: PartitionRequest
+    constrain: Callable[[IRModule], Constraints]
+    verify_input: bool
+    tells_near_misses: bool
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Gives the partitioned module.
+
+        With limits on regions it runs until it finds no new region: what one region gave back may be enough for
+        another, together with ops that were taken when it was asked.
+        """
+        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(module)
+        constraints = self.constrain(unique)
+        before, after = unique, self._carve(unique, constraints, self.request.log)
+        while constraints.options.has_limits and len(after.functions) > len(before.functions):
+            log = PartitionLog()
+            before, after = after, self._carve(after, constraints, log)
+            if len(after.functions) == len(before.functions):
+                return before
+            self.request.log.extend(log)
+        return after
+
+    def _carve(self, module: IRModule, constraints: Constraints, log: PartitionLog) -> IRModule:
+        claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints, self.tells_near_misses)
+        return Sequential([claim, MergeCompositeFunctions(constraints.options.sideways)], verify_input=False)(module)
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:

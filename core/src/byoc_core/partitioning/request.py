@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.backend import BackendHandle
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.admission import Admission, admit_all, new_admission
+from byoc_core.partitioning.admission import Admission, admit_all, join_admissions, new_admission
 from byoc_core.partitioning.annotate import AnnotateSupported
 from byoc_core.partitioning.fuse import FuseOpsByPattern
 from byoc_core.partitioning.log import PartitionLog
+from byoc_core.partitioning.own_claims import claim_by_hook
 
 __all__ = ["PartitionRequest"]
 
@@ -23,31 +24,43 @@ class PartitionRequest:
         backends: from the first to be asked to the last.
         options: each backend's options, by backend name.
         log: gets the refusals.
+        admissions: by backend name, what the user's constraints let it be asked for. :meth:`claim` asks by itself;
+            a policy that sets claims in another way asks :meth:`admission`.
     """
 
     backends: Sequence[BackendHandle]
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     log: PartitionLog = field(default_factory=PartitionLog)
+    admissions: Callable[[str], Admission] = lambda _: admit_all
+
+    def admission(self, backend: BackendHandle) -> Admission:
+        """Gives the condition on what a backend may claim: the core's, then the user's."""
+        return new_admission(backend, self.admissions(backend.name))
 
     def claim(self, module: IRModule, backend: BackendHandle, admit: Admission = admit_all) -> IRModule:
-        """Lets a backend claim what nobody has claimed yet: its patterns first, then single ops.
+        """Lets a backend claim what nobody has claimed yet.
+
+        Its patterns go first, then single ops; a backend with the hook ``byoc_partition`` claims by that alone.
 
         Args:
             module: perhaps with claims.
             backend: one of ``backends``.
-            admit: turns ops away from it.
+            admit: turns ops away from it, beside the user's constraints.
 
         Returns:
             The module with composites and claims.
 
         Raises:
-            HookError: the backend's hook failed.
+            HookError: the backend's hook failed, or did anything but claim.
             PatternError: a pattern's check raised.
         """
+        wished = join_admissions(self.admissions(backend.name), admit)
+        admitted = new_admission(backend, wished)
+        options = self.options.get(backend.name, {})
+        if backend.claims_by_itself:
+            return claim_by_hook(module, backend, backend.context(module, options), admitted, self.log)
         patterns = backend.patterns()
         if patterns:
             embed = backend.info().constants == "embedded"
-            admitted = new_admission(backend, admit)
             module = FuseOpsByPattern(patterns, bind_constants=embed, log=self.log, admit=admitted)(module)
-        options = self.options.get(backend.name, {})
-        return AnnotateSupported(backend, options, log=self.log, admit=admit)(module)
+        return AnnotateSupported(backend, options, log=self.log, admit=wished)(module)

@@ -50,13 +50,13 @@ def clone_function(function: Function) -> Function:
     return replace(function, params=params, bindings=tuple(bindings), results=results)
 
 
-def inline_composites(function: Function) -> Function:
-    """Gives the function with every composite's body in its place."""
+def inline_composites(function: Function, is_wanted: Callable[[Binding], bool] = lambda _: True) -> Function:
+    """Gives the function with the body of every composite that is wanted in its place."""
     mapping: dict[int, Value] = {}
     bindings: list[Binding] = []
     for binding in function.bindings:
         operands = tuple(remap(operand, mapping) for operand in binding.operands)
-        if binding.op is not COMPOSITE:
+        if binding.op is not COMPOSITE or not is_wanted(binding):
             bindings.append(replace(binding, operands=operands))
             continue
         body = binding.regions[0]

@@ -8,8 +8,17 @@ from typing import Annotated
 
 import typer
 
+from byoc_core.cli.constraints import (
+    AllowOption,
+    ForceOption,
+    MinBytesOption,
+    MinFlopsOption,
+    MinOpsOption,
+    SidewaysOption,
+    StopAtOption,
+)
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, RequireOffloadOption
+from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, PolicyOption, RequireOffloadOption
 
 __all__ = ["compile_model"]
 
@@ -24,6 +33,14 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    policy: PolicyOption = None,
+    force: ForceOption = None,
+    stop_at: StopAtOption = None,
+    allow: AllowOption = None,
+    min_ops: MinOpsOption = 0,
+    min_flops: MinFlopsOption = 0,
+    min_bytes: MinBytesOption = 0,
+    sideways: SidewaysOption = False,
     require_offload: RequireOffloadOption = None,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
@@ -36,17 +53,21 @@ def compile_model(
     """
     from byoc_core.artifact import inspect, trust
     from byoc_core.cli.console import open_console, show_bytes
+    from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_share
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
 
     check_output(output, model)
     required = parse_share(require_offload)
+    constraints = parse_constraints(
+        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
+    )
     observer = None
     if print_after or timing:
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
-    executable = build_model(model, backend, option, fallback, observer)
+    executable = build_model(model, backend, option, fallback, observer, constraints, policy)
     if observer is not None:
         observer.print_timing()
     if required is not None:

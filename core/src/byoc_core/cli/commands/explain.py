@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from byoc_core.cli.selection import BackendOption, OptionOption, RequireOffloadOption
+from byoc_core.cli.constraints import (
+    AllowOption,
+    ForceOption,
+    MinBytesOption,
+    MinFlopsOption,
+    MinOpsOption,
+    SidewaysOption,
+    StopAtOption,
+)
+from byoc_core.cli.selection import BackendOption, OptionOption, PolicyName, PolicyOption, RequireOffloadOption
 from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.driver import Explanation
+    from byoc_core.partitioning import PartitionOptions
 
 __all__ = ["explain_offload"]
 
@@ -25,6 +35,14 @@ def explain_offload(
     ],
     backend: BackendOption = None,
     option: OptionOption = None,
+    policy: PolicyOption = None,
+    force: ForceOption = None,
+    stop_at: StopAtOption = None,
+    allow: AllowOption = None,
+    min_ops: MinOpsOption = 0,
+    min_flops: MinFlopsOption = 0,
+    min_bytes: MinBytesOption = 0,
+    sideways: SidewaysOption = False,
     only_host: Annotated[bool, typer.Option("--only-host", help="List only the ops that stay on the host.")] = False,
     list_all: Annotated[
         bool, typer.Option("--all", help=f"List all ops, not only the {_MAX_OPS} with the most FLOPs.")
@@ -44,12 +62,16 @@ def explain_offload(
     An artifact tells what was decided when it was compiled; a model is compiled now, and nothing is written.
     """
     from byoc_core.artifact.offload_gate import check_offload
+    from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.selection import parse_share
 
     required = parse_share(require_offload)
+    constraints = parse_constraints(
+        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
+    )
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
-    explanation, report = _read(model, backend, option, dim, as_ir=as_ir)
+    explanation, report = _read(model, backend, option, dim, constraints, policy, as_ir=as_ir)
     if as_ir and explanation is not None:
         typer.echo(explanation.to_script(), nl=False)
     elif as_json:
@@ -61,13 +83,21 @@ def explain_offload(
 
 
 def _read(
-    model: Path, backend: list[str] | None, option: list[str] | None, dim: list[str] | None, *, as_ir: bool
+    model: Path,
+    backend: list[str] | None,
+    option: list[str] | None,
+    dim: list[str] | None,
+    constraints: PartitionOptions,
+    policy: PolicyName | None,
+    *,
+    as_ir: bool,
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
     """Gives the explanation, ``None`` where only its report is known, and the report."""
     from byoc_core.artifact import inspect
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import explain_model, is_artifact
     from byoc_core.offload_shares import apportion
+    from byoc_core.partitioning import PartitionOptions
 
     sizes = parse_sizes(dim)
     if is_artifact(model):
@@ -75,9 +105,14 @@ def _read(
             given = "--ir" if as_ir else "--backend and --option"
             verb = "does" if as_ir else "do"
             raise OptionsError(given, f"{verb} not apply to `{model}`, which is compiled already")
+        if constraints != PartitionOptions():
+            where = "--force, --stop-at, --allow, --min-* and --sideways"
+            raise OptionsError(where, f"do not apply to `{model}`, which is compiled already")
+        if policy is not None:
+            raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    explanation = explain_model(model, backend, option)
+    explanation = explain_model(model, backend, option, constraints, policy)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 

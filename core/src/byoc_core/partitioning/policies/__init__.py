@@ -1,6 +1,14 @@
 """Who takes what: a policy turns a module into one with claims. Codegen knows nothing of it."""
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from byoc_core.partitioning.policies.cost import ByCost
+from byoc_core.partitioning.policies.cost_model import BACKEND_MACHINE, HOST_MACHINE, MachineModel
 from byoc_core.partitioning.policies.greedy import GreedyByOrder
 from byoc_core.partitioning.policies.policy import Policy
 
-__all__ = ["GreedyByOrder", "Policy"]
+__all__ = ["BACKEND_MACHINE", "HOST_MACHINE", "POLICIES", "ByCost", "GreedyByOrder", "MachineModel", "Policy"]
+
+POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType({"greedy": GreedyByOrder, "cost": ByCost})
+"""The core's policies by the names that the command line has for them, the default first."""

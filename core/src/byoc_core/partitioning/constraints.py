@@ -1,0 +1,256 @@
+"""A user's constraints on one module: which ops they name, and what follows for each backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.errors import OptionsError, PartitionError, near_names
+from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
+from byoc_core.ops import default_ops
+from byoc_core.partitioning.admission import Admission, admit_all
+from byoc_core.partitioning.claims import claims_of
+from byoc_core.partitioning.log import PartitionLog
+from byoc_core.partitioning.op_sites import walk_ops
+from byoc_core.partitioning.options import PartitionOptions
+from byoc_core.partitioning.stops import find_dependents
+from byoc_core.pattern import Rejection
+
+__all__ = ["Constraints", "OpKey", "op_key"]
+
+OpKey = tuple[str, str]
+"""An op of a module: the name of the function it came from, and that of its first result."""
+
+
+def op_key(source: str, binding: Binding) -> OpKey:
+    """Gives the key of an op."""
+    return source, binding.results[0].name
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """The constraints that options put on a module's ops.
+
+    Attributes:
+        forced: the backend that must take an op (or the host), by the op's key.
+        stopped: for each op that depends on one where offloading stops, the name of that one.
+        options: what the user gave.
+    """
+
+    forced: Mapping[OpKey, str] = field(default_factory=dict)
+    stopped: Mapping[OpKey, str] = field(default_factory=dict)
+    options: PartitionOptions = field(default_factory=PartitionOptions)
+
+    @classmethod
+    def resolve(cls, options: PartitionOptions, module: IRModule, backends: Iterable[str]) -> Constraints:
+        """Finds what options name.
+
+        Args:
+            options: the user's.
+            module: with unique names; partitioned already, or not.
+            backends: the names of those that take part.
+
+        Raises:
+            OptionsError: a backend takes no part, a name fits nothing, or two entries place one op differently.
+        """
+        _check_kind(options)
+        names = list(dict.fromkeys(name for name in backends if name != HOST_NAME))
+        for entry, backend in options.force.items():
+            _check_backend(f"force `{entry}`", backend, [*names, HOST_NAME])
+        for backend, globs in options.allow.items():
+            if backend == HOST_NAME:
+                raise OptionsError(f"allow `{backend}`", "the host takes what is left, whatever it is")
+            _check_backend(f"allow `{backend}`", backend, names)
+            _check_ops(f"allow `{backend}`", globs, module)
+        if not options.force and not options.stop_at:
+            return cls(options=options)
+        catalog = _Catalog(module)
+        stops = {entry: catalog.find(f"stop_at `{entry}`", entry) for entry in options.stop_at}
+        bindings = {id(b): b.results[0].name for found in stops.values() for named in found for b in named.bindings}
+        return cls(_places(options.force, catalog), find_dependents(module, bindings), options)
+
+    def admission(self, backend: str) -> Admission:
+        """Gives the condition on what a backend may be asked for; it holds for the host too."""
+        globs = self.options.allow.get(backend)
+        if not self.forced and not self.stopped and globs is None:
+            return admit_all
+
+        def admit(source: str, binding: Binding) -> Rejection | None:
+            key = op_key(source, binding)
+            place = self.forced.get(key)
+            if place is not None:
+                return None if place == backend else Rejection("forced", f"the user placed it on `{place}`")
+            if backend != HOST_NAME and key in self.stopped:
+                return Rejection("stopped", f"it depends on `{self.stopped[key]}`, where the user stops offloading")
+            if globs is not None and not any(fnmatchcase(binding.op.name, glob) for glob in globs):
+                return Rejection("not-allowed", f"the user does not allow it `{binding.op.name}`")
+            return None
+
+        return admit
+
+    def keeps_on_host(self, source: str, name: str) -> bool:
+        """Tells whether the user wants an op, named by its first result, to stay on the host."""
+        place = self.forced.get((source, name))
+        return place == HOST_NAME or (place is None and (source, name) in self.stopped)
+
+    def check_forced(self, module: IRModule, log: PartitionLog) -> None:
+        """Checks that every op that is forced to a backend is claimed by it.
+
+        Args:
+            module: after the policy, or partitioned.
+            log: why not.
+
+        Raises:
+            PartitionError: one is not; names op, backend and the backend's reason.
+        """
+        if not self.forced:
+            return
+        ops = {op_key(site.source, site.binding): site.binding for site in walk_ops(module)}
+        taken = {op_key(claim.source, op): claim.backend for claim in claims_of(module) for op in claim.ops}
+        problems = []
+        for key, backend in self.forced.items():
+            found = taken.get(key, HOST_NAME)
+            if found != backend:
+                problems.append(
+                    (_place(key, ops[key]), f"is forced to `{backend}`, {_reason(key, backend, found, log)}")
+                )
+        if problems:
+            where, problem = problems[0]
+            others = "\n".join(f"{where}: {problem}" for where, problem in problems[1:])
+            raise PartitionError(where, problem, detail=others or None)
+
+    def check_left(self, source: str, binding: Binding, backend: str, refusal: Rejection) -> None:
+        """Checks that an op may be taken from a backend whose codegen refused it.
+
+        Raises:
+            PartitionError: it is forced to that backend.
+        """
+        key = op_key(source, binding)
+        if self.forced.get(key) == backend:
+            raise PartitionError(_place(key, binding), f"is forced to `{backend}`, {_refused(refusal)}")
+
+
+def _place(key: OpKey, op: Binding) -> str:
+    return f"op `{op.op.name}` at `{key[1]}` of function `{key[0]}`"
+
+
+def _refused(rejection: Rejection) -> str:
+    return f"which does not take it ({rejection.code}): {rejection.text}"
+
+
+def _reason(key: OpKey, backend: str, found: str, log: PartitionLog) -> str:
+    if found != HOST_NAME:
+        return f"but `{found}` has claimed it already"
+    refusals = [refusal for refusal in log.refusals(*key) if refusal.backend == backend]
+    if not refusals:
+        return "which does not claim it"
+    rejection = next((r for r in refusals if not r.pattern), refusals[0]).rejection
+    return _refused(rejection)
+
+
+def _check_kind(options: object) -> None:
+    if not isinstance(options, PartitionOptions):
+        hint = "Make one: `PartitionOptions(min_ops=3)`."
+        raise OptionsError("partition_options", "is no PartitionOptions", got=type(options).__name__, hint=hint)
+
+
+def _check_backend(where: str, backend: str, names: Sequence[str]) -> None:
+    if backend not in names:
+        raise OptionsError(
+            where,
+            f"no backend `{backend}` takes part",
+            expected=", ".join(names) or "none, as none takes part",
+            hint=near_names(backend, names) or None,
+        )
+
+
+def _check_ops(where: str, globs: Sequence[str], module: IRModule) -> None:
+    own = (binding.op.name for function in module.functions.values() for binding in function.walk())
+    known = {*default_ops(), *own}
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise OptionsError(where, f"no op is called `{glob}`", hint=near_names(glob, known) or None)
+
+
+def _places(force: Mapping[str, str], catalog: _Catalog) -> dict[OpKey, str]:
+    """Gives the backend of each op that is named; an exact name goes before a glob."""
+    placed: dict[OpKey, tuple[bool, str, str]] = {}
+    for entry, backend in force.items():
+        where, is_glob = f"force `{entry}`", _is_glob(entry)
+        keys = {key: None for named in catalog.find(where, entry) for key in named.keys}
+        if not keys:
+            hint = "Name ops of the function that it calls, as `function/name`."
+            raise OptionsError(where, "names calls only, which no backend takes", hint=hint)
+        for key in keys:
+            known_glob, known_entry, known = placed.setdefault(key, (is_glob, entry, backend))
+            if known_glob == is_glob and known != backend:
+                problem = f"places `{key[1]}` on `{backend}`, but `{known_entry}` on `{known}`"
+                raise OptionsError(where, problem, hint="An exact name goes before a glob.")
+            if known_glob and not is_glob:
+                placed[key] = is_glob, entry, backend
+    return {key: backend for key, (_, _, backend) in placed.items()}
+
+
+def _is_glob(entry: str) -> bool:
+    return any(character in entry for character in "*?[")
+
+
+@dataclass(slots=True)
+class _Named:
+    """What one name of one function stands for: bindings that give it, and the ops that a backend could take."""
+
+    bindings: list[Binding] = field(default_factory=list)
+    keys: dict[OpKey, None] = field(default_factory=dict)
+
+
+class _Catalog:
+    """The values of a module by name; region functions count as parts of the functions they came from."""
+
+    def __init__(self, module: IRModule) -> None:
+        self._named: dict[str, dict[str, _Named]] = {}  # by the value's name, then by the function's
+        self._module = module
+        for function in module.functions.values():
+            self._add(function, str(function.attrs.get("source", function.name)))
+
+    def _add(self, function: Function, source: str) -> list[OpKey]:
+        """Adds a function's values and gives the keys of all its ops."""
+        keys: list[OpKey] = []
+        for binding in function.bindings:
+            inner = [key for region in binding.regions for key in self._add(region, source)]
+            if binding.op not in STRUCTURAL_OPS:
+                inner.append(op_key(source, binding))
+            keys += inner
+            callee = self._module.functions.get(str(binding.attrs.get("callee")))
+            if callee is not None and "Codegen" in callee.attrs:
+                keys += (op_key(source, op) for op in callee.walk() if op.op not in STRUCTURAL_OPS)
+            for result in binding.results if binding.op is not COMPOSITE else ():
+                named = self._named.setdefault(result.name, {}).setdefault(source, _Named())
+                named.bindings.append(binding)
+                named.keys.update(dict.fromkeys(inner))
+        return keys
+
+    def find(self, where: str, entry: str) -> list[_Named]:
+        """Gives what an entry stands for.
+
+        Raises:
+            OptionsError: nothing.
+        """
+        function, slash, name = entry.rpartition("/")
+        function, name = function.removeprefix("%") or "*", name.removeprefix("%")
+        found = list(self._find(function, name))
+        if not found:
+            known = [
+                f"{source}/{value}" if slash else value for value, named in self._named.items() for source in named
+            ]
+            near = near_names(f"{function}/{name}" if slash else name, known)
+            raise OptionsError(where, "fits no op", hint=near or "`byoc explain` prints the names.")
+        return found
+
+    def _find(self, function: str, name: str) -> Iterator[_Named]:
+        values = [name] if not _is_glob(name) else [value for value in self._named if fnmatchcase(value, name)]
+        for value in values:
+            for source, named in self._named.get(value, {}).items():
+                if fnmatchcase(source, function):
+                    yield named

@@ -1,0 +1,55 @@
+"""Claims by a backend's own algorithm, the hook ``byoc_partition``."""
+
+from __future__ import annotations
+
+from byoc_core.backend import BackendHandle, CompileContext
+from byoc_core.errors import HookError
+from byoc_core.ir import COMPOSITE, Binding, IRModule, is_pure
+from byoc_core.partitioning.admission import Admission
+from byoc_core.partitioning.claims import Claim, drop_claims, unclaimed_ops
+from byoc_core.partitioning.log import PartitionLog, Refusal
+from byoc_core.partitioning.verification import claim_keys, find_fault
+from byoc_core.pattern import Rejection
+
+__all__ = ["claim_by_hook"]
+
+
+def claim_by_hook(
+    module: IRModule, backend: BackendHandle, context: CompileContext, admit: Admission, log: PartitionLog
+) -> IRModule:
+    """Lets a backend claim by its hook, and takes back what it may not have.
+
+    Args:
+        module: perhaps with claims, which stay.
+        backend: one that has the hook.
+        context: of the module.
+        admit: what it may have, the core's own conditions included.
+        log: gets the refusals.
+
+    Raises:
+        HookError: the hook raised, changed anything but claims, or claimed for another backend or what no backend can
+            take.
+    """
+    claimed = backend.partition(module, context)
+
+    def admit_pure(source: str, binding: Binding) -> Rejection | None:
+        return None if is_pure(binding, module.functions) else Rejection("impure", f"`{binding.op.name}` has effects")
+
+    fault = find_fault(module, claimed, {backend.name: admit_pure})
+    if fault is not None:
+        raise HookError(backend.where("byoc_partition"), fault.problem, detail=fault.detail)
+    known = claim_keys(module)
+
+    def is_dropped(claim: Claim) -> bool:
+        if (claim.source, claim.binding.results[0].name, claim.backend) in known:
+            return False
+        refusal = next((r for op in claim.ops if (r := admit(claim.source, op)) is not None), None)
+        if refusal is not None and claim.binding.op is COMPOSITE:
+            log.refuse(claim.source, claim.binding, Refusal(backend.name, refusal, str(claim.binding.attrs["name"])))
+        return refusal is not None
+
+    left = drop_claims(claimed, is_dropped)
+    for source, binding in unclaimed_ops(left):
+        rejection = admit(source, binding) or Rejection("not-claimed", "its own partition leaves it")
+        log.refuse(source, binding, Refusal(backend.name, rejection))
+    return left

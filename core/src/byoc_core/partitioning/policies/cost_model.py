@@ -1,0 +1,183 @@
+"""What ops and transfers cost: asked of backends, or guessed from FLOPs and bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+from byoc_core.backend import BackendHandle, CompileContext, Estimate
+from byoc_core.dims import Dim, evaluate, symbols_of
+from byoc_core.errors import IRTypeError, OptionsError
+from byoc_core.ir import COMPOSITE, Binding, Constant, Function, TensorType, Type, Value, Var, tensor
+from byoc_core.ir.sizes import cited_symbols
+from byoc_core.ir.structural_equality import attributes_text
+from byoc_core.transform.infer_types import retype
+from byoc_core.transform.rewrite import clone_bindings
+
+__all__ = ["BACKEND_MACHINE", "HOST_MACHINE", "BackendCosts", "MachineModel", "Sizes", "to_seconds", "to_units"]
+
+_UNITS_PER_SECOND = 10**15
+
+
+def to_units(seconds: float) -> int:
+    """Gives a time in whole femtoseconds, in which all costs are added: such sums do not depend on the order."""
+    return round(seconds * _UNITS_PER_SECOND)
+
+
+def to_seconds(cost: float) -> float:
+    """Gives the time that a cost of :func:`to_units` stands for."""
+    return cost / _UNITS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class MachineModel:
+    """A machine by a few figures: an op takes as long as its arithmetic or its memory traffic, whichever is longer.
+
+    This is the roofline model (Williams, Waterman, Patterson, CACM 2009) with a constant for what every op costs.
+
+    Attributes:
+        flops_per_second: at its best; a multiply-add counts two.
+        bytes_per_second: between memory and arithmetic units.
+        op_seconds: of each op, or composite, whatever its size.
+        call_seconds: of entering the machine.
+        transfer_bytes_per_second: of moving data to it and back; 0 where it works on the host's memory.
+    """
+
+    flops_per_second: float
+    bytes_per_second: float
+    op_seconds: float = 0.0
+    call_seconds: float = 0.0
+    transfer_bytes_per_second: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            least = "above 0" if name in ("flops_per_second", "bytes_per_second") else "0 or more"
+            if not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
+                where = f"MachineModel, `{name}`"
+                raise OptionsError(where, "has a bad value", got=repr(value), expected=f"a finite number {least}")
+
+    def estimate(self, flops: int, nbytes: int) -> Estimate:
+        """Gives what work costs on the machine."""
+        seconds = max(flops / self.flops_per_second, nbytes / self.bytes_per_second) + self.op_seconds
+        return Estimate(seconds, self.call_seconds, self.transfer_bytes_per_second)
+
+
+HOST_MACHINE = MachineModel(flops_per_second=5e10, bytes_per_second=1e10, op_seconds=2e-6)
+"""The numpy host on one core of a server, to the order of magnitude: large products and convolutions, one elementwise
+pass over memory, and the overhead of one op."""
+
+BACKEND_MACHINE = MachineModel(flops_per_second=1e11, bytes_per_second=2e10, op_seconds=1e-7, call_seconds=1e-6)
+"""A backend that says nothing of itself: compiled code on the same core, in the host's memory, a call per region."""
+
+
+class Sizes:
+    """What the symbolic sizes are taken for.
+
+    Args:
+        expected: by symbol; those that are missing are taken for 1.
+    """
+
+    def __init__(self, expected: Mapping[str, int]) -> None:
+        self._expected = expected
+
+    def of(self, symbols: Iterable[str]) -> dict[str, int]:
+        """Gives a size for each symbol, in alphabetical order."""
+        return {name: self._expected.get(name, 1) for name in sorted(symbols)}
+
+    def count(self, dim: Dim) -> int:
+        """Gives a number of elements, bytes or FLOPs; 0 where the expected sizes contradict it."""
+        try:
+            return max(0, evaluate(dim, self.of(symbols_of(dim))))
+        except IRTypeError:
+            return 0
+
+    def nbytes(self, type_: Type) -> int:
+        """Gives the bytes of a value; 0 where its rank is unknown, or it is no tensor."""
+        size = type_.nbytes if isinstance(type_, TensorType) else None
+        return 0 if size is None else self.count(size)
+
+    def work(self, binding: Binding) -> tuple[int, int]:
+        """Gives the FLOPs of an op or a composite, and the bytes that it reads and writes."""
+        inner = binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
+        flops = sum(self.count(op.op.flops(op.cost_context())) for op in inner)
+        return flops, self.count(binding.op.nbytes(binding.cost_context()))
+
+
+class BackendCosts:
+    """What ops cost on one backend. Each distinct op is asked about once.
+
+    Args:
+        handle: the backend.
+        context: of the module.
+        machine: used where the backend does not know.
+        sizes: the expected sizes.
+    """
+
+    def __init__(self, handle: BackendHandle, context: CompileContext, machine: MachineModel, sizes: Sizes) -> None:
+        self._handle = handle
+        self._context = context
+        self._machine = machine
+        self._sizes = sizes
+        self._known: dict[tuple[object, ...], Estimate] = {}
+
+    def estimate(self, binding: Binding) -> Estimate:
+        """Gives what an op, or a composite, costs there.
+
+        Raises:
+            HookError: the backend's hook failed.
+        """
+        key = _structure(binding, {})
+        if key not in self._known:
+            function = self._sized(_as_function(binding, self._handle.name))
+            answer = None if function is None else self._handle.estimate(function, self._context)
+            self._known[key] = answer or self._machine.estimate(*self._sizes.work(binding))
+        return self._known[key]
+
+    def border(self) -> Estimate:
+        """Gives the costliest border of all that has been asked; free of charge where nothing has."""
+        calls = [estimate.call_seconds for estimate in self._known.values()]
+        speeds = [estimate.bytes_per_second for estimate in self._known.values() if estimate.bytes_per_second]
+        return Estimate(0.0, max(calls, default=0.0), min(speeds, default=0.0))
+
+    def _sized(self, function: Function) -> Function | None:
+        """Gives the function with the expected sizes; ``None`` where they do not fit an op."""
+        sizes = self._sizes.of(cited_symbols(function.bindings))
+        stand_ins = [(Var(name, tensor((name,))), Var(name, tensor((size,)))) for name, size in sizes.items()]
+        try:
+            return retype(function, {}, [*stand_ins]) if sizes else function
+        except IRTypeError:
+            return None
+
+
+def _as_function(binding: Binding, backend: str) -> Function:
+    """Gives a function of one op, or of a composite, annotated for a backend."""
+    params = {id(operand): Var(operand.name, operand.type) for operand in binding.operands if isinstance(operand, Var)}
+    mapping: dict[int, Value] = dict(params)
+    (body,) = clone_bindings([replace(binding, codegen=None)], mapping)
+    name = str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name
+    return Function(name, tuple(params.values()), (body,), body.results, {"Codegen": backend})
+
+
+def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
+    """Gives a key that is equal for ops that differ in names, locations and elements of constants only.
+
+    Args:
+        binding: an op, or a composite.
+        numbers: a number for each value by its ``id``, in the order of first sight; is added to.
+    """
+
+    def cite(value: Value) -> tuple[object, ...]:
+        number = None if isinstance(value, Constant) else numbers.setdefault(id(value), len(numbers))
+        return (number, value.type)
+
+    operands = tuple(map(cite, binding.operands))
+    bodies = tuple(
+        (
+            *map(cite, region.params),
+            *(_structure(inner, numbers) for inner in region.bindings),
+            *map(cite, region.results),
+        )
+        for region in binding.regions
+    )
+    return (binding.op.name, attributes_text(binding.attrs), operands, bodies, *map(cite, binding.results))

@@ -1,0 +1,247 @@
+"""The placement problems that the bodies of a module are: one item per op, one label per backend, the host's last."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from byoc_core.backend import Estimate
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
+from byoc_core.partitioning.policies.cost_model import (
+    BACKEND_MACHINE,
+    HOST_MACHINE,
+    BackendCosts,
+    MachineModel,
+    Sizes,
+    to_units,
+)
+from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
+from byoc_core.partitioning.request import PartitionRequest
+
+__all__ = ["Body", "OpKey", "Prices", "Unit", "bodies_of", "claims_of"]
+
+OpKey = tuple[str, str]
+"""The function of the module that an op stands in, at any depth, and the name of the op's first result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one backend takes as one.
+
+    Attributes:
+        ops: names of the ops' first results.
+        cost: in femtoseconds, on that backend.
+    """
+
+    ops: tuple[str, ...]
+    cost: int
+
+
+def bodies_of(module: IRModule) -> Iterator[tuple[str, Function]]:
+    """Yields the bodies that can be partitioned, with the names of their functions; nested ones after their holders."""
+    for function in module.functions.values():
+        if "Codegen" not in function.attrs:
+            yield from ((function.name, body) for body in _nested(function))
+
+
+def _nested(body: Function) -> Iterator[Function]:
+    yield body
+    for binding in body.bindings:
+        for region in binding.regions if binding.op is not COMPOSITE else ():
+            yield from _nested(region)
+
+
+def _members(binding: Binding) -> Sequence[Binding]:
+    return binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
+
+
+def claims_of(module: IRModule) -> dict[OpKey, str]:
+    """Gives the backend of every claimed op."""
+    return {
+        (source, op.results[0].name): binding.codegen
+        for source, body in bodies_of(module)
+        for binding in body.bindings
+        if binding.codegen is not None
+        for op in _members(binding)
+    }
+
+
+class Prices:
+    """What ops and transfers cost, for one module and one request.
+
+    Args:
+        module: with the claims that it came with.
+        request: who takes part.
+        machines: by name; replace the core's figures for the host, and for backends that give none.
+        sizes: the expected sizes.
+    """
+
+    def __init__(
+        self, module: IRModule, request: PartitionRequest, machines: Mapping[str, MachineModel], sizes: Sizes
+    ) -> None:
+        self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
+        self.sizes = sizes
+        self._host = machines.get(HOST_NAME, HOST_MACHINE)
+        self._backends = []
+        for handle in request.backends:
+            context = handle.context(module, request.options.get(handle.name, {}))
+            machine = machines.get(handle.name, BACKEND_MACHINE)
+            self._backends.append(BackendCosts(handle, context, machine, sizes))
+        self._moves: dict[int, list[list[int]]] = {}
+
+    def cost(self, binding: Binding, label: int) -> int:
+        """Gives what an op, or a composite, costs in femtoseconds.
+
+        Raises:
+            HookError: the backend's hook failed.
+        """
+        if label < len(self._backends):
+            return to_units(self._backends[label].estimate(binding).seconds)
+        if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
+            return 0
+        return to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
+
+    def moves(self, nbytes: int) -> Sequence[Sequence[int]]:
+        """Gives what moving a value costs in femtoseconds, by the labels that it leaves and enters.
+
+        Between two devices it goes through the host's memory. All ops must have been priced before.
+        """
+        if nbytes not in self._moves:
+            transfers = [
+                nbytes / border.bytes_per_second if border.bytes_per_second else 0.0 for border in self._borders
+            ]
+            self._moves[nbytes] = [
+                [
+                    0 if source == target else to_units(leaving + border.call_seconds + entering)
+                    for target, (entering, border) in enumerate(zip(transfers, self._borders, strict=True))
+                ]
+                for source, leaving in enumerate(transfers)
+            ]
+        return self._moves[nbytes]
+
+    @functools.cached_property
+    def _borders(self) -> list[Estimate]:
+        return [*(costs.border() for costs in self._backends), self._host.estimate(0, 0)]
+
+    def units(self, before: IRModule, claimed: IRModule, label: int) -> dict[OpKey, Unit]:
+        """Gives what a backend took of a module, by each op that is part of it.
+
+        Args:
+            before: the module.
+            claimed: the same with claims of that backend.
+            label: the backend's.
+        """
+        known = claims_of(before)
+        found: dict[OpKey, Unit] = {}
+        for source, body in bodies_of(claimed):
+            for binding in body.bindings:
+                names = tuple(op.results[0].name for op in _members(binding))
+                if binding.codegen is not None and (source, names[0]) not in known:
+                    found.update(
+                        dict.fromkeys(((source, name) for name in names), Unit(names, self.cost(binding, label)))
+                    )
+        return found
+
+    def total(self, module: IRModule) -> Cost:
+        """Gives what a module with claims costs."""
+        problems = (Body(source, body, self, ()).problem for source, body in bodies_of(module))
+        return sum(problem.cost(problem.homes) for problem in problems)
+
+
+class Body:
+    """The placement problem of one body.
+
+    The world outside is made of items at the host, one for each parameter and each result. What is claimed already has
+    its label for good. Constants are where they are needed.
+
+    Args:
+        source: the function of the module that it stands in.
+        function: the body.
+        prices: what things cost.
+        units: by label, what each backend would take of the module; empty where only the price is of interest.
+
+    Attributes:
+        source: as given.
+        problem: the problem.
+        items: the item of each op, by the name of its first result.
+    """
+
+    def __init__(self, source: str, function: Function, prices: Prices, units: Sequence[Mapping[OpKey, Unit]]) -> None:
+        self.source = source
+        self.items: dict[str, int] = {}
+        self._prices = prices
+        self._host = len(prices.labels) - 1
+        self._costs: list[list[Cost]] = []
+        self._homes: list[int] = []
+        flows = self._flows(function)
+        for binding in function.bindings:
+            self._set_costs(binding, units)
+        self.problem = PlacementProblem(self._costs, self._homes, flows, self._groups(units))
+
+    def labels(self, choice: Mapping[OpKey, str]) -> list[int]:
+        """Gives the labels of all items where some ops are given to backends; others are at home."""
+        labels = list(self._homes)
+        for name, item in self.items.items():
+            if (self.source, name) in choice:
+                labels[item] = self._prices.labels.index(choice[self.source, name])
+        return labels
+
+    def choice(self, labels: Sequence[int]) -> dict[OpKey, str]:
+        """Gives the backends of the ops that labels give to one."""
+        given = ((name, labels[item]) for name, item in self.items.items())
+        return {(self.source, name): self._prices.labels[label] for name, label in given if label != self._host}
+
+    def label_name(self, label: int) -> str:
+        """Gives a label for messages."""
+        return "the host" if label == self._host else f"`{self._prices.labels[label]}`"
+
+    def _add_item(self, home: int) -> int:
+        self._costs.append([math.inf] * (self._host + 1))
+        self._costs[-1][home] = 0
+        self._homes.append(home)
+        return len(self._homes) - 1
+
+    def _flows(self, function: Function) -> list[Flow]:
+        """Makes the items, parameters first and results last, and gives what flows between them."""
+        producers = {id(param): self._add_item(self._host) for param in function.params}
+        values = {id(param): param for param in function.params}
+        readers: dict[int, dict[int, None]] = {id(param): {} for param in function.params}
+        for binding in function.bindings:
+            claim = binding.codegen
+            item = self._add_item(self._prices.labels.index(claim) if claim in self._prices.labels else self._host)
+            self.items[binding.results[0].name] = item
+            for operand in binding.operands:
+                if not isinstance(operand, Constant):
+                    readers[id(operand)][item] = None
+            for result in binding.results:
+                producers[id(result)], values[id(result)], readers[id(result)] = item, result, {}
+        for returned in function.results:
+            if not isinstance(returned, Constant):
+                readers[id(returned)][self._add_item(self._host)] = None
+        return [self._flow(values[key], producers[key], tuple(items)) for key, items in readers.items() if items]
+
+    def _flow(self, value: Var, producer: int, readers: tuple[int, ...]) -> Flow:
+        return Flow(producer, readers, self._prices.moves(self._prices.sizes.nbytes(value.type)))
+
+    def _set_costs(self, binding: Binding, units: Sequence[Mapping[OpKey, Unit]]) -> None:
+        name = binding.results[0].name
+        item = self.items[name]
+        home = self._homes[item]
+        self._costs[item][home] = self._prices.cost(binding, home)
+        for label, known in enumerate(units if binding.codegen is None else ()):
+            unit = known.get((self.source, name))
+            if unit is not None:
+                share, rest = divmod(unit.cost, len(unit.ops))
+                self._costs[item][label] = share + (rest if name == unit.ops[0] else 0)
+
+    def _groups(self, units: Sequence[Mapping[OpKey, Unit]]) -> list[dict[int, tuple[int, ...]]]:
+        groups: list[dict[int, tuple[int, ...]]] = [{} for _ in self._prices.labels]
+        for group, known in zip(groups, units, strict=False):
+            for name, item in self.items.items():
+                unit = known.get((self.source, name))
+                if unit is not None and len(unit.ops) > 1:
+                    group[item] = tuple(self.items[op] for op in unit.ops)
+        return groups

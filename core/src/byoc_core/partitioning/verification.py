@@ -1,0 +1,111 @@
+"""Whether a policy or a backend's own partition claimed lawfully, and did nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from byoc_core.errors import InternalError
+from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, IRModule
+from byoc_core.ir.sizes import is_data_dependent
+from byoc_core.partitioning.admission import Admission
+from byoc_core.partitioning.claims import Claim, claims_of, without_claims
+from byoc_core.partitioning.legality import check_partition
+
+__all__ = ["ClaimFault", "claim_keys", "find_fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFault:
+    """What is wrong with claims: a clause that names the op, and the IR around it where that helps."""
+
+    problem: str
+    detail: str | None = None
+
+
+def find_fault(before: IRModule, after: IRModule, admissions: Mapping[str, Admission]) -> ClaimFault | None:
+    """Gives what is wrong with the claims that were added to a module, or ``None``.
+
+    They must be all that differs: ops keep their places, names and order, functions and older claims stay, and no
+    function is added. A claimed op is no structural one, and one that its backend may be asked for.
+
+    Args:
+        before: a valid module.
+        after: what was made of it.
+        admissions: what each backend that may claim may be asked for, by its name.
+
+    Cost: linear in the ops of both modules.
+    """
+    return _find_change(before, after) or _find_unlawful(before, after) or _find_claim(before, after, admissions)
+
+
+def claim_keys(module: IRModule) -> set[tuple[str, str, str]]:
+    """Gives the claims of a module: function, name of the first result, backend."""
+    return set(map(_key, claims_of(module)))
+
+
+def _key(claim: Claim) -> tuple[str, str, str]:
+    return claim.source, claim.binding.results[0].name, claim.backend
+
+
+def _find_change(before: IRModule, after: IRModule) -> ClaimFault | None:
+    added = next((name for name in after.functions if name not in before.functions), None)
+    if added is not None:
+        return ClaimFault(f"added function `{added}`")
+    want, have = Counter(_named_ops(before)), Counter(_named_ops(after))
+    if want == have:
+        return None
+    lost, extra = next(iter(want - have), None), next(iter(have - want), None)
+    verb, (source, op, name) = ("lost", lost) if lost is not None else ("added", extra or ("", "", ""))
+    return ClaimFault(f"{verb} op `{op}` at `{name}` of function `{source}`")
+
+
+def _named_ops(module: IRModule) -> Iterator[tuple[str, str, str]]:
+    for function in module.functions.values():
+        for binding in function.walk():
+            if binding.op is not COMPOSITE:
+                yield function.name, binding.op.name, ", ".join(result.name for result in binding.results)
+
+
+def _find_unlawful(before: IRModule, after: IRModule) -> ClaimFault | None:
+    try:
+        check_partition(without_claims(before), after)
+    except InternalError as error:
+        return ClaimFault(error.problem, error.detail)
+    return None
+
+
+def _find_claim(before: IRModule, after: IRModule, admissions: Mapping[str, Admission]) -> ClaimFault | None:
+    known, claims = claim_keys(before), list(claims_of(after))
+    dropped = sorted(known.difference(map(_key, claims)))
+    if dropped:
+        _, name, backend = dropped[0]
+        return ClaimFault(f"dropped the claim of `{backend}` on `{name}`")
+    faults = (_claim_problem(claim, admissions) for claim in claims if _key(claim) not in known)
+    return next((ClaimFault(problem) for problem in faults if problem is not None), None)
+
+
+def _claim_problem(claim: Claim, admissions: Mapping[str, Admission]) -> str | None:
+    binding, backend = claim.binding, claim.backend
+    what = f"claims {_describe(binding)} for `{backend}`"
+    admit = admissions.get(backend)
+    if admit is None:
+        return f"{what}, which is none of those that may claim here ({', '.join(admissions)})"
+    if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
+        return f"{what}, but no backend takes calls and control flow"
+    if binding.op is COMPOSITE:
+        name = str(binding.attrs["name"])
+        if name.partition(".")[0] != backend:
+            return f"{what} as composite `{name}`, which is not named for it"
+        if any(map(is_data_dependent, claim.ops)):
+            return f"{what} as composite `{name}`, which holds an op whose sizes only the data tells"
+    for op in claim.ops:
+        refusal = admit(claim.source, op)
+        if refusal is not None:
+            return f"claims {_describe(op)} for `{backend}`, which may not take it ({refusal.code}): {refusal.text}"
+    return None
+
+
+def _describe(binding: Binding) -> str:
+    return f"op `{binding.op.name}` at `{binding.results[0].name}`"

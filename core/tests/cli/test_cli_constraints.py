@@ -1,0 +1,107 @@
+"""Constraints on the command line: `--force`, `--stop-at`, `--allow`, the limits and `--sideways`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from byoc_core.backend.registry import Backends
+
+
+@pytest.fixture
+def plugged(byoc: Callable[..., Any], fake_backend: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a command where `--backend aone` and `btwo` are known."""
+    real = Backends.get
+    fakes = {name: fake_backend(name, None) for name in ("aone", "btwo")}
+
+    def get(self: Any, backend: Any) -> Any:
+        return real(self, fakes.get(backend, backend) if isinstance(backend, str) else backend)
+
+    monkeypatch.setattr(Backends, "get", get)
+    return byoc
+
+
+def explained(plugged: Any, model: Path, *flags: str) -> dict[str, str]:
+    done = plugged("explain", model, "--backend", "aone", "--backend", "btwo", "--json", *flags)
+    assert (done.code, done.err) == (0, "")
+    return {row["name"]: row["outcome"] for row in json.loads(done.out)["ops"]}
+
+
+FLAGS: Mapping[str, tuple[Sequence[str], set[str]]] = {
+    "nothing": ((), {"aone"}),
+    "force": (("--force", "*=host", "--force", "%lv3=btwo"), {"host", "btwo"}),
+    "ops": (("--min-ops", "99"), {"host"}),
+    "FLOPs": (("--min-flops", "999999"), {"host"}),
+    "bytes": (("--min-bytes", "999999"), {"host"}),
+    "sideways": (("--sideways",), {"aone"}),
+}
+
+
+@pytest.mark.parametrize("what", FLAGS)
+def test_flags_say_who_takes_what(what: str, plugged: Any, model: Path) -> None:
+    flags, expected = FLAGS[what]
+    assert set(explained(plugged, model, *flags).values()) == expected
+
+
+def test_names_are_those_that_explain_prints(plugged: Any, model: Path) -> None:
+    names = list(explained(plugged, model))
+    for name in names:
+        found = explained(plugged, model, "--force", f"{name}=btwo")
+        assert found == {other: "btwo" if other == name else "aone" for other in names}
+    stopped = explained(plugged, model, "--stop-at", names[0])
+    assert [stopped[name] for name in names] == ["aone"] + ["host"] * (len(names) - 1)
+    allowed = explained(plugged, model, "--allow", "aone=add", "--allow", "btwo=nn.*")
+    assert (allowed[names[-1]], set(allowed.values())) == ("aone", {"aone", "btwo", "host"})
+
+
+def test_compile_takes_the_same_flags(plugged: Any, model: Path) -> None:
+    done = plugged("compile", model, "-o", "m.byoc", "--backend", "aone", "--force", "z=nowhere")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "error: force `z`: no backend `nowhere` takes part; expected aone, host\n"
+
+
+WRONG: Mapping[str, tuple[Sequence[str], str]] = {
+    "no backend": (("--force", "conv"), "--force: is malformed; got 'conv', expected NAME=BACKEND"),
+    "no name": (("--force", "=aone"), "--force: is malformed; got '=aone', expected NAME=BACKEND"),
+    "twice": (("--force", "a=aone", "--force", "a=btwo"), "--force a: is given twice; got 'aone' and 'btwo'"),
+    "no ops": (("--allow", "aone"), "--allow: is malformed; got 'aone', expected BACKEND=OP,OP"),
+    "unknown op": (
+        ("--allow", "aone=add,relu"),
+        "allow `aone`: no op is called `relu`. Did you mean 'nn.relu' or 'trilu' or 'nn.prelu'?",
+    ),
+    "unknown name": (("--stop-at", "nowhere"), "stop_at `nowhere`: fits no op. `byoc explain` prints the names."),
+    "negative": (("--min-ops", "-3"), "min_ops: is no limit; got -3, expected an integer of 0 or more"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("command", ["compile {} -o m.byoc", "explain {}"])
+def test_wishes_that_cannot_be_met(what: str, command: str, plugged: Any, model: Path) -> None:
+    flags, text = WRONG[what]
+    done = plugged(*command.format(model).split(), "--backend", "aone", "--backend", "btwo", *flags)
+    assert (done.code, done.out, done.err) == (1, "", f"error: {text}\n")
+    assert not Path("m.byoc").exists()
+
+
+def test_a_limit_that_is_no_number_is_a_usage_error(plugged: Any, model: Path) -> None:
+    done = plugged("explain", model, "--min-ops", "few")
+    assert (done.code, done.out) == (2, "")
+    assert "'--min-ops'" in done.err
+
+
+def test_an_artifact_is_decided_already(byoc: Any, model: Path) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "-q").code == 0
+    done = byoc("explain", "m.byoc", "--min-ops", "3")
+    where = "--force, --stop-at, --allow, --min-* and --sideways"
+    text = f"error: {where}: do not apply to `m.byoc`, which is compiled already\n"
+    assert (done.code, done.out, done.err) == (1, "", text)
+
+
+@pytest.mark.parametrize("command", ["compile", "explain"])
+def test_help_tells_of_constraints(command: str, byoc: Any) -> None:
+    done = byoc(command, "--help")
+    for flag in ("--force", "--stop-at", "--allow", "--min-ops", "--min-flops", "--min-bytes", "--sideways"):
+        assert flag in done.out

@@ -1,0 +1,64 @@
+"""``--policy``: the command line's names for policies, and that they decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from byoc_core.cli.selection import PolicyName
+from byoc_core.partitioning.policies import POLICIES
+
+FAR = """
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, Estimate, Rejection, Support, hookimpl
+
+@hookimpl
+def byoc_backend_info():
+    return BackendInfo("far", dynamic_shapes=True)
+
+@hookimpl
+def byoc_supports(binding):
+    return Support()
+
+@hookimpl
+def byoc_estimate(function):
+    return Estimate(seconds=0, call_seconds=1)
+
+@hookimpl
+def byoc_codegen(functions):
+    return CodegenResult(None, rejections={function.name: Rejection("asked", "it was asked") for function in functions})
+"""
+
+
+@pytest.fixture
+def far_backend(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed backend that is far away, and that refuses what it is given to compile."""
+    info = tmp_path / "site" / "byoc_far-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info.parent / "cli_far.py").write_text(FAR)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-far\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[byoc.backends]\nfar = cli_far\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.setenv("BYOC_BACKENDS", "far")
+
+
+def test_the_names_are_those_of_the_policies() -> None:
+    assert get_args(PolicyName) == tuple(POLICIES)
+
+
+@pytest.mark.usefixtures("far_backend")
+@pytest.mark.parametrize("command", ["explain m.onnx --backend far", "compile m.onnx -o m.byoc --backend far"])
+def test_the_policy_decides_who_is_asked(byoc: Any, model: Path, command: str) -> None:
+    dear, asked = "0 us on `far` and transfers of 1e+06 us", "it was asked"
+    for policy, there, absent in (("greedy", asked, dear), ("cost", dear, asked)):
+        done = byoc(*command.split(), "--policy", policy)
+        assert (done.code, done.err) == (0, "")
+        assert there in " ".join(done.out.split())
+        assert absent not in done.out
+    assert asked in byoc(*command.split()).out
+
+
+def test_an_unknown_policy_is_wrong_usage(byoc: Any, model: Path) -> None:
+    done = byoc("explain", model, "--policy", "chance")
+    assert (done.code, done.out) == (2, "")
+    assert "'chance' is not one of 'greedy', 'cost'" in done.err

@@ -1,0 +1,358 @@
+"""``ByCost`` on IR: who takes what at which figures, what is asked of backends, and what the report says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core import script as R
+from byoc_core.backend import Estimate
+from byoc_core.errors import HookError, OptionsError
+from byoc_core.ir import Binding, Function, IRModule, tensor, verify
+from byoc_core.ops import FunctionBuilder
+from byoc_core.partitioning import (
+    ByCost,
+    GreedyByOrder,
+    MachineModel,
+    PartitionLog,
+    PartitionRequest,
+    RunCodegen,
+    check_partition,
+    partition,
+)
+from byoc_core.partitioning.admission import admit_all
+from byoc_core.partitioning.policies import POLICIES
+from byoc_core.partitioning.policies.cost_model import Sizes
+from byoc_core.partitioning.policies.cost_problem import Prices
+from byoc_core.pattern import CompositePattern, Rejection, Support, is_op, wildcard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+HOST = MachineModel(flops_per_second=1e15, bytes_per_second=1e15, op_seconds=10e-6)
+"""A host on which every op of these tests takes 10 us, as near as six digits show."""
+
+
+def estimates(seconds: Mapping[str, float], **border: float) -> Callable[[Function], Estimate | None]:
+    """Gives microseconds by op name (the last op's, for a composite)."""
+
+    def estimate(function: Function) -> Estimate | None:
+        last = list(function.walk())[-1]
+        op = last.regions[0].bindings[-1] if last.regions else last
+        return Estimate(seconds[op.op.name] * 1e-6, **border) if op.op.name in seconds else None
+
+    return estimate
+
+
+def function(head: str, *lines: str) -> IRModule:
+    """Gives a module with ``main`` of a head and lines."""
+    return R.parse("\n    ".join([f"def main({head}):", *lines]))
+
+
+CHAIN = function('x: R.Tensor((1000,), "float32")', "a = R.nn.relu(x)", "b = R.tanh(a)", "c = R.nn.relu(b)", "return c")
+
+
+def taken(module: IRModule, placement: Any) -> dict[str, str]:
+    """Gives the backend of each offloaded op."""
+    where = placement(module)
+    return {name: where.backend_of[region] for name, region in where.region_of.items()}
+
+
+def test_an_op_is_offloaded_where_that_saves_more_than_its_borders_cost(fake_backend: Any, placement: Any) -> None:
+    def chosen(call_microseconds: float) -> dict[str, str]:
+        estimate = estimates({"nn.relu": 1, "tanh": 12}, call_seconds=call_microseconds * 1e-6)
+        backend = fake_backend("aone", ["nn.relu", "tanh"], estimate=estimate)
+        return taken(partition(CHAIN, [backend], policy=ByCost(machines={"host": HOST})), placement)
+
+    assert chosen(1) == {"a": "aone", "c": "aone"}
+    assert chosen(3) == {"a": "aone", "b": "aone", "c": "aone"}
+    assert chosen(20) == {}
+
+
+def test_moving_data_counts_once_for_each_border(fake_backend: Any, placement: Any) -> None:
+    """4,000 bytes in and 4,000 bytes out, with 3 us in the middle saved by a device at 1 us per op."""
+
+    def chosen(bytes_per_second: float) -> dict[str, str]:
+        estimate = estimates({"nn.relu": 1, "tanh": 1}, bytes_per_second=bytes_per_second)
+        backend = fake_backend("aone", ["nn.relu", "tanh"], estimate=estimate)
+        return taken(partition(CHAIN, [backend], policy=ByCost(machines={"host": HOST})), placement)
+
+    assert chosen(8000 / 26e-6) == {"a": "aone", "b": "aone", "c": "aone"}
+    assert chosen(8000 / 28e-6) == {}
+
+
+def test_a_refusal_gives_the_figures(fake_backend: Any) -> None:
+    estimate = estimates({"nn.relu": 8, "tanh": 1}, call_seconds=5e-6)
+    one = fake_backend("aone", ["nn.relu"], estimate=estimate)
+    two = fake_backend("btwo", ["nn.relu", "tanh"], estimate=estimates({"nn.relu": 1, "tanh": 1}, call_seconds=4e-6))
+    log = PartitionLog()
+    partition(CHAIN, [one], policy=ByCost(machines={"host": HOST}), log=log)
+    (refusal,) = log.refusals("main", "a")
+    assert (refusal.backend, refusal.rejection) == (
+        "aone",
+        Rejection("costs-more", "8 us on `aone` and transfers of 5 us against 10 us on the host"),
+    )
+    assert log.refusals("main", "b")[0].rejection == Rejection("op", "no `tanh` here")
+    log = PartitionLog()
+    partition(CHAIN, [one, two], policy=ByCost(machines={"host": HOST}), log=log)
+    assert [refusal.rejection.text for refusal in log.refusals("main", "a")] == [
+        "8 us on `aone` and transfers of 5 us against 1 us on `btwo`"
+    ]
+
+
+def test_the_report_says_why_an_op_stayed_on_the_host(fake_backend: Any) -> None:
+    backend = fake_backend("aone", ["tanh"], estimate=estimates({"tanh": 9}, call_seconds=2e-6))
+    report = byoc_core.build(CHAIN, [backend], policy=ByCost(machines={"host": HOST})).report()
+    text = "1 x tanh: aone: 9 us on `aone` and transfers of 2 us against 10 us on the host [costs-more]"
+    assert text in report
+
+
+def test_a_composite_goes_as_a_whole(fake_backend: Any, placement: Any) -> None:
+    pattern = CompositePattern("aone.tanh_relu", is_op("nn.relu")(is_op("tanh")(wildcard())))
+    both = fake_backend("aone", patterns=[pattern], estimate=estimates({"nn.relu": 6}))
+    single = fake_backend("btwo", ["nn.relu"], estimate=estimates({"nn.relu": 1}))
+    policy = ByCost(machines={"host": HOST})
+    module = partition(CHAIN, [both], policy=policy)
+    assert taken(module, placement) == {"b": "aone", "c": "aone"}
+    assert sum(binding.op.name == "composite" for f in module.functions.values() for binding in f.bindings) == 1
+    assert taken(partition(CHAIN, [both, single], policy=policy), placement) == {
+        "a": "btwo",
+        "b": "aone",
+        "c": "aone",
+    }
+    cheap = fake_backend("cthree", ["tanh"], estimate=estimates({"tanh": 1}))
+    assert taken(partition(CHAIN, [both, single, cheap], policy=policy), placement) == {
+        "a": "btwo",
+        "b": "cthree",
+        "c": "btwo",
+    }
+
+
+def test_backends_without_estimates_are_weighed_by_a_machine_model(fake_backend: Any, placement: Any) -> None:
+    slow = MachineModel(flops_per_second=1e6, bytes_per_second=1e6)
+    backends = [fake_backend("aone", None), fake_backend("btwo", ["tanh"])]
+    greedy = taken(partition(CHAIN, backends, policy=ByCost()), placement)
+    assert greedy == dict.fromkeys("abc", "aone"), "alike as they are, the first is preferred"
+    policy = ByCost(machines={"aone": slow, "host": HOST})
+    assert taken(partition(CHAIN, backends, policy=policy), placement) == {"b": "btwo"}
+
+
+def test_a_machine_model_is_a_roofline() -> None:
+    machine = MachineModel(1e9, 1e6, op_seconds=0.5, call_seconds=2.0, transfer_bytes_per_second=3.0)
+    assert machine.estimate(2 * 10**9, 10**6) == Estimate(2.5, 2.0, 3.0)
+    assert machine.estimate(10**9, 3 * 10**6) == Estimate(3.5, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0.0, 1.0), "MachineModel, `flops_per_second`: has a bad value; got 0.0, expected a finite number above 0"),
+        (
+            (1.0, float("inf")),
+            "MachineModel, `bytes_per_second`: has a bad value; got inf, expected a finite number above 0",
+        ),
+        ((1.0, 1.0, -1.0), "MachineModel, `op_seconds`: has a bad value; got -1.0, expected a finite number 0 or more"),
+    ],
+)
+def test_a_machine_model_checks_its_figures(arguments: tuple[float, ...], text: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        MachineModel(*arguments)
+    assert str(caught.value) == text
+
+
+def layers(count: int) -> IRModule:
+    builder = FunctionBuilder("main")
+    value = builder.param("x", tensor(("batch", 8)))
+    for index in range(count):
+        weight = np.full((8, 8), float(index + 1), np.float32)
+        for op, operands in (("nn.dense", (weight,)), ("nn.relu", ())):
+            (value,) = builder.bind(op, (value, *operands), {}).results
+    return IRModule({"main": builder.finish(value)}, builder.constants)
+
+
+def test_equal_ops_are_asked_about_once(fake_backend: Any, placement: Any) -> None:
+    asked: list[Function] = []
+
+    def estimate(function: Function) -> Estimate:
+        asked.append(function)
+        return Estimate(1e-9)
+
+    pattern = CompositePattern("aone.dense_relu", is_op("nn.relu")(is_op("nn.dense")(wildcard(), wildcard())))
+    backends = [
+        fake_backend("aone", patterns=[pattern], estimate=estimate),
+        fake_backend("btwo", ["nn.dense", "nn.relu"], estimate=estimate),
+    ]
+    given = layers(100)
+    module = partition(given, backends, policy=ByCost(sizes={"batch": 32}))
+    assert len(taken(module, placement)) == 200
+    assert [(f.name, f.attrs["Codegen"]) for f in asked] == [
+        ("aone.dense_relu", "aone"),
+        ("nn.dense", "btwo"),
+        ("nn.relu", "btwo"),
+    ]
+    for function in asked:
+        verify(given.with_function(replace(function, name="f", attrs={})))
+        assert [param.type for param in function.params] == [tensor((32, 8))]
+        assert function.result_types == (tensor((32, 8)),)
+
+
+def test_ops_of_other_types_attributes_or_wiring_are_asked_about_again(fake_backend: Any) -> None:
+    asked: list[Binding] = []
+
+    def estimate(function: Function) -> None:
+        asked.append(function.bindings[0])
+
+    module = function(
+        'x: R.Tensor((4, 4), "float32"), y: R.Tensor((4, 4), "float32")',
+        "a = R.add(x, y)",
+        "b = R.add(y, a)",
+        "c = R.add(b, b)",
+        "d = R.nn.softmax(c, axis=0)",
+        "e = R.nn.softmax(d, axis=1)",
+        'f = R.cast(e, dtype="float64")',
+        "g = R.add(f, f)",
+        "return g",
+    )
+
+    partition(module, [fake_backend("aone", None, estimate=estimate)], policy=ByCost())
+    assert [binding.results[0].name for binding in asked] == ["a", "c", "d", "e", "f", "g"]
+
+
+def test_sizes_decide(fake_backend: Any, placement: Any) -> None:
+    """Worth 100 us for the call from a batch of some hundreds on."""
+
+    def chosen(sizes: Mapping[str, int]) -> bool:
+        machines = {
+            "host": MachineModel(1e9, 1e15),
+            "aone": MachineModel(1e12, 1e15, call_seconds=100e-6),
+        }
+        policy = ByCost(sizes=sizes, machines=machines)
+        return bool(taken(partition(layers(1), [fake_backend("aone", None)], policy=policy), placement))
+
+    assert [chosen({"batch": 1000}), chosen({"batch": 10}), chosen({})] == [True, False, False]
+
+
+def test_sizes_that_contradict_an_op_leave_it_to_the_model(fake_backend: Any, placement: Any) -> None:
+    asked: list[Function] = []
+
+    def estimate(function: Function) -> Estimate:
+        asked.append(function)
+        return Estimate(1e-9)
+
+    module = function('x: R.Tensor(("n - 4", 4), "float32")', "a = R.nn.relu(x)", "return a")
+
+    backend = fake_backend("aone", None, estimate=estimate)
+    assert taken(partition(module, [backend], policy=ByCost(sizes={"n": 3})), placement) == {"a": "aone"}
+    assert asked == []
+    partition(module, [backend], policy=ByCost(sizes={"n": 6}))
+    assert [function.params[0].type for function in asked] == [tensor((2, 4))]
+
+
+def test_a_failing_estimate_stops_the_partition(fake_backend: Any) -> None:
+    backend = fake_backend("aone", None, estimate=lambda function: Estimate(-1.0))
+    with pytest.raises(HookError) as caught:
+        partition(CHAIN, [backend], policy=ByCost())
+    assert str(caught.value) == (
+        "plugin `aone`, hook `byoc_estimate`: gave a bad `seconds` for function `nn.relu`; "
+        "got -1.0, expected a finite number, 0 or more"
+    )
+
+
+def test_the_user_s_admission_holds(fake_backend: Any, placement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``PartitionRequest.claim`` turns away for a backend is not counted on either."""
+    claim = PartitionRequest.claim
+
+    def stricter(self: PartitionRequest, module: IRModule, backend: Any, admit: Any = admit_all) -> IRModule:
+        def admitted(source: str, binding: Binding) -> Rejection | None:
+            if backend.name == "aone" and binding.op.name == "tanh":
+                return Rejection("forced", "not there")
+            answer: Rejection | None = admit(source, binding)
+            return answer
+
+        return claim(self, module, backend, admitted)
+
+    monkeypatch.setattr(PartitionRequest, "claim", stricter)
+    backends = [
+        fake_backend("aone", None, estimate=estimates({"nn.relu": 1, "tanh": 1})),
+        fake_backend("btwo", None, estimate=estimates({"nn.relu": 2, "tanh": 2})),
+    ]
+    module = partition(CHAIN, backends, policy=ByCost(machines={"host": HOST}))
+    assert taken(module, placement) == {"a": "aone", "b": "btwo", "c": "aone"}
+
+
+def test_no_backend_and_the_host_alone_change_nothing_or_go_to_the_host() -> None:
+    assert partition(CHAIN, [], policy=ByCost()) == CHAIN
+    hosted = partition(CHAIN, ["host"], policy=ByCost())
+    assert [f.attrs.get("Codegen") for f in hosted.functions.values()] == ["host", None]
+
+
+def test_the_policies_have_names() -> None:
+    assert {name: type(make()) for name, make in POLICIES.items()} == {"greedy": GreedyByOrder, "cost": ByCost}
+
+
+_SETTINGS = settings(
+    max_examples=int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+
+
+def _fakes(case: Any, fake_backend: Callable[..., Any], salt: int) -> list[Any]:
+    """Gives backends that take their own ops, some of others', and patterns; figures follow from name and salt."""
+
+    def decide(index: int, name: str) -> Callable[[Binding], Support | Rejection]:
+        def supports(binding: Binding) -> Support | Rejection:
+            first = binding.results[0].name
+            is_drawn = case.claims.get(first) == name or (len(first) * 7 + sum(map(ord, first)) + index + salt) % 3 == 0
+            return Support() if is_drawn else Rejection("drawn", "is for another")
+
+        return supports
+
+    def cost(index: int) -> Callable[[Function], Estimate | None]:
+        def estimate(function: Function) -> Estimate | None:
+            drawn = (sum(map(ord, function.name)) * (index + 3) + salt) % 7
+            border = Estimate(0.0, (salt % 4) * 1e-6, (salt % 3) * 32e6)
+            return Estimate(drawn * 1e-6, border.call_seconds, border.bytes_per_second) if drawn else None
+
+        return estimate
+
+    return [
+        fake_backend(
+            name,
+            patterns=[pattern for pattern in case.patterns if pattern.backend == name],
+            supports=decide(index, name),
+            estimate=cost(index),
+        )
+        for index, name in enumerate(case.backends)
+    ]
+
+
+@_SETTINGS
+@given(data=st.data())
+def test_the_cost_policy_is_lawful_and_never_dearer(data: st.DataObject, cases: Any, fake_backend: Any) -> None:
+    case = data.draw(cases())
+    fakes = _fakes(case, fake_backend, data.draw(st.integers(0, 200)))
+    policy = ByCost(machines={"host": MachineModel(1e15, 1e15, op_seconds=4e-6)})
+    after = partition(case.module, fakes, policy=policy)
+    verify(after)
+    check_partition(case.module, after)
+    assert str(partition(case.module, fakes, policy=policy)) == str(after)
+    again = partition(after, fakes, policy=policy)
+    assert str(again) == str(after)
+    (results, effects), (wanted, wanted_effects) = case.evaluate(after), case.evaluate(case.module)
+    assert repr(effects) == repr(wanted_effects)
+    for have, want in zip(results, wanted, strict=True):
+        np.testing.assert_array_equal(have, want)
+    RunCodegen(backends=fakes)(after)
+    handles = [byoc_core.backends.get(fake) for fake in fakes]
+    request = PartitionRequest(handles)
+    prices = Prices(case.module, request, policy.machines, Sizes({}))
+    for label, handle in enumerate(handles):
+        prices.units(case.module, request.claim(case.module, handle), label)  # makes the borders known
+    chosen = prices.total(policy(case.module, request))
+    assert chosen <= prices.total(GreedyByOrder()(case.module, request))
+    assert chosen <= prices.total(case.module)

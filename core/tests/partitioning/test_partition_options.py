@@ -1,0 +1,267 @@
+"""What a user may wish of a partition: forced ops, ends of offloading, allowed ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from byoc_core import script as R
+from byoc_core.errors import OptionsError, PartitionError
+from byoc_core.ir import IRModule
+from byoc_core.partitioning import PartitionLog, PartitionOptions, partition
+from byoc_core.pattern import CompositePattern, is_op, wildcard
+
+CHAIN = """
+def main(x: R.Tensor((4,))):
+    a = R.tanh(x)
+    b = R.nn.relu(a)
+    c = R.exp(b)
+    d = R.tanh(c)
+    return d
+"""
+
+CONTROL = """
+def side(x: R.Tensor((4,))):
+    s = R.tanh(x)
+    t = R.exp(s)
+    return t
+
+def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
+    a = R.tanh(x)
+    def then_branch(p: R.Tensor((4,))):
+        q = R.tanh(p)
+        r = R.exp(q)
+        return r
+    def else_branch(u: R.Tensor((4,))):
+        v = R.exp(u)
+        return v
+    y = R.if_(flag, a, regions=[then_branch, else_branch])
+    z = side(y)
+    w = R.exp(a)
+    return z, w
+"""
+
+
+@pytest.fixture
+def two(fake_backend: Callable[..., Any]) -> list[Any]:
+    """Two backends that take everything."""
+    return [fake_backend("aone", None), fake_backend("btwo", None)]
+
+
+@pytest.fixture
+def places(two: list[Any], placement: Any) -> Callable[..., str]:
+    """Gives a letter for each op that is offloaded, behind its name: ``a`` or ``b``."""
+
+    def find(module: str | IRModule, *args: Any, backends: Any = None, log: Any = None, **kwargs: Any) -> str:
+        given = R.parse(module) if isinstance(module, str) else module
+        options = PartitionOptions(*args, **kwargs)
+        parted = partition(given, backends or two, partition_options=options, log=log)
+        assert partition(parted, backends or two, partition_options=options) == parted
+        where = placement(parted)
+        taken = {name: where.backend_of[region] for name, region in where.region_of.items()}
+        return " ".join(f"{name}:{backend[0]}" for name, backend in sorted(taken.items()))
+
+    return find
+
+
+FORCED = {
+    "a:a b:a c:a d:a": {},
+    "a:a b:b c:a d:a": {"b": "btwo"},
+    "a:a b:a d:a": {"%c": "host"},
+    "a:b c:a d:b": {"a": "btwo", "main/d": "btwo", "b": "host"},
+    "a:b b:b c:b d:b": {"*": "btwo"},
+    "a:b b:b c:a d:b": {"main/*": "btwo", "c": "aone"},
+    "a:b b:b c:b": {"[a-c]": "btwo", "d": "host"},
+}
+
+
+@pytest.mark.parametrize("expected", FORCED)
+def test_ops_go_where_the_user_forces_them(expected: str, places: Callable[..., str]) -> None:
+    assert places(CHAIN, force=FORCED[expected]) == expected
+
+
+def test_an_exact_name_goes_before_a_glob_in_any_order(places: Callable[..., str]) -> None:
+    entries = {"*": "host", "b": "aone"}
+    assert places(CHAIN, force=entries) == "b:a"
+    assert places(CHAIN, force=dict(reversed(entries.items()))) == "b:a"
+
+
+def test_the_name_of_control_flow_stands_for_its_bodies(places: Callable[..., str]) -> None:
+    assert places(CONTROL, force={"y": "btwo"}) == "a:a q:b r:b s:a t:a v:b w:a"
+    assert places(CONTROL, force={"side/*": "host", "q": "host"}) == "a:a r:a v:a w:a"
+
+
+def test_a_composite_with_an_op_that_is_forced_elsewhere_is_declined(
+    fake_backend: Any, places: Callable[..., str]
+) -> None:
+    pattern = CompositePattern("aone.pair", is_op("nn.relu")(is_op("tanh")(wildcard())))
+    aone = fake_backend("aone", ["exp"], [pattern])
+    log = PartitionLog()
+    assert places(CHAIN, force={"a": "host"}, backends=[aone], log=log) == "c:a"
+    (pair, _) = log.refusals("main", "b")
+    assert (pair.pattern, pair.rejection.code, pair.rejection.text) == (
+        "aone.pair",
+        "forced",
+        "the user placed it on `host`",
+    )
+    assert places(CHAIN, force={"a": "aone"}, backends=[aone]) == "a:a b:a c:a"
+
+
+def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fake_backend: Any) -> None:
+    picky = [fake_backend("aone", ["exp"]), fake_backend("btwo", None)]
+    with pytest.raises(PartitionError) as caught:
+        partition(R.parse(CHAIN), picky, partition_options=PartitionOptions(force={"[ab]": "aone"}))
+    assert str(caught.value) == (
+        "op `tanh` at `a` of function `main`: is forced to `aone`, which does not take it (op): no `tanh` here\n"
+        "op `nn.relu` at `b` of function `main`: is forced to `aone`, which does not take it (op): no `nn.relu` here"
+    )
+
+
+def test_an_op_that_is_claimed_by_hand_is_not_forced_elsewhere(two: Any) -> None:
+    parted = partition(R.parse(CHAIN), two)
+    with pytest.raises(PartitionError) as caught:
+        partition(parted, two, partition_options=PartitionOptions(force={"b": "btwo"}))
+    problem = "is forced to `btwo`, but `aone` has claimed it already"
+    assert str(caught.value) == f"op `nn.relu` at `b` of function `main`: {problem}"
+
+
+STOPPED = {
+    "a": "a:a",
+    "b": "a:a b:a",
+    "main/c": "a:a b:a c:a",
+}
+
+
+@pytest.mark.parametrize("stop", STOPPED)
+def test_what_depends_on_a_stop_stays_on_the_host(stop: str, places: Callable[..., str]) -> None:
+    log = PartitionLog()
+    assert places(CHAIN, stop_at=[stop], log=log) == STOPPED[stop]
+    assert [(r.backend, r.rejection.code, r.rejection.text) for r in log.refusals("main", "d")] == [
+        (name, "stopped", f"it depends on `{stop[-1]}`, where the user stops offloading") for name in ("aone", "btwo")
+    ]
+
+
+STOPPED_IN_CONTROL = {
+    "a": "a:a",  # the `if` reads it, and so do all its ops; and those of the function that gets its result
+    "y": "a:a q:a r:a v:a w:a",
+    "q": "a:a q:a v:a w:a",  # what the `if` gives may come from it
+    "v": "a:a q:a r:a v:a w:a",
+    "s": "a:a q:a r:a s:a v:a w:a",
+    "z": "a:a q:a r:a s:a t:a v:a w:a",
+}
+
+
+@pytest.mark.parametrize("stop", STOPPED_IN_CONTROL)
+def test_stops_reach_through_control_flow_and_calls(stop: str, places: Callable[..., str]) -> None:
+    assert places(CONTROL, stop_at=[stop]) == STOPPED_IN_CONTROL[stop]
+
+
+def test_in_a_loop_what_stands_before_the_stop_may_be_offloaded(places: Callable[..., str]) -> None:
+    module = """
+def main(n: R.Tensor((), "int64"), go: R.Tensor((), "bool"), x: R.Tensor((4,))):
+    def body(i: R.Tensor((), "int64"), more: R.Tensor((4,))):
+        a = R.tanh(more)
+        b = R.exp(a)
+        c = R.tanh(b)
+        stay = R.less(i, i)
+        return stay, c
+    y = R.loop(n, go, x, regions=[body])
+    z = R.tanh(y)
+    return z
+"""
+    assert places(module, stop_at=["b"]) == "a:a b:a stay:a"
+
+
+def test_force_goes_before_stop_and_allow(places: Callable[..., str]) -> None:
+    options = {"force": {"d": "btwo"}, "stop_at": ["a"], "allow": {"btwo": ["exp"]}}
+    assert places(CHAIN, **options) == "a:a d:b"
+
+
+def test_allowed_ops(places: Callable[..., str]) -> None:
+    log = PartitionLog()
+    allow = {"aone": ["nn.*", "exp"], "btwo": []}
+    assert places(CHAIN, allow=allow, log=log) == "b:a c:a"
+    assert [(r.rejection.code, r.rejection.text) for r in log.refusals("main", "a")] == [
+        ("not-allowed", "the user does not allow it `tanh`")
+    ] * 2
+
+
+WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "unknown backend": (
+        {"force": {"a": "atwo"}},
+        "force `a`: no backend `atwo` takes part; expected aone, btwo, host. Did you mean 'btwo'?",
+    ),
+    "unknown name": (
+        {"force": {"main/bb": "host"}},
+        "force `main/bb`: fits no op. Did you mean 'main/b' or 'main/d' or 'main/c'?",
+    ),
+    "unknown stop": ({"stop_at": ["nothing"]}, "stop_at `nothing`: fits no op. `byoc explain` prints the names."),
+    "empty glob": ({"force": {"conv_*": "host"}}, "force `conv_*`: fits no op. `byoc explain` prints the names."),
+    "contradiction": (
+        {"force": {"[ab]": "aone", "[bc]": "btwo"}},
+        "force `[bc]`: places `b` on `btwo`, but `[ab]` on `aone`. An exact name goes before a glob.",
+    ),
+    "contradiction of exact names": (
+        {"force": {"b": "aone", "main/b": "host"}},
+        "force `main/b`: places `b` on `host`, but `b` on `aone`. An exact name goes before a glob.",
+    ),
+    "unknown op": (
+        {"allow": {"aone": ["nn.conv2"]}},
+        "allow `aone`: no op is called `nn.conv2`. Did you mean 'nn.conv2d' or 'nn.conv3d' or 'nn.conv1d'?",
+    ),
+    "host": ({"allow": {"host": ["add"]}}, "allow `host`: the host takes what is left, whatever it is"),
+    "unknown backend to allow": (
+        {"allow": {"btwoo": ["add"]}},
+        "allow `btwoo`: no backend `btwoo` takes part; expected aone, btwo. Did you mean 'btwo'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wishes_that_cannot_be_met(what: str, two: Any) -> None:
+    wishes, text = WRONG[what]
+    with pytest.raises(OptionsError) as caught:
+        partition(R.parse(CHAIN), two, partition_options=PartitionOptions(**wishes))
+    assert str(caught.value) == text
+
+
+def test_a_call_is_placed_by_the_ops_of_its_function(two: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        partition(R.parse(CONTROL), two, partition_options=PartitionOptions(force={"z": "aone"}))
+    assert str(caught.value) == (
+        "force `z`: names calls only, which no backend takes. "
+        "Name ops of the function that it calls, as `function/name`."
+    )
+
+
+MALFORMED: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "negative": ({"min_ops": -1}, "min_ops: is no limit; got -1, expected an integer of 0 or more"),
+    "fraction": ({"min_flops": 0.5}, "min_flops: is no limit; got 0.5, expected an integer of 0 or more"),
+    "truth": ({"min_bytes": True}, "min_bytes: is no limit; got True, expected an integer of 0 or more"),
+    "one name": ({"stop_at": "conv"}, "stop_at: is a single string; got 'conv', expected ['conv']"),
+    "names": ({"stop_at": [1]}, "stop_at: is no list of names; got [1]"),
+    "one glob": ({"allow": {"a": "add"}}, "allow `a`: is a single string; got 'add', expected ['add']"),
+    "pairs": (
+        {"force": [("a", "b")]},
+        "force: is no mapping from names; got [('a', 'b')], expected one like {'conv_1': 'host'}",
+    ),
+    "a number": ({"force": {"a": 1}}, "force `a`: is no name of a backend; got 1"),
+    "a list": ({"allow": ["a"]}, "allow: is no mapping from names; got ['a'], expected one like {'mynpu': ['nn.*']}"),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_malformed_wishes(what: str) -> None:
+    wishes, text = MALFORMED[what]
+    with pytest.raises(OptionsError) as caught:
+        PartitionOptions(**wishes)
+    assert str(caught.value) == text
+
+
+def test_a_dict_is_no_partition_options(two: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        partition(R.parse(CHAIN), two, partition_options={"min_ops": 3})  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "partition_options: is no PartitionOptions; got dict. Make one: `PartitionOptions(min_ops=3)`."
+    )

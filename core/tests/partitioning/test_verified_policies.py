@@ -1,0 +1,304 @@
+"""A policy may do nothing but claim, and only what it may: else the error names it and the op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from byoc_core import script as R
+from byoc_core.errors import HookError, PartitionError
+from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Var
+from byoc_core.partitioning import PartitionLog, PartitionOptions, PartitionRequest, partition
+
+MODULE = """
+def main(x: R.Tensor((4,)), n: R.Tensor(("n",))):
+    a = R.tanh(x)
+    b = R.exp(a)
+    e = R.call_packed("log", (b,), out_types=[R.Tensor((4,))])
+    f = R.call_packed("log", (x,), out_types=[R.Tensor((4,))])
+    m = R.tanh(n)
+    k = R.nonzero(b, out_types=[R.Tensor((1, "k"), "int64")])
+    s = R.sum(k)
+    return b, e, f, m, s
+"""
+
+Change = Callable[[Sequence[Binding]], Sequence[Binding]]
+
+
+def change_main(module: IRModule, change: Change) -> IRModule:
+    main = module["main"]
+    return module.with_function(replace(main, bindings=tuple(change(main.bindings))))
+
+
+def claim(position: int, backend: str = "aone") -> Change:
+    return lambda b: [*b[:position], replace(b[position], codegen=backend), *b[position + 1 :]]
+
+
+def composite(name: str, backend: str, *positions: int) -> Change:
+    """Puts neighbours into a composite; it gives the last one's results."""
+
+    def change(bindings: Sequence[Binding]) -> Sequence[Binding]:
+        parts = [bindings[position] for position in positions]
+        (x,) = parts[0].operands
+        param = Var("p", x.type)
+        inner = [replace(part, results=tuple(Var(r.name, r.type) for r in part.results)) for part in parts]
+        values = [param, *(part.results[0] for part in inner)]
+        inner = [replace(part, operands=(values[i],)) for i, part in enumerate(inner)]
+        body = Function("body", (param,), tuple(inner), (values[-1],))
+        attrs = COMPOSITE.normalise_attrs({"name": name})
+        made = Binding(parts[-1].results, COMPOSITE, (x,), attrs, (body,), codegen=backend)
+        return [b for i, b in enumerate(bindings) if i < positions[0]] + [made, *bindings[positions[-1] + 1 :]]
+
+    return change
+
+
+def add_function(module: IRModule) -> IRModule:
+    return module.with_function(replace(module["main"], name="other"))
+
+
+def lose_an_op(bindings: Sequence[Binding]) -> Sequence[Binding]:
+    return bindings[:-1]
+
+
+def swap(bindings: Sequence[Binding]) -> Sequence[Binding]:
+    return [*bindings[:2], bindings[3], bindings[2], *bindings[4:]]
+
+
+def rewire(bindings: Sequence[Binding]) -> Sequence[Binding]:
+    return [*bindings[:2], replace(bindings[2], operands=bindings[3].operands), *bindings[3:]]
+
+
+def rename(bindings: Sequence[Binding]) -> Sequence[Binding]:
+    fresh = Var("z", bindings[1].result.type)
+    changed = [
+        replace(b, operands=tuple(fresh if o is bindings[1].result else o for o in b.operands)) for b in bindings
+    ]
+    return [changed[0], replace(changed[1], results=(fresh,)), *changed[2:]]
+
+
+COMPOSITE_OF_K = "claims op `composite` at `s` for `aone` as composite"
+REFUSED = "claims op `tanh` at `m` for `btwo`, which may not take it"
+
+FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
+    "an op lost": (
+        lambda m: change_main(m, lambda b: [*b[:4], replace(b[4], results=(Var("q", b[4].result.type),)), *b[5:]]),
+        "lost op `tanh` at `m` of function `main`",
+    ),
+    "impure ops reordered": (
+        lambda m: change_main(m, swap),
+        "changed the results of function `main`",
+    ),
+    "operands changed": (
+        lambda m: change_main(m, rewire),
+        "changed the results of function `main`",
+    ),
+    "a function added": (add_function, "added function `other`"),
+    "an op added": (
+        lambda m: change_main(m, lambda b: [*b, replace(b[0], results=(Var("z", b[0].result.type),))]),
+        "added op `tanh` at `z` of function `main`",
+    ),
+    "another backend": (
+        lambda m: change_main(m, claim(0, "cthree")),
+        "claims op `tanh` at `a` for `cthree`, which is none of those that may claim here (aone, btwo)",
+    ),
+    "an impure op": (
+        lambda m: change_main(m, claim(2)),
+        "claims op `call_packed` at `e` for `aone`, but no backend takes calls and control flow",
+    ),
+    "what the backend cannot take": (
+        lambda m: change_main(m, claim(4, "btwo")),
+        f"{REFUSED} (dynamic-shape): backend `btwo` takes static shapes only",
+    ),
+    "what the user forbids": (
+        lambda m: change_main(m, claim(0, "btwo")),
+        "claims op `tanh` at `a` for `btwo`, which may not take it (forced): the user placed it on `aone`",
+    ),
+    "what the user forbids in a composite": (
+        lambda m: change_main(m, composite("btwo.pair", "btwo", 0, 1)),
+        "claims op `tanh` at `a` for `btwo`, which may not take it (forced): the user placed it on `aone`",
+    ),
+    "a composite whose sizes the data tells": (
+        lambda m: change_main(m, composite("aone.sum", "aone", 5, 6)),
+        f"{COMPOSITE_OF_K} `aone.sum`, which holds an op whose sizes only the data tells",
+    ),
+    "a composite of another": (
+        lambda m: change_main(m, composite("btwo.pair", "aone", 0, 1)),
+        "claims op `composite` at `b` for `aone` as composite `btwo.pair`, which is not named for it",
+    ),
+}
+
+
+@pytest.fixture
+def two(fake_backend: Any) -> list[Any]:
+    return [fake_backend("aone", None), fake_backend("btwo", None, dynamic_shapes=False)]
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_policy_that_does_more_than_it_may(what: str, two: Any) -> None:
+    change, problem = FAULTS[what]
+
+    def meddling(module: IRModule, request: PartitionRequest, /) -> IRModule:
+        return change(module)
+
+    options = PartitionOptions(force={"a": "aone"})
+    with pytest.raises(PartitionError) as caught:
+        partition(R.parse(MODULE), two, policy=meddling, partition_options=options)
+    assert (caught.value.where, caught.value.problem) == ("policy `meddling`", problem)
+
+
+def test_a_policy_that_gives_no_module(two: Any) -> None:
+    class Nothing:
+        def __call__(self, module: IRModule, request: PartitionRequest, /) -> Any:
+            return None
+
+    with pytest.raises(PartitionError) as caught:
+        partition(R.parse(MODULE), two, policy=Nothing())
+    assert str(caught.value) == "policy `Nothing`: gave no module; got NoneType"
+
+
+def test_a_policy_that_drops_an_older_claim(two: Any) -> None:
+    def forgetful(module: IRModule, request: PartitionRequest, /) -> IRModule:
+        return change_main(module, lambda bindings: [replace(b, codegen=None) for b in bindings])
+
+    with pytest.raises(PartitionError) as caught:
+        partition(change_main(R.parse(MODULE), claim(1)), two, policy=forgetful)
+    assert str(caught.value) == "policy `forgetful`: dropped the claim of `aone` on `b`"
+
+
+def test_a_policy_that_claims_by_hand_within_its_rights(two: Any, placement: Any) -> None:
+    def careful(module: IRModule, request: PartitionRequest, /) -> IRModule:
+        admit = request.admission(request.backends[1])
+        main = module["main"]
+        mine = [replace(b, codegen="btwo") if admit("main", b) is None else b for b in main.bindings]
+        return module.with_function(replace(main, bindings=tuple(mine)))
+
+    options = PartitionOptions(force={"a": "host"})
+    parted = partition(R.parse(MODULE), two, policy=careful, partition_options=options)
+    assert placement(parted).region_of == {"b": "btwo_main_0"}
+
+
+@pytest.fixture
+def own(fake_backend: Any) -> Callable[..., Any]:
+    """Gives a backend that claims by an algorithm of its own."""
+    from byoc_core.backend.hooks import hookimpl
+
+    class OwnBackend(fake_backend):  # type: ignore[misc]
+        def __init__(self, change: Callable[[IRModule], IRModule], **more: Any) -> None:
+            super().__init__("aone", None, **more)
+            self._change = change
+
+        @hookimpl
+        def byoc_partition(self, module: IRModule) -> IRModule:
+            return self._change(module)
+
+    return OwnBackend
+
+
+def test_a_backend_claims_by_its_own_algorithm(own: Any, placement: Any, two: Any) -> None:
+    log = PartitionLog()
+    backend = own(lambda m: change_main(m, composite("aone.pair", "aone", 0, 1)))
+    parted = partition(R.parse(MODULE), [backend, two[1]], log=log)
+    where = placement(parted)
+    assert where.region_of == {"a": "aone_main_0", "b": "aone_main_0"}
+    assert parted["aone_main_0"].bindings[0].attrs["name"] == "aone.pair"
+    assert [refusal.rejection.text for refusal in log.refusals("main", "m")] == [
+        "its own partition leaves it",
+        "backend `btwo` takes static shapes only",
+    ]
+
+
+def test_a_composite_of_its_own_with_an_op_that_it_may_not_have_is_dissolved(own: Any, placement: Any) -> None:
+    log = PartitionLog()
+    backend = own(lambda m: change_main(change_main(m, claim(4)), composite("aone.pair", "aone", 0, 1)))
+    options = PartitionOptions(force={"a": "host"})
+    parted = partition(R.parse(MODULE), [backend], log=log, partition_options=options)
+    assert placement(parted).region_of == {"m": "aone_main_0"}
+    assert [binding.op.name for binding in parted["main"].bindings][:2] == ["tanh", "exp"]
+    assert [(r.pattern, r.rejection.code) for r in log.refusals("main", "b")] == [
+        ("aone.pair", "forced"),
+        ("", "not-claimed"),
+    ]
+    assert [(r.pattern, r.rejection.code) for r in log.refusals("main", "a")] == [("", "forced")]
+
+
+def test_its_claims_on_what_it_says_it_cannot_take_are_dropped(own: Any, placement: Any) -> None:
+    backend = own(lambda m: change_main(change_main(m, claim(4)), claim(0)), dynamic_shapes=False)
+    log = PartitionLog()
+    parted = partition(R.parse(MODULE), [backend], log=log)
+    assert placement(parted).region_of == {"a": "aone_main_0"}
+    assert [refusal.rejection.code for refusal in log.refusals("main", "m")] == ["dynamic-shape"]
+
+
+def test_its_regions_are_pruned_like_others(own: Any, placement: Any, two: Any) -> None:
+    backend = own(lambda m: change_main(m, claim(0)) if m["main"].bindings[0].op.name == "tanh" else m)
+    options = PartitionOptions(min_ops=2)
+    parted = partition(R.parse(MODULE), [backend, two[1]], partition_options=options)
+    assert set(placement(parted).region_of) == {"a", "b"}
+    assert set(placement(parted).backend_of.values()) == {"btwo"}
+
+
+def test_its_claims_are_compiled_and_run(own: Any, run_compiled: Any) -> None:
+    import numpy as np
+    from byoc_core.partitioning import RunCodegen
+
+    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.tanh(x)\n    b = R.exp(a)\n    return b\n")
+    backend = own(lambda m: change_main(m, composite("aone.pair", "aone", 0, 1)))
+    x = np.linspace(-1, 1, 4, dtype=np.float32)
+    (found,) = run_compiled(RunCodegen(backends=[backend])(partition(module, [backend])), "main", [x])
+    assert len(backend.compiled) == 1
+    np.testing.assert_array_equal(found, np.exp(np.tanh(x)))
+
+
+HOOK_FAULTS: Mapping[str, tuple[Callable[[IRModule], Any], str]] = {
+    "another backend": (
+        lambda m: change_main(m, claim(0, "btwo")),
+        "claims op `tanh` at `a` for `btwo`, which is none of those that may claim here (aone)",
+    ),
+    "an impure op": (
+        lambda m: change_main(m, claim(2)),
+        "claims op `call_packed` at `e` for `aone`, but no backend takes calls and control flow",
+    ),
+    "an impure op in a composite": (
+        lambda m: change_main(m, composite("aone.log", "aone", 2)),
+        "claims op `call_packed` at `e` for `aone`, which may not take it (impure): `call_packed` has effects",
+    ),
+    "an op renamed": (lambda m: change_main(m, rename), "lost op `exp` at `b` of function `main`"),
+    "order": (lambda m: change_main(m, swap), "changed the results of function `main`"),
+    "an op lost": (lambda m: change_main(m, lose_an_op), "lost op `sum` at `s` of function `main`"),
+}
+
+
+@pytest.mark.parametrize("what", HOOK_FAULTS)
+def test_a_backend_whose_partition_does_more_than_claim(what: str, own: Any, two: Any) -> None:
+    change, problem = HOOK_FAULTS[what]
+    with pytest.raises(HookError) as caught:
+        partition(R.parse(MODULE), [own(change), two[1]])
+    assert caught.value.where == "plugin `aone`, hook `byoc_partition`"
+    assert caught.value.problem == problem
+
+
+def test_a_partition_that_gives_no_module(own: Any) -> None:
+    with pytest.raises(HookError) as caught:
+        partition(R.parse(MODULE), [own(lambda m: None)])
+    assert caught.value.problem == "returned a value of the wrong type"
+
+
+def test_the_example_of_the_specification_runs(fake_backend: Any, placement: Any) -> None:
+    import inspect
+    import textwrap
+
+    from byoc_core.backend import hooks
+
+    text = inspect.getdoc(hooks.byoc_partition) or ""
+    scope: dict[str, Any] = {"hookimpl": hooks.hookimpl, "replace": replace, "KERNELS": ("tanh",)}
+    exec(textwrap.dedent(text.partition("Example::\n")[2]), scope)
+
+    class Npu(fake_backend):  # type: ignore[misc]
+        @hooks.hookimpl
+        def byoc_partition(self, module: IRModule) -> Any:
+            return scope["byoc_partition"](module)
+
+    parted = partition(R.parse(MODULE), [Npu("mynpu", None)])
+    assert set(placement(parted).region_of) == {"a", "m"}
