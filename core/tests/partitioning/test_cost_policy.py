@@ -236,6 +236,18 @@ def test_sizes_decide(fake_backend: Any, placement: Any) -> None:
     assert [chosen({"batch": 1000}), chosen({"batch": 10}), chosen({})] == [True, False, False]
 
 
+@pytest.mark.parametrize("size", [-1, 2.5, "n"])
+def test_sizes_are_whole_numbers(size: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        ByCost(sizes={"batch": size})
+    assert str(caught.value) == f"ByCost, size `batch`: has a bad value; got {size!r}, expected an int, 0 or more"
+
+
+def test_an_estimate_of_ages_is_no_overflow(fake_backend: Any, placement: Any) -> None:
+    backend = fake_backend("aone", None, estimate=lambda function: Estimate(1e308, bytes_per_second=5e-324))
+    assert taken(partition(CHAIN, [backend], policy=ByCost()), placement) == {}
+
+
 def test_sizes_that_contradict_an_op_leave_it_to_the_model(fake_backend: Any, placement: Any) -> None:
     asked: list[Function] = []
 
@@ -258,7 +270,7 @@ def test_a_failing_estimate_stops_the_partition(fake_backend: Any) -> None:
         partition(CHAIN, [backend], policy=ByCost())
     assert str(caught.value) == (
         "plugin `aone`, hook `byoc_estimate`: gave a bad `seconds` for function `nn.relu`; "
-        "got -1.0, expected a finite number, 0 or more"
+        "got -1.0, expected a finite int or float, 0 or more"
     )
 
 
