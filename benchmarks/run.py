@@ -42,6 +42,7 @@ FIGURES = {
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),
+    "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: nearness to the optimum, time", SIZES),
 }
 
 
