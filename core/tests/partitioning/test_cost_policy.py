@@ -16,6 +16,7 @@ from byoc_core.errors import HookError, OptionsError
 from byoc_core.ir import Binding, Function, IRModule, tensor, verify
 from byoc_core.ops import FunctionBuilder
 from byoc_core.partitioning import (
+    AnnotateSupported,
     ByCost,
     GreedyByOrder,
     MachineModel,
@@ -294,6 +295,19 @@ def test_the_user_s_admission_holds(fake_backend: Any, placement: Any, monkeypat
     ]
     module = partition(CHAIN, backends, policy=ByCost(machines={"host": HOST}))
     assert taken(module, placement) == {"a": "aone", "b": "btwo", "c": "aone"}
+
+
+def test_what_is_claimed_already_stays_and_counts_as_where_it_is(fake_backend: Any, placement: Any) -> None:
+    """Between two ops of the same backend, an op goes there as well; beside those of another it is not worth it."""
+
+    def chosen(claimed_for: str) -> dict[str, str]:
+        claimed = AnnotateSupported(fake_backend(claimed_for, ["nn.relu"]))(CHAIN)
+        estimate = estimates({"tanh": 11, "nn.relu": 1}, call_seconds=2e-6)
+        backend = fake_backend("aone", ["tanh"], estimate=estimate)
+        return taken(partition(claimed, [backend], policy=ByCost(machines={"host": HOST})), placement)
+
+    assert chosen("aone") == {"a": "aone", "b": "aone", "c": "aone"}
+    assert chosen("btwo") == {"a": "btwo", "c": "btwo"}
 
 
 def test_no_backend_and_the_host_alone_change_nothing_or_go_to_the_host() -> None:
