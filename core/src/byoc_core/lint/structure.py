@@ -1,0 +1,77 @@
+"""Lint of patterns by their form alone: names, operand counts, attributes, result indices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from byoc_core.errors import IRTypeError, near_names
+from byoc_core.ir import OpDef, OpRegistry
+from byoc_core.lint.findings import Finding
+from byoc_core.lint.selections import walk
+from byoc_core.lint.synthesis import fitting_attrs
+from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.pattern import CompositePattern
+from byoc_core.pattern.language import OpPattern
+
+__all__ = ["lint_names", "lint_structure"]
+
+
+def lint_names(patterns: Sequence[CompositePattern]) -> Iterator[Finding]:
+    """Yields a finding for each name that several patterns bear."""
+    for name, count in Counter(pattern.name for pattern in patterns).items():
+        if count > 1:
+            hint = "Join them with `|`, or give each a name."
+            yield Finding("duplicate-name", f"pattern `{name}`", f"{count} patterns bear this name", name, hint)
+
+
+def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Finding]:
+    """Yields what no op can fulfil, each once."""
+    found: dict[Finding, None] = {}
+    for node in walk(pattern.pattern):
+        if isinstance(node, OpPattern):
+            for name in sorted(node.ops):
+                found.update(dict.fromkeys(_lint_op(pattern.name, node, name, ops)))
+    yield from found
+
+
+def _lint_op(pattern: str, node: OpPattern, name: str, ops: OpRegistry) -> Iterator[Finding]:
+    where, op = f"pattern `{pattern}`, op `{name}`", ops.get(name)
+    if op is None:
+        yield Finding("unknown-op", where, "there is no such op", pattern, near_names(name, ops))
+        return
+    if node.operands is not None:
+        try:
+            op.check_arity(len(node.operands))
+        except IRTypeError as error:
+            text = f"{error.problem}, and the pattern gives it {len(node.operands)}"
+            yield Finding("operand-count", where, text, pattern, "The pattern never matches this op.")
+    yield from _lint_attributes(pattern, where, node, op)
+    counts = {len(results) for results in _canonical_results(op)}
+    if len(counts) == 1 and node.result_index >= max(counts):
+        text = f"has {max(counts)} results, and the pattern asks for the one with index {node.result_index}"
+        yield Finding("result-index", where, text, pattern)
+
+
+def _canonical_results(op: OpDef) -> Iterator[Sequence[object]]:
+    for case in op_cases().get(op.name, ()):
+        yield new_function(op, case.types(), case.attrs)[0].results
+
+
+def _lint_attributes(pattern: str, where: str, node: OpPattern, op: OpDef) -> Iterator[Finding]:
+    if not node.attrs:
+        return
+    refusal: IRTypeError | None = None
+    bases: list[dict[str, Any]] = [dict(case.attrs) for case in op_cases().get(op.name, ())] or [{}]
+    for base in bases:
+        try:
+            fitting_attrs(op, node.attrs, base)
+        except IRTypeError as error:
+            refusal = refusal or error
+        else:
+            return
+    if refusal is not None:
+        hint = refusal.hint or "The pattern never matches this op."
+        text = str(IRTypeError(refusal.where, refusal.problem, got=refusal.got, expected=refusal.expected))
+        yield Finding("bad-attribute", where, text, pattern, hint)
