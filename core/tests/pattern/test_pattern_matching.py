@@ -245,7 +245,7 @@ def test_errors() -> None:
     operand: Any = "x"
     with pytest.raises(PatternError) as caught:
         is_op("add")(operand, wildcard())
-    assert str(caught.value) == "is_op: an operand is not a pattern; got 'x'"
+    assert str(caught.value) == "is_op('add'): an operand is not a pattern; got 'x'"
     for name in ("conv", ".conv", "npu."):
         with pytest.raises(PatternError) as caught:
             CompositePattern(name, wildcard())

@@ -1,20 +1,44 @@
 """The pattern language and its matcher."""
 
 from byoc_core.pattern.composite import CompositePattern
-from byoc_core.pattern.language import Pattern, is_const, is_op, is_var, wildcard
-from byoc_core.pattern.matcher import FunctionIndex, Match, find_matches
+from byoc_core.pattern.conditions import Condition, Predicate
+from byoc_core.pattern.index import FunctionIndex
+from byoc_core.pattern.language import (
+    Alternatives,
+    OpPattern,
+    Pattern,
+    Repeated,
+    ValuePattern,
+    any_number,
+    is_const,
+    is_extern,
+    is_op,
+    is_var,
+    sequence,
+    wildcard,
+)
+from byoc_core.pattern.matcher import Match, find_matches
 from byoc_core.pattern.verdict import Rejection, Support
 
 __all__ = [
+    "Alternatives",
     "CompositePattern",
+    "Condition",
     "FunctionIndex",
     "Match",
+    "OpPattern",
     "Pattern",
+    "Predicate",
     "Rejection",
+    "Repeated",
     "Support",
+    "ValuePattern",
+    "any_number",
     "find_matches",
     "is_const",
+    "is_extern",
     "is_op",
     "is_var",
+    "sequence",
     "wildcard",
 ]

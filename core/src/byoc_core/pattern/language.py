@@ -7,7 +7,7 @@
     pattern = conv_bias.optional(lambda x: is_op("nn.relu")(x))
 
 A pattern is a frozen tree, matched from the last op backwards. One pattern object used in two places matches the same
-value in both.
+value in both. ``str(pattern)`` shows it: ``nn.relu(nn.conv2d(*, const))``.
 """
 
 from __future__ import annotations
@@ -15,21 +15,49 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
-from byoc_core.errors import PatternError
-from byoc_core.ir import TensorType, Value
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["Alternatives", "OpPattern", "Pattern", "ValuePattern", "is_const", "is_op", "is_var", "wildcard"]
+from byoc_core.dims import Dim
+from byoc_core.dtypes import all_dtypes
+from byoc_core.errors import PatternError, near_names
+from byoc_core.ir import CALL_DPS_PACKED
+from byoc_core.pattern.conditions import (
+    Condition,
+    HasDtype,
+    HasRank,
+    HasShape,
+    HoldsArray,
+    Predicate,
+    Where,
+)
+from byoc_core.pattern.readers import ReadBy
 
-Condition = Callable[[Value], bool]
+__all__ = [
+    "Alternatives",
+    "OpPattern",
+    "Pattern",
+    "Repeated",
+    "ValuePattern",
+    "any_number",
+    "is_const",
+    "is_extern",
+    "is_op",
+    "is_var",
+    "sequence",
+    "wildcard",
+]
+
+_SHOWN_DEPTH = 40  # what lies deeper is printed as "..."
 
 
 def _no_attrs() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pattern:
     """What every pattern can do.
 
@@ -41,34 +69,84 @@ class Pattern:
     name: str | None = field(default=None, kw_only=True)
     conditions: tuple[Condition, ...] = field(default=(), kw_only=True)
 
-    def named(self, name: str) -> Pattern:
-        """Gives the pattern with a capture: ``match["name"]`` is the value it matched."""
+    def named(self, name: str) -> Self:
+        """Gives the pattern with a capture: ``match["name"]`` is the value it matched.
+
+        Raises:
+            PatternError: the name is empty.
+        """
+        if not _is_text(name):
+            raise PatternError("named", "is no name for a capture", got=repr(name), expected="text")
         return replace(self, name=name)
 
-    def has_dtype(self, *dtypes: str) -> Pattern:
-        """Gives the pattern restricted to tensors of these dtypes."""
-        return self.where(lambda value: isinstance(value.type, TensorType) and value.type.dtype in dtypes)
+    def has_dtype(self, *dtypes: str) -> Self:
+        """Gives the pattern restricted to tensors of these dtypes.
 
-    def has_rank(self, *ranks: int) -> Pattern:
-        """Gives the pattern restricted to tensors with these numbers of axes."""
-        return self.where(lambda value: isinstance(value.type, TensorType) and value.type.rank in ranks)
+        Raises:
+            PatternError: no dtype is given, or one is not known.
+        """
+        for dtype in dtypes:
+            if dtype not in all_dtypes():
+                hint = near_names(str(dtype), all_dtypes()) or None
+                raise PatternError("has_dtype", "is no dtype", got=repr(dtype), hint=hint)
+        return self._restricted("has_dtype", "dtype", dtypes, HasDtype(dtypes))
 
-    def has_shape(self, *shape: int | None) -> Pattern:
-        """Gives the pattern restricted to one shape; ``None`` stands for any size of an axis."""
+    def has_rank(self, *ranks: int) -> Self:
+        """Gives the pattern restricted to tensors with these numbers of axes.
 
-        def fits(value: Value) -> bool:
-            actual = value.type.shape if isinstance(value.type, TensorType) else None
-            return (
-                actual is not None
-                and len(actual) == len(shape)
-                and all(want is None or want == have for want, have in zip(shape, actual, strict=True))
-            )
+        Raises:
+            PatternError: no rank is given, or one is not a number of axes.
+        """
+        for rank in ranks:
+            if not _is_size(rank):
+                raise PatternError("has_rank", "is no rank", got=repr(rank), expected="0 or more")
+        return self._restricted("has_rank", "rank", ranks, HasRank(ranks))
 
-        return self.where(fits)
+    def has_shape(self, *shape: Dim | str | None) -> Self:
+        """Gives the pattern restricted to shapes of one form.
 
-    def where(self, condition: Condition) -> Pattern:
-        """Gives the pattern with one more condition on the value."""
-        return replace(self, conditions=(*self.conditions, condition))
+        Args:
+            shape: for each axis its size, ``None`` for any size, or a name for any size, symbolic ones included; equal
+                names stand for equal sizes: ``has_shape("n", "n")`` is square.
+
+        Raises:
+            PatternError: a size is negative, or none of these.
+        """
+        for size in shape:
+            if size is not None and not _is_size(size) and (isinstance(size, bool | int | float) or not size):
+                expected = "0 or more, None, or a name"
+                raise PatternError("has_shape", "is no size of an axis", got=repr(size), expected=expected)
+        return self._with_condition(HasShape(shape))
+
+    def only_used_by(self, reader: OpPattern) -> Self:
+        """Gives the pattern restricted to values that are read by ops of this kind only, once or more.
+
+        Args:
+            reader: an op pattern without operand patterns. What reads an identity of the value reads the value; a value
+                that the function returns does not fit.
+
+        Raises:
+            PatternError: the reader is no such pattern.
+        """
+        return self._read_by("only_used_by", reader, every=True)
+
+    def used_by(self, reader: OpPattern) -> Self:
+        """Gives the pattern restricted to values that an op of this kind reads; see :meth:`only_used_by`."""
+        return self._read_by("used_by", reader, every=False)
+
+    def where(self, test: Callable[[Any], object], text: str = "") -> Self:
+        """Gives the pattern with one more condition on the value.
+
+        Args:
+            test: takes the value.
+            text: what fits, in words, for reports: "a weight of our own".
+
+        Raises:
+            PatternError: the test cannot be called.
+        """
+        if not callable(test):
+            raise PatternError("where", "is no test", got=repr(test), expected="a function of the value")
+        return self._with_condition(Where(Predicate(test, text)))
 
     def optional(self, wrap: Callable[[Pattern], Pattern]) -> Alternatives:
         """Gives the pattern followed, where present, by what ``wrap`` puts around it; longer first."""
@@ -78,8 +156,36 @@ class Pattern:
         """Gives a pattern that matches either; the left is tried first."""
         return Alternatives((self, other))
 
+    def _with_condition(self, condition: Condition) -> Self:
+        return replace(self, conditions=(*self.conditions, condition))
 
-@dataclass(frozen=True, eq=False, slots=True)
+    def _restricted(self, method: str, what: str, given: tuple[object, ...], condition: Condition) -> Self:
+        if not given:
+            raise PatternError(method, f"names no {what}")
+        return self._with_condition(condition)
+
+    def _read_by(self, method: str, reader: OpPattern, *, every: bool) -> Self:
+        _require_bare(method, "reader", reader)
+        return self._with_condition(ReadBy(reader, every))
+
+    def __str__(self) -> str:
+        return self._shown(_SHOWN_DEPTH)
+
+    def __repr__(self) -> str:
+        return f"<pattern {self}>"
+
+    def _shown(self, depth: int) -> str:
+        if depth == 0:
+            return "..."
+        name = "" if self.name is None else f"{self.name}="
+        conditions = "".join(f"{{{condition}}}" for condition in self.conditions)
+        return f"{name}{self._body(depth)}{conditions}"
+
+    def _body(self, depth: int) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class ValuePattern(Pattern):
     """Matches a value without looking at what made it.
 
@@ -89,49 +195,154 @@ class ValuePattern(Pattern):
 
     kind: str = "any"
 
+    def _body(self, depth: int) -> str:
+        return "*" if self.kind == "any" else self.kind
 
-@dataclass(frozen=True, eq=False, slots=True)
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Operands of which there may be any number, the last ones of an op.
+
+    Attributes:
+        pattern: what each of them must match, each for itself.
+        at_least: how many there must be.
+    """
+
+    pattern: Pattern
+    at_least: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class OpPattern(Pattern):
     """Matches a result of an op.
 
     Attributes:
         ops: names of the ops that fit.
         operands: patterns of the operands, in order; ``None`` for any operands.
-        attrs: attribute values that the binding must have.
+        attrs: what the binding's attributes must be: a value, or a :class:`Predicate`.
         result_index: which of the op's results the value must be.
+        rest: the operands after ``operands``, where their number is open.
+        reads: what one of the operands must match, whichever; the others are inputs. Only without ``operands``.
+        origin: the pattern whose op this is a further result of, see :meth:`result`.
     """
 
     ops: frozenset[str]
     operands: tuple[Pattern, ...] | None = None
     attrs: Mapping[str, Any] = field(default_factory=_no_attrs)
     result_index: int = 0
+    rest: Repeated | None = None
+    reads: Pattern | None = None
+    origin: OpPattern | None = None
 
     def __post_init__(self) -> None:
         if not self.ops:
             raise PatternError("is_op", "names no op")
-        for operand in self.operands or ():
+
+    def __call__(self, *operands: Pattern | Repeated) -> Self:
+        """Gives the pattern with operand patterns; the last may be :func:`any_number` of one pattern.
+
+        Raises:
+            PatternError: an operand is no pattern, ``any_number`` is not the last, or the op has operands already.
+        """
+        where = f"is_op({', '.join(map(repr, sorted(self.ops)))})"
+        if not self.is_bare:
+            raise PatternError(where, "has operand patterns already", got=str(self))
+        rest = operands[-1] if operands and isinstance(operands[-1], Repeated) else None
+        fixed = []
+        for operand in operands[: len(operands) - (rest is not None)]:
+            if isinstance(operand, Repeated):
+                raise PatternError(where, "any_number is not the last operand")
             if not isinstance(operand, Pattern):
-                raise PatternError("is_op", "an operand is not a pattern", got=repr(operand))
+                raise PatternError(where, "an operand is not a pattern", got=repr(operand))
+            fixed.append(operand)
+        return replace(self, operands=tuple(fixed), rest=rest, origin=None)
 
-    def __call__(self, *operands: Pattern) -> OpPattern:
-        """Gives the pattern with operand patterns."""
-        return replace(self, operands=operands)
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing is said about the operands."""
+        return self.operands is None and self.reads is None
 
-    def has_attr(self, **attrs: Any) -> OpPattern:
-        """Gives the pattern restricted to these attribute values (lists count as tuples)."""
-        stored = {key: tuple(value) if isinstance(value, list) else value for key, value in attrs.items()}
-        return replace(self, attrs={**self.attrs, **stored})
+    def has_attr(self, **attrs: Any) -> Self:
+        """Gives the pattern restricted by attributes of the op.
 
-    def result(self, index: int) -> OpPattern:
-        """Gives the pattern for another result of an op that has several."""
-        return replace(self, result_index=index)
+        Args:
+            attrs: for each attribute its value (lists count as tuples, types must agree), or a test of it: a function,
+                or a :class:`Predicate`, which has words for reports.
+        """
+        wanted = {key: _stored(value) for key, value in attrs.items()}
+        return replace(self, attrs={**self.attrs, **wanted}, origin=None)
+
+    def result(self, index: int) -> Self:
+        """Gives the pattern for another result of an op that has several.
+
+        Patterns for results of one pattern object match results of one op: with ``s = is_op("split")(wildcard())``,
+        ``is_op("add")(s.result(0), s.result(1))`` adds the two halves of one split.
+
+        Raises:
+            PatternError: the index is negative.
+        """
+        if not _is_size(index):
+            raise PatternError("result", "is no index of a result", got=repr(index), expected="0 or more")
+        return replace(self, result_index=index, origin=self.origin or self)
+
+    def reading(self, operand: Pattern) -> Self:
+        """Gives the pattern restricted to ops that read a value, at whatever position; the other operands are inputs.
+
+        Raises:
+            PatternError: the operand is no pattern, or the op has operand patterns already.
+        """
+        where = f"is_op({', '.join(map(repr, sorted(self.ops)))})"
+        if not isinstance(operand, Pattern):
+            raise PatternError(where, "an operand is not a pattern", got=repr(operand))
+        if not self.is_bare:
+            raise PatternError(where, "has operand patterns already", got=str(self))
+        return replace(self, reads=operand, origin=None)
+
+    def _body(self, depth: int) -> str:
+        ops = "|".join(sorted(self.ops))
+        attrs = ", ".join(f"{key}={value}" for key, value in self.attrs.items())
+        parts = ["..."] if self.is_bare else [operand._shown(depth - 1) for operand in self.operands or ()]
+        if self.reads is not None:
+            parts = ["...", self.reads._shown(depth - 1), "..."]
+        if self.rest is not None:
+            parts.append(f"{self.rest.pattern._shown(depth - 1)}...")
+        result = f".{self.result_index}" if self.result_index else ""
+        return f"{ops}{f'[{attrs}]' if attrs else ''}({', '.join(parts)}){result}"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Alternatives(Pattern):
     """Matches what any of several patterns matches; earlier ones are tried first."""
 
     choices: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        for choice in self.choices:
+            if not isinstance(choice, Pattern):
+                raise PatternError("alternatives", "a choice is not a pattern", got=repr(choice))
+
+    def _body(self, depth: int) -> str:
+        return f"({' | '.join(choice._shown(depth - 1) for choice in self.choices)})"
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _require_bare(where: str, what: str, pattern: object) -> None:
+    if not (isinstance(pattern, OpPattern) and pattern.is_bare):
+        expected = "an op pattern without operand patterns"
+        raise PatternError(where, f"the {what} does not fit", got=repr(pattern), expected=expected)
+
+
+def _stored(value: Any) -> Any:
+    if callable(value) and not isinstance(value, Predicate):
+        return Predicate(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def wildcard() -> ValuePattern:
@@ -139,9 +350,24 @@ def wildcard() -> ValuePattern:
     return ValuePattern(kind="any")
 
 
-def is_const() -> ValuePattern:
-    """Gives a pattern that matches a constant."""
-    return ValuePattern(kind="const")
+def is_const(value: npt.ArrayLike | None = None) -> ValuePattern:
+    """Gives a pattern that matches a constant.
+
+    Args:
+        value: a number, which every element must be, or an array, which the constant must equal; ``None`` for any
+            constant. Floats are compared after rounding to the constant's dtype.
+
+    Raises:
+        PatternError: the value is no array of numbers, or has no element.
+    """
+    constant = ValuePattern(kind="const")
+    if value is None:
+        return constant
+    array = np.array(value)
+    if array.dtype.kind not in "biufV" or array.size == 0:
+        raise PatternError("is_const", "is not a number or an array of numbers", got=repr(value))
+    array.flags.writeable = False
+    return constant._with_condition(HoldsArray(array))
 
 
 def is_var() -> ValuePattern:
@@ -153,6 +379,49 @@ def is_op(*names: str) -> OpPattern:
     """Gives a pattern that matches an op (any of several); call it with the operands' patterns.
 
     Raises:
-        PatternError: no name is given.
+        PatternError: no name is given, or something else than a name.
     """
+    for name in names:
+        if not _is_text(name):
+            raise PatternError("is_op", "is no name of an op", got=repr(name))
     return OpPattern(frozenset(names))
+
+
+def is_extern(symbol: str) -> OpPattern:
+    """Gives a pattern that matches the call of an external function (``call_dps_packed``) by its symbol."""
+    if not _is_text(symbol):
+        raise PatternError("is_extern", "is no symbol", got=repr(symbol), expected="text")
+    return is_op(CALL_DPS_PACKED.name).has_attr(symbol=symbol)
+
+
+def any_number(pattern: Pattern, at_least: int = 0) -> Repeated:
+    """Gives what stands for any number of operands, each of which matches the pattern; the last argument of an op.
+
+    Captures in the pattern are tuples: ``match.values("name")``. Pattern objects that are used in it alone may match
+    another value in each operand.
+
+    Raises:
+        PatternError: it is no pattern, or the number is negative.
+    """
+    if not isinstance(pattern, Pattern):
+        raise PatternError("any_number", "an operand is not a pattern", got=repr(pattern))
+    if not _is_size(at_least):
+        raise PatternError("any_number", "`at_least` is no count", got=repr(at_least), expected="0 or more")
+    return Repeated(pattern, at_least)
+
+
+def sequence(first: Pattern, *then: OpPattern) -> Pattern:
+    """Gives a pattern of ops that each read the one before, at whatever operand position.
+
+    Args:
+        first: any pattern.
+        then: op patterns without operand patterns; their other operands are inputs.
+
+    Raises:
+        PatternError: one of ``then`` is no such pattern.
+    """
+    chain = first
+    for link in then:
+        _require_bare("sequence", "link", link)
+        chain = link.reading(chain)
+    return chain

@@ -4,54 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from byoc_core.errors import PatternError
-from byoc_core.ir import Binding, Constant, Function, Trait, Value, Var
+from byoc_core.ir import Binding, Constant, Trait, Value, Var
+from byoc_core.pattern.fit import condition_misfit, kind_misfit, op_misfit
+from byoc_core.pattern.index import FunctionIndex
 from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, ValuePattern
 
-__all__ = ["FunctionIndex", "Match", "find_matches"]
-
-
-class FunctionIndex:
-    """Who makes and who reads each value of a function.
-
-    Cost: linear in the size of the function, once.
-    """
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-        self.position: dict[int, int] = {}
-        self._producer: dict[int, tuple[Binding, int]] = {}
-        self._users: dict[int, list[Binding]] = {}
-        self._params = {id(param) for param in function.params}
-        self._results = {id(value) for value in function.results}
-        for binding in function.bindings:
-            self.add(binding)
-
-    def add(self, binding: Binding) -> None:
-        """Adds a binding that stands after all others; it reads nothing that is yet to come."""
-        self.position[id(binding)] = len(self.position)
-        for index, result in enumerate(binding.results):
-            self._producer[id(result)] = (binding, index)
-        for operand in {id(o): o for o in binding.operands if isinstance(o, Var)}.values():
-            self._users.setdefault(id(operand), []).append(binding)
-
-    def producer(self, value: Value) -> tuple[Binding, int] | None:
-        """Gives the binding that makes a value and which of its results it is; ``None`` for params and constants."""
-        return self._producer.get(id(value))
-
-    def users(self, value: Value) -> list[Binding]:
-        """Gives the bindings that read a value, each once, in order."""
-        return self._users.get(id(value), [])
-
-    def is_param(self, value: Value) -> bool:
-        """Tells whether a value is a parameter."""
-        return id(value) in self._params
-
-    def is_result(self, value: Value) -> bool:
-        """Tells whether the function returns the value."""
-        return id(value) in self._results
+__all__ = ["Match", "find_matches"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -146,7 +106,7 @@ def _match(pattern: Pattern, value: Value, index: FunctionIndex, state: _State) 
         if bound is value or (isinstance(bound, Constant) and bound == value):
             yield state
         return
-    if not all(condition(value) for condition in pattern.conditions):
+    if condition_misfit(pattern, value, index) is not None:
         return
     captures = state.captures if pattern.name is None else {**state.captures, pattern.name: value}
     state = replace(state, values={**state.values, id(pattern): value}, captures=captures)
@@ -156,11 +116,7 @@ def _match(pattern: Pattern, value: Value, index: FunctionIndex, state: _State) 
     elif isinstance(pattern, OpPattern):
         yield from _match_op(pattern, value, index, state)
     elif isinstance(pattern, ValuePattern):
-        if (
-            pattern.kind == "any"
-            or (pattern.kind == "const" and isinstance(value, Constant))
-            or (pattern.kind == "var" and index.is_param(value))
-        ):
+        if kind_misfit(pattern, value, index) is None:
             yield replace(state, leaves=(*state.leaves, value))
     else:
         raise PatternError("pattern", "is of a kind that the matcher does not know", got=type(pattern).__name__)
@@ -171,15 +127,11 @@ def _match_op(pattern: OpPattern, value: Value, index: FunctionIndex, state: _St
     if found is None:
         return
     binding, result_index = found
-    if binding.op.name not in pattern.ops or result_index != pattern.result_index or binding.codegen is not None:
-        return
-    if any(not _attr_equal(binding.attrs.get(key, _MISSING), want) for key, want in pattern.attrs.items()):
+    if binding.op.name not in pattern.ops or op_misfit(pattern, binding, result_index) is not None:
         return
     state = replace(state, bindings={**state.bindings, id(binding): binding})
     if pattern.operands is None:
         yield state
-        return
-    if len(pattern.operands) != len(binding.operands):
         return
     yield from _match_operands(pattern.operands, binding.operands, index, state)
     if len(binding.operands) == 2 and binding.op.has_trait(Trait.COMMUTATIVE):
@@ -194,13 +146,6 @@ def _match_operands(
         return
     for after in _match(patterns[0], values[0], index, state):
         yield from _match_operands(patterns[1:], values[1:], index, after)
-
-
-_MISSING = object()
-
-
-def _attr_equal(have: Any, want: Any) -> bool:
-    return type(have) is type(want) and bool(have == want)
 
 
 def _has_inner_leaf(state: _State, index: FunctionIndex) -> bool:

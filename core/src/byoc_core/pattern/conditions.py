@@ -1,0 +1,188 @@
+"""What patterns may ask of a value or an attribute, as data that says in words what it asks and what it found."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_name, is_float
+from byoc_core.ir import TensorType, Value
+from byoc_core.pattern.index import FunctionIndex
+
+__all__ = ["Condition", "HasDtype", "HasRank", "HasShape", "HoldsArray", "Predicate", "Where", "listed"]
+
+
+def listed(items: object) -> str:
+    """Gives items as a list in words: ``a, b or c``."""
+    texts = [str(item) for item in items] if isinstance(items, tuple | list) else [str(items)]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A test of an attribute's value, with words for it.
+
+    Attributes:
+        test: tells whether the value fits.
+        text: what fits, as in "expected at most 2"; the test's name where nothing is said.
+    """
+
+    test: Callable[[Any], object]
+    text: str = ""
+
+    def __call__(self, value: Any) -> bool:
+        """Tells whether a value fits."""
+        return bool(self.test(value))
+
+    def __str__(self) -> str:
+        name = getattr(self.test, "__name__", "")
+        return self.text or (
+            f"what `{name}` allows" if name and name != "<lambda>" else "what the pattern's test allows"
+        )
+
+
+class Condition(ABC):
+    """What a pattern asks of a value. ``str`` gives what it asks for, as a noun."""
+
+    __slots__ = ()
+
+    def holds(self, value: Value, index: FunctionIndex) -> bool:
+        """Tells whether a value fulfils it."""
+        return self._holds(value, index)
+
+    def misfit(self, value: Value, index: FunctionIndex) -> str:
+        """Gives what is wrong with a value that does not, as the clause after its name."""
+        return self._misfit(value, index)
+
+    @abstractmethod
+    def _holds(self, value: Value, index: FunctionIndex) -> bool: ...
+
+    @abstractmethod
+    def _misfit(self, value: Value, index: FunctionIndex) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HasDtype(Condition):
+    """The value is a tensor of one of these dtypes."""
+
+    dtypes: tuple[str, ...]
+
+    def _holds(self, value: Value, index: FunctionIndex) -> bool:
+        return isinstance(value.type, TensorType) and value.type.dtype in self.dtypes
+
+    def _misfit(self, value: Value, index: FunctionIndex) -> str:
+        if not isinstance(value.type, TensorType):
+            return f"is {value.type}, expected a tensor of {self}"
+        return f"is of dtype {value.type.dtype}, expected {listed(self.dtypes)}"
+
+    def __str__(self) -> str:
+        return f"dtype {listed(self.dtypes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class HasRank(Condition):
+    """The value is a tensor with one of these numbers of axes."""
+
+    ranks: tuple[int, ...]
+
+    def _holds(self, value: Value, index: FunctionIndex) -> bool:
+        return isinstance(value.type, TensorType) and value.type.rank in self.ranks
+
+    def _misfit(self, value: Value, index: FunctionIndex) -> str:
+        if not isinstance(value.type, TensorType):
+            return f"is {value.type}, expected a tensor of {self}"
+        rank = "unknown rank" if value.type.rank is None else f"rank {value.type.rank}"
+        return f"is of {rank}, expected {listed(self.ranks)}"
+
+    def __str__(self) -> str:
+        return f"rank {listed(self.ranks)}"
+
+
+@dataclass(frozen=True, slots=True)
+class HasShape(Condition):
+    """The value is a tensor of this shape.
+
+    Attributes:
+        shape: for each axis a size, ``None`` for any, or a name for any; one name stands for one size.
+    """
+
+    shape: tuple[Dim | str | None, ...]
+
+    def _holds(self, value: Value, index: FunctionIndex) -> bool:
+        actual = value.type.shape if isinstance(value.type, TensorType) else None
+        if actual is None or len(actual) != len(self.shape):
+            return False
+        named: dict[str, Dim] = {}
+        return all(
+            want is None or have == (named.setdefault(want, have) if isinstance(want, str) else want)
+            for want, have in zip(self.shape, actual, strict=True)
+        )
+
+    def _misfit(self, value: Value, index: FunctionIndex) -> str:
+        if not isinstance(value.type, TensorType):
+            return f"is {value.type}, expected a tensor of {self}"
+        shape = "unknown rank" if value.type.shape is None else f"shape ({', '.join(map(str, value.type.shape))})"
+        return f"is of {shape}, expected {self}"
+
+    def __str__(self) -> str:
+        return f"shape ({', '.join('*' if size is None else str(size) for size in self.shape)})"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HoldsArray(Condition):
+    """The value is a constant that holds a number everywhere, or these elements.
+
+    Floats are compared after rounding to the constant's dtype; NaN equals NaN, and signs of zeros do not count.
+    Cost: the constant's size where its first element fits, else none.
+
+    Attributes:
+        array: a number (0-d), or all elements.
+    """
+
+    array: npt.NDArray[Any]
+
+    def _holds(self, value: Value, index: FunctionIndex) -> bool:
+        have = index.array(value)
+        if have is None or have.size == 0 or (self.array.ndim and self.array.shape != have.shape):
+            return False
+        return _agree(have.flat[:1], self.array.flat[:1]) and _agree(have, self.array)
+
+    def _misfit(self, value: Value, index: FunctionIndex) -> str:
+        have = index.array(value)
+        if have is None or have.size != 1:
+            return f"is not {self}"
+        return f"holds {have.item()}, expected {self}"
+
+    def __str__(self) -> str:
+        return f"the constant {self.array.item()}" if self.array.ndim == 0 else f"the constant {self.array.tolist()}"
+
+
+def _agree(have: npt.NDArray[Any], want: npt.NDArray[Any]) -> bool:
+    if not is_float(dtype_name(have.dtype)):
+        return bool(np.all(have.astype(np.int8) == want if have.dtype.kind == "V" else have == want))
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = want.astype(have.dtype).astype(np.float64)
+    exact = have.astype(np.float64)
+    return bool(np.all((exact == rounded) | (np.isnan(exact) & np.isnan(rounded))))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Where(Condition):
+    """A test of one's own."""
+
+    predicate: Predicate
+
+    def _holds(self, value: Value, index: FunctionIndex) -> bool:
+        return self.predicate(value)
+
+    def _misfit(self, value: Value, index: FunctionIndex) -> str:
+        return f"is not {self}"
+
+    def __str__(self) -> str:
+        return str(self.predicate)

@@ -1,0 +1,95 @@
+"""Whether one value or one op fits one node of a pattern, and in words what is wrong where it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from byoc_core.ir import Binding, Constant, Value
+from byoc_core.pattern.conditions import Predicate, listed
+from byoc_core.pattern.index import FunctionIndex
+
+if TYPE_CHECKING:
+    from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
+
+__all__ = ["Misfit", "condition_misfit", "kind_misfit", "op_misfit", "op_names", "reader_misfit"]
+
+
+class Misfit(NamedTuple):
+    """What is wrong.
+
+    Attributes:
+        clause: what stands there and what was expected: "is of rank 2, expected 4".
+        part: which part of the op is meant; "" for the value itself.
+    """
+
+    clause: str
+    part: str = ""
+
+
+def op_names(pattern: OpPattern) -> str:
+    """Gives the ops that fit, as a list in words."""
+    return listed([f"`{name}`" for name in sorted(pattern.ops)])
+
+
+def made_by(value: Value, index: FunctionIndex) -> str:
+    """Gives what makes a value, as a clause."""
+    found = index.producer(value)
+    if found is None:
+        return "is a constant" if isinstance(value, Constant) else "is a parameter"
+    return f"is made by `{found[0].op.name}`"
+
+
+def kind_misfit(pattern: ValuePattern, value: Value, index: FunctionIndex) -> Misfit | None:
+    """Gives what is wrong with the kind of a value, if anything."""
+    if (
+        pattern.kind == "any"
+        or (pattern.kind == "const" and isinstance(value, Constant))
+        or (pattern.kind == "var" and index.is_param(value))
+    ):
+        return None
+    expected = "a constant" if pattern.kind == "const" else "a parameter"
+    return Misfit(f"{made_by(value, index)}, expected {expected}")
+
+
+def condition_misfit(pattern: Pattern, value: Value, index: FunctionIndex) -> Misfit | None:
+    """Gives the first condition on the value that fails, if any."""
+    for condition in pattern.conditions:
+        if not condition.holds(value, index):
+            return Misfit(condition.misfit(value, index))
+    return None
+
+
+def op_misfit(pattern: OpPattern, binding: Binding, result_index: int) -> Misfit | None:
+    """Gives what is wrong with an op of a right name, its operands and its result's type apart, if anything."""
+    name = f"`{binding.op.name}`"
+    if binding.codegen is not None:
+        return Misfit(f"is made by {name}, which backend `{binding.codegen}` has taken")
+    if result_index != pattern.result_index:
+        return Misfit(f"is result {result_index} of {name}, expected result {pattern.result_index}")
+    count = len(binding.operands)
+    if pattern.operands is not None:
+        least = len(pattern.operands) + (pattern.rest.at_least if pattern.rest is not None else 0)
+        if count < least or (pattern.rest is None and count > least):
+            return Misfit(f"reads {count} operands, expected {least}{' or more' if pattern.rest else ''}", name)
+    return _attribute_misfit(pattern, binding) if pattern.attrs else None
+
+
+def reader_misfit(pattern: OpPattern, reader: Binding, index: FunctionIndex) -> Misfit | None:
+    """Gives what is wrong with an op that reads a value, if anything."""
+    if reader.op.name not in pattern.ops:
+        return Misfit(f"is read by `{reader.op.name}`, expected {op_names(pattern)}")
+    return _attribute_misfit(pattern, reader) or condition_misfit(pattern, reader.results[0], index)
+
+
+_MISSING = object()
+
+
+def _attribute_misfit(pattern: OpPattern, binding: Binding) -> Misfit | None:
+    for key, want in pattern.attrs.items():
+        have: Any = binding.attrs.get(key, _MISSING)
+        if have is _MISSING:
+            return Misfit(f"has no attribute `{key}`", f"`{binding.op.name}`")
+        if not (want(have) if isinstance(want, Predicate) else type(have) is type(want) and have == want):
+            expected = want if isinstance(want, Predicate) else repr(want)
+            return Misfit(f"is {have!r}, expected {expected}", f"attribute `{key}` of `{binding.op.name}`")
+    return None
