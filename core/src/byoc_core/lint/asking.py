@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from byoc_core.errors import HookError, PatternError
+from byoc_core.errors import ByocError, HookError, PatternError
 from byoc_core.pattern import Rejection
 
 __all__ = ["Answer", "ask_check", "ask_hook"]
@@ -35,11 +35,9 @@ def ask_check(check: Callable[[], object]) -> Answer:
     """Gives the answer of a pattern's check on one match."""
     try:
         first, second = check(), check()
-    except PatternError as error:
-        if error.where == "match" and error.problem.startswith("has no capture"):
+    except Exception as error:  # noqa: BLE001 - what a stranger's check raises is the finding
+        if isinstance(error, PatternError) and error.where == "match" and error.problem.startswith("has no capture"):
             return Answer(fault="unknown-capture", text=f"its check asks for a capture that is not there: {error}")
-        return Answer(fault="check-raises", text=f"its check raised {type(error).__name__}: {error}")
-    except Exception as error:
         return Answer(fault="check-raises", text=f"its check raised {type(error).__name__}: {error}")
     for answer in (first, second):
         if answer is not None and not isinstance(answer, Rejection):
@@ -51,14 +49,12 @@ def ask_check(check: Callable[[], object]) -> Answer:
 
 
 def ask_hook(supports: Callable[[], object]) -> Answer:
-    """Gives the answer of ``byoc_supports`` on one op; ``supports`` raises ``HookError`` for an answer of another type."""
+    """Gives the answer of ``byoc_supports`` on one op; an answer of another type is a ``HookError`` without a cause."""
     try:
         first, second = supports(), supports()
-    except HookError as error:
-        fault = "supports-type" if error.__cause__ is None else "supports-raises"
-        return Answer(fault=fault, text=str(error))
-    except Exception as error:
-        return Answer(fault="supports-raises", text=f"raised {type(error).__name__}: {error}")
+    except ByocError as error:
+        is_type = isinstance(error, HookError) and error.__cause__ is None
+        return Answer(fault="supports-type" if is_type else "supports-raises", text=str(error))
     if first != second:
         return Answer(fault="supports-changes", text=f"gave {_told(first)}, then {_told(second)}")
     return Answer(first if isinstance(first, Rejection) else None)

@@ -88,8 +88,7 @@ def _lint_pattern(
     yield from misfits
     try:
         instances = find_instances(pattern.pattern, ops)
-    except Exception as error:
-        # The only code of strangers that the search runs is that of conditions.
+    except Exception as error:  # noqa: BLE001 - of strangers' code the search runs that of conditions: it is a finding
         text = f"a condition raised {type(error).__name__}: {error}"
         yield Finding("condition-raises", f"pattern `{pattern.name}`", text, pattern.name)
         return []

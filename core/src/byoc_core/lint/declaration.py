@@ -24,7 +24,7 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
         text = f"`constants` is {info.constants!r}, expected 'embedded' or 'lifted'"
         yield Finding("bad-info", where, text)
     for layout in info.preferred_layouts:
-        if not (isinstance(layout, str) and layout and sorted(layout) == sorted(set(layout)) and "C" in layout):
+        if sorted(layout) != sorted(set(layout)) or not {"N", "C"} <= set(layout):
             text = f"{layout!r} in `preferred_layouts` is no layout, expected letters of axes such as 'NCHW'"
             yield Finding("bad-info", where, text)
     try:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from byoc_core.dims import Dim, symbol
-from byoc_core.dtypes import all_dtypes
+from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, OpRegistry, TensorType, Value, Var
+from byoc_core.ir import Binding, Constant, ConstantStore, IRModule, OpRegistry, TensorType, Value, Var
 from byoc_core.lint.selections import Selection, describe, op_name, select, walk
 from byoc_core.lint.synthesis import Draft, Synthesis
 from byoc_core.ops.cases import array_of, infer_case, op_cases
@@ -33,15 +33,19 @@ class Instance:
         module: holds the function.
         match: the match.
         reading: the pattern's reading, as an expression.
-        dtype: the dtype that free operands have.
         kind: ``"static"``, ``"symbolic"``, or ``"constants"``: all operands but the first are constants.
     """
 
     module: IRModule
     match: Match
     reading: str
-    dtype: str
     kind: str
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of what goes in, or comes out where nothing does: of the first tensor."""
+        values = (*self.match.inputs, *self.match.root.results)
+        return next((value.type.dtype for value in values if isinstance(value.type, TensorType)), "")
 
     def __str__(self) -> str:
         operands = ", ".join(str(value.type) for value in self.match.inputs)
@@ -88,11 +92,11 @@ def _instances_of(
     reading = describe(pattern, selection)
     seen: set[object] = set()
     names = [op_name(node, selection) for node in walk(pattern, selection) if isinstance(node, OpPattern)]
-    rotations = min(max((len(op_cases().get(name, ())) for name in names), default=1), _MAX_ROTATIONS)
-    for rotation in range(max(rotations, 1)):
+    rotations = min(max((len(op_cases().get(name, ())) for name in names), default=0) or 1, _MAX_ROTATIONS)
+    for rotation in range(rotations):
         for dtype in _FIRST_DTYPES:
             constants = ConstantStore()
-            search = Synthesis(ops, selection, dtype, rotation, constants)
+            search = Synthesis(pattern, ops, selection, dtype, rotation, constants)
             first = next(_matching(pattern, search, constants), None)
             if first is None:
                 failures.setdefault(reading, search.failure or "the type rules take the ops, and the pattern does not")
@@ -100,33 +104,37 @@ def _instances_of(
             draft, match = first
             if _key(draft) not in seen:
                 seen.add(_key(draft))
-                yield _instance(match, constants, reading, dtype, "static")
-                yield from _variants(pattern, draft, constants, reading, dtype, with_dtypes=rotation == 0)
+                yield _instance(match, constants, reading, "static")
+                yield from _variants(pattern, draft, constants, reading, with_dtypes=rotation == 0)
             break
         else:
-            if rotation == 0 and not seen:
+            if not seen:
                 return
 
 
 def _matching(pattern: Pattern, search: Synthesis, constants: ConstantStore) -> Iterator[tuple[Draft, Match]]:
-    for draft in itertools.islice(search.solve(pattern), _MAX_DRAFTS):
-        match = _match(pattern, draft.bindings, draft.leaves)
+    for draft in itertools.islice(search.solve(), _MAX_DRAFTS):
+        match = _match(pattern, draft, constants)
         if match is not None:
             yield draft, match
 
 
-def _match(pattern: Pattern, bindings: Sequence[Binding], leaves: Sequence[Value]) -> Match | None:
-    """Gives the match at the last op, one of all ops if there is one."""
-    if not bindings:
+def _match(pattern: Pattern, draft: Draft, constants: ConstantStore) -> Match | None:
+    """Gives the match at the root that takes all ops but the readers behind it."""
+    if draft.root is None:
         return None
-    params = tuple(leaf for leaf in leaves if isinstance(leaf, Var))
-    function = Function("main", params, tuple(bindings), bindings[-1].results)
-    found = list(itertools.islice(find_matches(pattern, bindings[-1], FunctionIndex(function)), 8))
-    return next((match for match in found if len(match.bindings) == len(bindings)), None)
+    for is_root_result in (True, False):
+        function = draft.function(is_root_result=is_root_result)
+        found = itertools.islice(find_matches(pattern, draft.root, FunctionIndex(function, constants)), 8)
+        wanted = {id(binding) for binding in draft.bindings} - {id(binding) for binding in draft.readers}
+        match = next((match for match in found if wanted == {id(binding) for binding in match.bindings}), None)
+        if match is not None or not draft.readers:
+            return match
+    return None
 
 
-def _instance(match: Match, constants: ConstantStore, reading: str, dtype: str, kind: str) -> Instance:
-    return Instance(IRModule({"main": match.index.function}, constants), match, reading, dtype, kind)
+def _instance(match: Match, constants: ConstantStore, reading: str, kind: str) -> Instance:
+    return Instance(IRModule({"main": match.index.function}, constants), match, reading, kind)
 
 
 def _key(draft: Draft) -> object:
@@ -135,29 +143,29 @@ def _key(draft: Draft) -> object:
 
 
 def _variants(
-    pattern: Pattern, draft: Draft, constants: ConstantStore, reading: str, dtype: str, *, with_dtypes: bool
+    pattern: Pattern, draft: Draft, constants: ConstantStore, reading: str, *, with_dtypes: bool
 ) -> Iterator[Instance]:
     """Yields the same ops with other leaves: other dtypes, symbols for sizes, constants."""
-    wanted: list[tuple[str, str, tuple[Value, ...]]] = []
+    wanted: list[tuple[str, tuple[Value, ...]]] = []
     if with_dtypes:
-        wanted += [
-            (name, "static", _retyped(draft.leaves, dtype, name, constants)) for name in all_dtypes() if name != dtype
-        ]
-    wanted += [(dtype, "symbolic", _symbolic(draft.leaves, everywhere=everywhere)) for everywhere in (False, True)]
-    wanted.append((dtype, "constants", _constant(draft.leaves, constants)))
-    for name, kind, leaves in wanted:
+        present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
+        changes = [(before, after) for before in present for after in all_dtypes() if after not in present]
+        wanted += [("static", _retyped(draft.leaves, before, after, constants)) for before, after in changes]
+    wanted += [("symbolic", _symbolic(draft.leaves, everywhere=everywhere)) for everywhere in (False, True)]
+    wanted.append(("constants", _constant(draft.leaves, constants)))
+    for kind, leaves in wanted:
         if all(old is new for old, new in zip(draft.leaves, leaves, strict=True)):
             continue
-        bindings = _rebuilt(draft, leaves)
-        match = None if bindings is None else _match(pattern, bindings, leaves)
+        changed = _rebuilt(draft, leaves)
+        match = None if changed is None else _match(pattern, changed, constants)
         if match is not None:
-            yield _instance(match, constants, reading, name, kind)
+            yield _instance(match, constants, reading, kind)
 
 
-def _rebuilt(draft: Draft, leaves: Sequence[Value]) -> list[Binding] | None:
-    """Gives the ops of a draft on other leaves, or ``None`` where a type rule refuses them."""
+def _rebuilt(draft: Draft, leaves: tuple[Value, ...]) -> Draft | None:
+    """Gives a draft with the same ops on other leaves, or ``None`` where a type rule refuses them."""
     new: dict[int, Value] = {id(old): leaf for old, leaf in zip(draft.leaves, leaves, strict=True)}
-    bindings = []
+    bindings: dict[int, Binding] = {}
     for binding in draft.bindings:
         operands = tuple(new[id(operand)] for operand in binding.operands)
         try:
@@ -168,8 +176,10 @@ def _rebuilt(draft: Draft, leaves: Sequence[Value]) -> list[Binding] | None:
             return None
         results = tuple(Var(old.name, type_) for old, type_ in zip(binding.results, types, strict=True))
         new.update((id(old), result) for old, result in zip(binding.results, results, strict=True))
-        bindings.append(Binding(results, binding.op, operands, binding.attrs))
-    return bindings
+        bindings[id(binding)] = Binding(results, binding.op, operands, binding.attrs)
+    root = None if draft.root is None else bindings[id(draft.root)]
+    readers = tuple(bindings[id(reader)] for reader in draft.readers)
+    return Draft({}, {}, tuple(bindings.values()), leaves, root, readers)
 
 
 def _retyped(leaves: Sequence[Value], before: str, dtype: str, constants: ConstantStore) -> tuple[Value, ...]:
@@ -178,7 +188,8 @@ def _retyped(leaves: Sequence[Value], before: str, dtype: str, constants: Consta
             return leaf
         type_ = TensorType(leaf.type.shape, dtype)
         if isinstance(leaf, Constant):
-            return constants.add(array_of(type_, np.random.default_rng(0)))
+            with np.errstate(all="ignore"):
+                return constants.add(constants[leaf.digest].astype(to_numpy(dtype)))
         return Var(leaf.name, type_)
 
     return tuple(map(changed, leaves))

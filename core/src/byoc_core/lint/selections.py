@@ -7,12 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from byoc_core.pattern import Pattern
 from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
 
-__all__ = ["Selection", "chosen", "describe", "op_name", "select", "walk"]
+__all__ = ["Selection", "chosen", "describe", "op_key", "op_name", "select", "walk"]
 
 Selection = Mapping[int, int]
-"""The option taken, by the identity of the pattern node; the first where none stands here."""
+"""The option taken, by the key of the pattern node; the first where none stands here."""
 
 _LIMIT = 64
+
+
+def op_key(node: Pattern) -> int:
+    """Gives what tells nodes apart: patterns for results of one pattern object stand for one op."""
+    return id((node.origin or node) if isinstance(node, OpPattern) else node)
 
 
 def _num_options(node: Pattern) -> int:
@@ -28,11 +33,17 @@ def chosen(node: Alternatives, selection: Selection) -> Pattern:
 
 def op_name(node: OpPattern, selection: Selection) -> str:
     """Gives the name of the op that a selection takes."""
-    return sorted(node.ops)[selection.get(id(node), 0)]
+    return sorted(node.ops)[selection.get(op_key(node), 0)]
 
 
-def walk(pattern: Pattern, selection: Selection | None = None) -> Iterator[Pattern]:
-    """Yields each node once, a node before its parts; with a selection only what it takes."""
+def walk(pattern: Pattern, selection: Selection | None = None, *, repeated: bool = True) -> Iterator[Pattern]:
+    """Yields each node once, a node before its parts.
+
+    Args:
+        pattern: where to begin.
+        selection: only what it takes.
+        repeated: also what stands for any number of operands.
+    """
     pending, seen = [pattern], set[int]()
     while pending:
         node = pending.pop()
@@ -40,11 +51,12 @@ def walk(pattern: Pattern, selection: Selection | None = None) -> Iterator[Patte
             continue
         seen.add(id(node))
         yield node
-        parts: Sequence[Pattern] = ()
+        parts: list[Pattern] = []
         if isinstance(node, Alternatives):
-            parts = node.choices if selection is None else (chosen(node, selection),)
+            parts = list(node.choices) if selection is None else [chosen(node, selection)]
         elif isinstance(node, OpPattern):
-            parts = node.operands or ()
+            parts = [*(node.operands or ()), *([node.reads] if node.reads is not None else [])]
+            parts += [node.rest.pattern] if repeated and node.rest is not None else []
         pending.extend(reversed(parts))
 
 
@@ -56,25 +68,31 @@ def select(pattern: Pattern) -> Iterator[Selection]:
     queue: list[Selection] = [{}]
     planned: set[tuple[int, int]] = set()
     for forced in queue:
-        open_nodes = [node for node in walk(pattern, forced) if _num_options(node) > 1]
-        taken = {id(node): forced.get(id(node), 0) for node in open_nodes}
+        options = {op_key(node): _num_options(node) for node in walk(pattern, forced) if _num_options(node) > 1}
+        taken = {key: forced.get(key, 0) for key in options}
         planned |= set(taken.items())
         yield taken
-        for node in open_nodes:
-            for option in range(_num_options(node)):
-                if (id(node), option) not in planned and len(queue) < _LIMIT:
-                    planned.add((id(node), option))
-                    queue.append({**taken, id(node): option})
+        for key, count in options.items():
+            for option in range(count):
+                if (key, option) not in planned and len(queue) < _LIMIT:
+                    planned.add((key, option))
+                    queue.append({**taken, key: option})
 
 
 def describe(pattern: Pattern, selection: Selection) -> str:
     """Gives a reading as an expression, ``nn.relu(nn.conv2d(*, const))``."""
     if isinstance(pattern, Alternatives):
         return describe(chosen(pattern, selection), selection)
-    if isinstance(pattern, ValuePattern):
-        return {"any": "*", "const": "const", "var": "var"}.get(pattern.kind, pattern.kind)
-    if not isinstance(pattern, OpPattern):
-        return type(pattern).__name__
-    operands = "..." if pattern.operands is None else ", ".join(describe(p, selection) for p in pattern.operands)
-    index = f"[{pattern.result_index}]" if pattern.result_index else ""
-    return f"{op_name(pattern, selection)}({operands}){index}"
+    if isinstance(pattern, OpPattern):
+        index = f".{pattern.result_index}" if pattern.result_index else ""
+        return f"{op_name(pattern, selection)}({', '.join(_describe_operands(pattern, selection))}){index}"
+    return "*" if isinstance(pattern, ValuePattern) and pattern.kind == "any" else str(pattern)
+
+
+def _describe_operands(pattern: OpPattern, selection: Selection) -> Sequence[str]:
+    if pattern.reads is not None:
+        return "...", describe(pattern.reads, selection), "..."
+    if pattern.operands is None:
+        return ("...",)
+    parts = [describe(operand, selection) for operand in pattern.operands]
+    return [*parts, f"{describe(pattern.rest.pattern, selection)}..."] if pattern.rest is not None else parts

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from byoc_core.backend import BackendHandle
 from byoc_core.ir import COMPOSITE
 from byoc_core.lint.asking import ask_check
@@ -94,10 +96,13 @@ def _equal(left: Any, right: Any, there: dict[int, int], back: dict[int, int]) -
         return len(left) == len(right) and all(_equal(a, b, there, back) for a, b in zip(left, right, strict=True))
     if isinstance(left, Mapping):
         return list(left) == list(right) and all(_equal(left[key], right[key], there, back) for key in left)
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right)
     if not is_dataclass(left):
         return bool(left == right)
+    names = {field.name for field in fields(left)}
     if isinstance(left, Pattern):
+        names -= {"name"}
         if there.setdefault(id(left), id(right)) != id(right) or back.setdefault(id(right), id(left)) != id(left):
             return False
-    names = [field.name for field in fields(left) if not (isinstance(left, Pattern) and field.name == "name")]
-    return all(_equal(getattr(left, name), getattr(right, name), there, back) for name in names)
+    return all(_equal(getattr(left, name), getattr(right, name), there, back) for name in sorted(names))

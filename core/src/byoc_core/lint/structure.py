@@ -8,11 +8,12 @@ from typing import Any
 
 from byoc_core.errors import IRTypeError, near_names
 from byoc_core.ir import OpDef, OpRegistry
+from byoc_core.lint.candidates import fitting_attrs
 from byoc_core.lint.findings import Finding
 from byoc_core.lint.selections import walk
-from byoc_core.lint.synthesis import fitting_attrs
 from byoc_core.ops.cases import new_function, op_cases
-from byoc_core.pattern import CompositePattern
+from byoc_core.pattern import CompositePattern, Condition, Pattern
+from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape
 from byoc_core.pattern.language import OpPattern
 
 __all__ = ["lint_names", "lint_structure"]
@@ -30,10 +31,36 @@ def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Findi
     """Yields what no op can fulfil, each once."""
     found: dict[Finding, None] = {}
     for node in walk(pattern.pattern):
+        text = _contradiction(node)
+        if text:
+            found[Finding("contradiction", f"pattern `{pattern.name}`", text, pattern.name)] = None
         if isinstance(node, OpPattern):
             for name in sorted(node.ops):
                 found.update(dict.fromkeys(_lint_op(pattern.name, node, name, ops)))
     yield from found
+
+
+def _contradiction(node: Pattern) -> str:
+    """Gives what no value can be, as a clause; ``""`` where the dtypes, ranks and sizes asked for go together."""
+    for kind, possible in ((HasDtype, _dtypes), ((HasRank, HasShape), _ranks)):
+        asked = [condition for condition in node.conditions if isinstance(condition, kind)]
+        if asked and not set.intersection(*map(possible, asked)):
+            return f"no value of {node} is of {' and of '.join(map(str, asked))}"
+    shapes = [condition for condition in node.conditions if isinstance(condition, HasShape)]
+    for sizes in zip(*(shape.shape for shape in shapes), strict=False):
+        if len({size for size in sizes if isinstance(size, int)}) > 1:
+            return f"no value of {node} is of {' and of '.join(map(str, shapes))}"
+    return ""
+
+
+def _dtypes(condition: Condition) -> set[object]:
+    return set(condition.dtypes) if isinstance(condition, HasDtype) else set()
+
+
+def _ranks(condition: Condition) -> set[object]:
+    if isinstance(condition, HasShape):
+        return {len(condition.shape)}
+    return set(condition.ranks) if isinstance(condition, HasRank) else set()
 
 
 def _lint_op(pattern: str, node: OpPattern, name: str, ops: OpRegistry) -> Iterator[Finding]:
@@ -41,17 +68,26 @@ def _lint_op(pattern: str, node: OpPattern, name: str, ops: OpRegistry) -> Itera
     if op is None:
         yield Finding("unknown-op", where, "there is no such op", pattern, near_names(name, ops))
         return
-    if node.operands is not None:
-        try:
-            op.check_arity(len(node.operands))
-        except IRTypeError as error:
-            text = f"{error.problem}, and the pattern gives it {len(node.operands)}"
-            yield Finding("operand-count", where, text, pattern, "The pattern never matches this op.")
+    yield from _lint_arity(pattern, where, node, op)
     yield from _lint_attributes(pattern, where, node, op)
     counts = {len(results) for results in _canonical_results(op)}
     if len(counts) == 1 and node.result_index >= max(counts):
         text = f"has {max(counts)} results, and the pattern asks for the one with index {node.result_index}"
         yield Finding("result-index", where, text, pattern)
+
+
+def _lint_arity(pattern: str, where: str, node: OpPattern, op: OpDef) -> Iterator[Finding]:
+    if node.operands is None:
+        return
+    least = len(node.operands) + (node.rest.at_least if node.rest is not None else 0)
+    # An op of a fixed number fits a pattern for an open number that begins below it.
+    count = max(least, len(op.operands)) if node.rest is not None else least
+    try:
+        op.check_arity(count)
+    except IRTypeError as error:
+        given = f"{least} or more" if node.rest is not None else str(least)
+        text = f"{error.problem}, and the pattern gives it {given}"
+        yield Finding("operand-count", where, text, pattern, "The pattern never matches this op.")
 
 
 def _canonical_results(op: OpDef) -> Iterator[Sequence[object]]:

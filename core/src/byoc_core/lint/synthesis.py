@@ -13,15 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from byoc_core.dims import Dim
+from byoc_core.dtypes import to_numpy
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import Binding, ConstantStore, OpDef, OpRegistry, TensorType, Type, Value, Var
-from byoc_core.lint.selections import Selection, chosen, op_name
+from byoc_core.ir import Binding, ConstantStore, Function, OpDef, OpRegistry, TensorType, Value, Var
+from byoc_core.lint.candidates import fitting_attrs, leaf_types, refined, resized, size_changes, with_count
+from byoc_core.lint.selections import Selection, chosen, op_key, op_name, walk
 from byoc_core.ops.cases import OpCase, array_of, infer_case, op_cases
-from byoc_core.pattern import Pattern
+from byoc_core.pattern import FunctionIndex, Pattern
+from byoc_core.pattern.conditions import Condition, HoldsArray
 from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
+from byoc_core.pattern.readers import ReadBy
 
-__all__ = ["Draft", "Synthesis", "fitting_attrs"]
+__all__ = ["Draft", "Synthesis"]
 
 _BUDGET = 400
 _UNKNOWN_SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (2, 4, 9, 8), (2, 5, 3), (3,), ())
@@ -33,21 +36,26 @@ class Draft:
 
     Attributes:
         values: what each pattern node stands for, by its identity.
-        nodes: the op nodes, each with the binding that it stands for.
+        made: the binding that each op node stands for, by the key of the node.
+        bindings: all ops.
         leaves: the values from outside, in order of making.
+        root: the op that the pattern ends with.
+        readers: ops behind the pattern's own, there because a condition asks for readers.
     """
 
     values: Mapping[int, Value]
-    nodes: tuple[tuple[OpPattern, Binding], ...]
+    made: Mapping[int, Binding]
+    bindings: tuple[Binding, ...]
     leaves: tuple[Value, ...]
+    root: Binding | None = None
+    readers: tuple[Binding, ...] = ()
 
-    @property
-    def bindings(self) -> tuple[Binding, ...]:
-        """The ops, each once."""
-        return tuple({id(binding): binding for _, binding in self.nodes}.values())
-
-
-Size = Mapping[Dim, Dim]
+    def function(self, *, is_root_result: bool = True) -> Function:
+        """Gives the draft as a function that returns what the root and the extra readers give."""
+        params = tuple(leaf for leaf in self.leaves if isinstance(leaf, Var))
+        last = [self.root] if self.root is not None and is_root_result else []
+        results = tuple(result for binding in (*last, *self.readers) for result in binding.results)
+        return Function("main", params, self.bindings, results)
 
 
 class _BudgetSpentError(Exception):
@@ -58,6 +66,7 @@ class Synthesis:
     """One search.
 
     Args:
+        pattern: what to make an instance of.
         ops: where op names are looked up.
         selection: the reading of the pattern.
         dtype: the dtype that free operands have where the ops take it.
@@ -66,8 +75,15 @@ class Synthesis:
     """
 
     def __init__(
-        self, ops: OpRegistry, selection: Selection, dtype: str, rotation: int, constants: ConstantStore
+        self,
+        pattern: Pattern,
+        ops: OpRegistry,
+        selection: Selection,
+        dtype: str,
+        rotation: int,
+        constants: ConstantStore,
     ) -> None:
+        self._pattern = pattern
         self._ops = ops
         self._selection = selection
         self._dtype = dtype
@@ -75,23 +91,43 @@ class Synthesis:
         self._constants = constants
         self._left = _BUDGET
         self._failure = (-1, "")
+        once = {id(node) for node in walk(pattern, repeated=False)}
+        self._each_anew = {id(node): op_key(node) for node in walk(pattern) if id(node) not in once}
 
     @property
     def failure(self) -> str:
         """What went wrong where the search came furthest."""
         return f"the search was given up after {_BUDGET} trials" if self._left < 0 else self._failure[1]
 
-    def solve(self, pattern: Pattern) -> Iterator[Draft]:
-        """Yields drafts, most common first; the last op is the one that the pattern ends with."""
+    def solve(self) -> Iterator[Draft]:
+        """Yields drafts, most common first."""
         try:
-            for _, draft in self._solve(pattern, None, Draft({}, (), ())):
-                yield draft
+            for value, draft in self._solve(self._pattern, None, Draft({}, {}, (), ())):
+                root = next((b for b in draft.bindings if any(value is result for result in b.results)), None)
+                if root is not None:
+                    yield self._with_readers(replace(draft, root=root))
         except _BudgetSpentError:
             return
 
+    def _with_readers(self, draft: Draft) -> Draft:
+        """Adds ops that read the values whose readers a condition asks for, where none of the pattern's own does."""
+        for node in walk(self._pattern, self._selection):
+            for condition in node.conditions:
+                value = draft.values.get(id(node))
+                if value is None or not isinstance(condition, ReadBy) or self._holds(condition, value, draft):
+                    continue
+                reader = replace(condition.reader, reads=node)
+                found = next(self._solve(reader, None, draft), None)
+                if found is not None:
+                    draft = replace(found[1], readers=(*draft.readers, found[1].bindings[-1]))
+        return draft
+
+    def _holds(self, condition: Condition, value: Value, draft: Draft) -> bool:
+        return condition.holds(value, FunctionIndex(draft.function(is_root_result=False), self._constants))
+
     def _fail(self, draft: Draft, text: str) -> None:
-        if len(draft.nodes) > self._failure[0]:
-            self._failure = (len(draft.nodes), text)
+        if len(draft.bindings) > self._failure[0]:
+            self._failure = (len(draft.bindings), text)
 
     def _solve(self, node: Pattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
         """Yields values that a node may stand for, of the type ``hint`` where that can be had."""
@@ -99,78 +135,74 @@ class Synthesis:
         if known is not None:
             yield known, draft
             return
+        hint = refined(hint, node.conditions, self._dtype)
         if isinstance(node, Alternatives):
             found = self._solve(chosen(node, self._selection), hint, draft)
         elif isinstance(node, OpPattern):
             found = self._solve_op(node, hint, draft)
-        elif isinstance(node, ValuePattern):
-            found = iter([self._new_leaf(node, hint, draft)] if hint is not None else [])
+        elif isinstance(node, ValuePattern) and hint is not None:
+            found = iter([self._new_leaf(node, hint, draft)])
         else:
-            self._fail(draft, f"a pattern of the kind {type(node).__name__} is not known")
+            self._fail(draft, f"nothing is tried for {node}")
             return
         for value, after in found:
-            if all(condition(value) for condition in node.conditions):
+            asked = [condition for condition in node.conditions if not isinstance(condition, ReadBy)]
+            misfit = next((condition for condition in asked if not self._holds(condition, value, after)), None)
+            if misfit is None:
                 yield value, replace(after, values={**after.values, id(node): value})
             else:
-                self._fail(
-                    draft, f"a condition on {self._name(node)} refuses every value tried; the last: {value.type}"
-                )
-
-    def _name(self, node: Pattern) -> str:
-        while isinstance(node, Alternatives):
-            node = chosen(node, self._selection)
-        return f"`{op_name(node, self._selection)}`" if isinstance(node, OpPattern) else "an operand"
+                self._fail(draft, f"{node} asks for {misfit}, and nothing tried fits; the last is {value.type}")
 
     def _new_leaf(self, node: ValuePattern, type_: TensorType, draft: Draft) -> tuple[Value, Draft]:
-        leaf: Value
+        leaf: Value = Var(f"x{len(draft.leaves)}", type_)
         if node.kind == "const":
-            leaf = self._constants.add(array_of(type_, np.random.default_rng(len(draft.leaves))))
-        else:
-            leaf = Var(f"x{len(draft.leaves)}", type_)
+            array = array_of(type_, np.random.default_rng(len(draft.leaves)))
+            wanted = next((c.array for c in node.conditions if isinstance(c, HoldsArray)), None)
+            if wanted is not None:
+                with np.errstate(all="ignore"):
+                    array = np.broadcast_to(wanted, wanted.shape or array.shape).astype(to_numpy(type_.dtype))
+            leaf = self._constants.add(array)
         return leaf, replace(draft, leaves=(*draft.leaves, leaf))
 
     def _solve_op(self, node: OpPattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
-        for twin, binding in draft.nodes:
-            # Another result of an op that is there already: `p.result(0)` and `p.result(1)` share their operands.
-            same = twin.operands is node.operands and twin.ops == node.ops and dict(twin.attrs) == dict(node.attrs)
-            if same and twin.result_index != node.result_index < len(binding.results):
-                yield binding.results[node.result_index], replace(draft, nodes=(*draft.nodes, (node, binding)))
-        name = op_name(node, self._selection)
+        name, twin = op_name(node, self._selection), draft.made.get(op_key(node))
+        if twin is not None:
+            if node.result_index < len(twin.results):
+                yield twin.results[node.result_index], draft
+            return
         op = self._ops.get(name)
         if op is None:
             self._fail(draft, f"op `{name}` is not known")
             return
-        for case, hints in self._operand_hints(op, node, hint):
+        for case, patterns, hints in self._operand_hints(op, node, hint):
             try:
                 attrs = fitting_attrs(op, node.attrs, case.attrs if case is not None else {})
             except IRTypeError as error:
                 self._fail(draft, str(error))
                 continue
-            patterns = node.operands if node.operands is not None else tuple(ValuePattern() for _ in hints)
-            free = [case is None or operand.dtype is None for operand in case.operands] if case is not None else []
+            free = [operand.dtype is None for operand in case.operands] if case is not None else []
             for values, after in self._solve_made(patterns, hints, draft):
                 for operands, filled in self._fill(patterns, hints, values, free, after):
                     yield from self._bind(node, op, operands, attrs, filled)
 
     def _operand_hints(
         self, op: OpDef, node: OpPattern, hint: TensorType | None
-    ) -> Iterator[tuple[OpCase | None, tuple[TensorType, ...]]]:
-        """Yields what to try for the operands of an op, so that it gives ``hint`` if possible."""
-        count = len(node.operands) if node.operands is not None else None
+    ) -> Iterator[tuple[OpCase | None, tuple[Pattern, ...], tuple[TensorType, ...]]]:
+        """Yields operand patterns, and types to try for them so that the op gives ``hint`` if possible."""
         cases = op_cases().get(op.name, ())
         start = self._rotation % len(cases) if cases else 0
         for case in (*cases[start:], *cases[:start]):
-            for dtype in dict.fromkeys((self._dtype, case.dtype)):
-                types = _with_count(case.types(dtype), count, op)
-                if types is None:
-                    continue
-                scaled = self._scale(op, node, case, types, hint)
-                yield from ((case, hints) for hints in dict.fromkeys((scaled, types)) if hints is not None)
+            for patterns in _operand_patterns(node, len(case.operands)):
+                for dtype in dict.fromkeys((self._dtype, case.dtype)):
+                    types = with_count(case.types(dtype), len(patterns), op)
+                    if types is not None:
+                        tried = dict.fromkeys((self._scale(op, node, case, types, hint), types))
+                        yield from ((case, patterns, hints) for hints in tried if hints is not None)
         if not cases:
-            arity = count if count is not None else len(op.operands)
             wanted = [hint] if hint is not None else []
             for type_ in (*wanted, *(TensorType(shape, self._dtype) for shape in _UNKNOWN_SHAPES)):
-                yield None, (type_,) * arity
+                for patterns in _operand_patterns(node, len(op.operands)):
+                    yield None, patterns, (type_,) * len(patterns)
 
     def _scale(
         self, op: OpDef, node: OpPattern, case: OpCase, types: tuple[TensorType, ...], hint: TensorType | None
@@ -184,8 +216,8 @@ class Synthesis:
         except IRTypeError:
             return None
         result = results[min(node.result_index, len(results) - 1)]
-        sizes = _size_changes([(result, hint)])
-        return None if sizes is None else tuple(_resized(type_, sizes) for type_ in types)
+        sizes = size_changes([(result, hint)])
+        return None if sizes is None else tuple(resized(type_, sizes) for type_ in types)
 
     def _solve_made(
         self,
@@ -202,14 +234,22 @@ class Synthesis:
             yield from self._solve_made(patterns, hints, draft, (*values, None))
         else:
             changes = [(h, v.type) for h, v in zip(hints, values, strict=False) if v is not None]
-            hint = _resized(hints[place], _size_changes(changes) or {})
+            hint = resized(hints[place], size_changes(changes) or {})
             for value, after in self._solve(patterns[place], hint, draft):
-                yield from self._solve_made(patterns, hints, after, (*values, value))
+                yield from self._solve_made(patterns, hints, self._forgetful(after), (*values, value))
 
     def _is_leaf(self, node: Pattern, draft: Draft) -> bool:
         while isinstance(node, Alternatives) and id(node) not in draft.values:
             node = chosen(node, self._selection)
         return isinstance(node, ValuePattern) and id(node) not in draft.values
+
+    def _forgetful(self, draft: Draft) -> Draft:
+        """Forgets what nodes that stand for any number of operands stood for, so that the next may differ."""
+        if not self._each_anew:
+            return draft
+        values = {key: value for key, value in draft.values.items() if key not in self._each_anew}
+        repeated = set(self._each_anew.values())
+        return replace(draft, values=values, made={k: b for k, b in draft.made.items() if k not in repeated})
 
     def _fill(
         self,
@@ -221,12 +261,12 @@ class Synthesis:
     ) -> Iterator[tuple[tuple[Value, ...], Draft]]:
         """Yields all operands: those that are made, and leaves that may fit them."""
         made = [value.type for value in values if value is not None and isinstance(value.type, TensorType)]
-        changes = _size_changes([(h, v.type) for h, v in zip(hints, values, strict=True) if v is not None])
-        options: list[list[TensorType]] = []
-        for place, value in enumerate(values):
-            if value is None:
-                is_free = place >= len(free) or free[place]
-                options.append(_leaf_types(hints[place], changes, made, is_free=is_free))
+        changes = size_changes([(h, v.type) for h, v in zip(hints, values, strict=True) if v is not None])
+        options = [
+            leaf_types(hints[place], changes, made, is_free=place >= len(free) or free[place])
+            for place, value in enumerate(values)
+            if value is None
+        ]
         for types in itertools.islice(itertools.product(*options), 64):
             yield from self._make_leaves(patterns, values, types, draft)
 
@@ -240,7 +280,7 @@ class Synthesis:
                 solved = next(self._solve(pattern, next(remaining), draft), None)
                 if solved is None:
                     return
-                value, draft = solved
+                value, draft = solved[0], self._forgetful(solved[1])
             operands.append(value)
         yield tuple(operands), draft
 
@@ -258,62 +298,21 @@ class Synthesis:
         if node.result_index >= len(types):
             self._fail(draft, f"op `{op.name}` has {len(types)} results, and result {node.result_index} is asked for")
             return
-        results = tuple(Var(f"v{len(draft.nodes)}_{index}", type_) for index, type_ in enumerate(types))
+        results = tuple(Var(f"v{len(draft.bindings)}_{index}", type_) for index, type_ in enumerate(types))
         binding = Binding(results, op, operands, attrs)
-        yield results[node.result_index], replace(draft, nodes=(*draft.nodes, (node, binding)))
+        made = {**draft.made, op_key(node): binding}
+        yield results[node.result_index], replace(draft, made=made, bindings=(*draft.bindings, binding))
 
 
-def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, object]) -> Mapping[str, Any]:
-    """Gives all attributes of an op: those that a pattern wants, then those of a case, then defaults.
-
-    Raises:
-        IRTypeError: the op has no such attribute, or never holds the value that the pattern wants in that form.
-    """
-    normal = op.normalise_attrs({**given, **wanted})
-    for name, value in wanted.items():
-        if type(normal[name]) is not type(value) or normal[name] != value:
-            where = f"op `{op.name}`, attribute `{name}`"
-            raise IRTypeError(where, "never has the value in this form", got=repr(value), expected=repr(normal[name]))
-    return normal
-
-
-def _with_count(types: tuple[TensorType, ...], count: int | None, op: OpDef) -> tuple[TensorType, ...] | None:
-    """Gives so many types; the last one is repeated for an op that takes any number."""
-    if count is None or count == len(types):
-        return types
-    variadic = bool(op.operands) and op.operands[-1].variadic
-    if not variadic or not types or count < len(op.operands) - 1:
-        return None
-    return (*types, *[types[-1]] * (count - len(types)))[:count]
-
-
-def _size_changes(pairs: Sequence[tuple[Type, Type]]) -> Size | None:
-    """Gives what becomes of each size where types of a case are replaced by others; ``None`` where ranks differ."""
-    changes: dict[Dim, Dim] = {}
-    for before, after in pairs:
-        old = before.shape if isinstance(before, TensorType) else None
-        new = after.shape if isinstance(after, TensorType) else None
-        if old is None or new is None or len(old) != len(new):
-            return None
-        for was, becomes in zip(old, new, strict=True):
-            changes.setdefault(was, becomes)
-    return changes
-
-
-def _resized(type_: TensorType, changes: Size) -> TensorType:
-    return TensorType(tuple(changes.get(dim, dim) for dim in type_.shape or ()), type_.dtype)
-
-
-def _leaf_types(
-    hint: TensorType, changes: Size | None, made: Sequence[TensorType], *, is_free: bool
-) -> list[TensorType]:
-    """Gives what to try for an operand from outside, best first: as in the case, then what suits the others."""
-    found = [] if changes is None else [_resized(hint, changes)]
-    found.append(hint)
-    for type_ in made:
-        shape = type_.shape or ()
-        shapes: list[tuple[Dim, ...]] = [shape, *((size,) for size in dict.fromkeys(reversed(shape))), ()]
-        found += [TensorType(candidate, hint.dtype) for candidate in shapes]
-    if is_free and made:
-        found = [TensorType(type_.shape, made[0].dtype) for type_ in found]
-    return list(dict.fromkeys(found))
+def _operand_patterns(node: OpPattern, usual: int) -> Iterator[tuple[Pattern, ...]]:
+    """Yields patterns of all operands, for an op that usually has so many."""
+    if node.reads is not None:
+        for place in range(usual):
+            yield tuple(node.reads if index == place else ValuePattern() for index in range(usual))
+    elif node.operands is None:
+        yield tuple(ValuePattern() for _ in range(usual))
+    elif node.rest is None:
+        yield node.operands
+    else:
+        count = max(usual - len(node.operands), node.rest.at_least)
+        yield (*node.operands, *[node.rest.pattern] * count)
