@@ -17,7 +17,8 @@ from byoc_core.pattern.language import (
     sequence,
     wildcard,
 )
-from byoc_core.pattern.matcher import Match, find_matches
+from byoc_core.pattern.match import Match
+from byoc_core.pattern.matcher import find_matches
 from byoc_core.pattern.verdict import Rejection, Support
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Literal
 
 from byoc_core.errors import PatternError
 from byoc_core.pattern.language import Pattern
-from byoc_core.pattern.matcher import Match
+from byoc_core.pattern.match import Match
 from byoc_core.pattern.verdict import Rejection
 
 __all__ = ["CompositePattern"]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from byoc_core.errors import PatternError
 from byoc_core.ir import Binding, Constant, Function, Value, Var
 from byoc_core.ops.identity import is_identity
+from byoc_core.pattern.reachability import Ancestry
 
 __all__ = ["FunctionIndex"]
 
@@ -31,6 +32,7 @@ class FunctionIndex:
         self.position: dict[int, int] = {}
         self.order: list[Binding] = []
         self._constants = constants
+        self._ancestry: Ancestry | None = None
         self._producer: dict[int, tuple[Binding, int]] = {}
         self._users: dict[int, list[Binding]] = {}
         self._params = {id(param) for param in function.params}
@@ -78,6 +80,13 @@ class FunctionIndex:
                 hint="Make the index as FunctionIndex(function, module.constants).",
             )
         return self._constants[value.digest]
+
+    def ancestry(self) -> Ancestry:
+        """Gives which bindings depend on which. Cost: linear in the bindings added since it was last asked for."""
+        if self._ancestry is None:
+            self._ancestry = Ancestry(self)
+        self._ancestry.extend()
+        return self._ancestry
 
     def identity(self, value: Value) -> Binding | None:
         """Gives the binding that makes a value if it gives its operand back and no backend claims it."""

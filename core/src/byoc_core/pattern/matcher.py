@@ -2,78 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from byoc_core.errors import PatternError
-from byoc_core.ir import Binding, Constant, Trait, Value, Var
-from byoc_core.pattern.fit import condition_misfit, kind_misfit, op_misfit
+from byoc_core.ir import Binding, Value
 from byoc_core.pattern.index import FunctionIndex
-from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, ValuePattern
+from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
+from byoc_core.pattern.match import Match
+from byoc_core.pattern.plan import Plan, key_of, plan_of
+from byoc_core.pattern.reachability import is_convex
+from byoc_core.pattern.search import Search, Way, is_same, key_of_value
 
-__all__ = ["Match", "find_matches"]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Match:
-    """One way in which a pattern fits.
-
-    Attributes:
-        root: the last binding.
-        bindings: all matched bindings, in function order.
-        inputs: values from outside that the matched bindings read, in order of first use, each once.
-        captures: values by capture name.
-        index: the function they stand in.
-    """
-
-    root: Binding
-    bindings: tuple[Binding, ...]
-    inputs: tuple[Value, ...]
-    captures: Mapping[str, Value]
-    index: FunctionIndex
-
-    def __getitem__(self, name: str) -> Value:
-        """Gives the captured value.
-
-        Raises:
-            PatternError: the pattern has no such capture (or it lies in an alternative that did not match).
-        """
-        if name not in self.captures:
-            raise PatternError("match", f"has no capture `{name}`", expected=", ".join(self.captures) or "none")
-        return self.captures[name]
-
-    def binding(self, name: str) -> Binding:
-        """Gives the binding that makes the captured value.
-
-        Raises:
-            PatternError: the captured value is an input or a constant.
-        """
-        found = self.index.producer(self[name])
-        if found is None:
-            raise PatternError("match", f"capture `{name}` is not made by an op")
-        return found[0]
-
-    @property
-    def leaked(self) -> tuple[Var, ...]:
-        """Values made inside, other than the root's results, that something outside reads."""
-        inside = {id(binding) for binding in self.bindings}
-        return tuple(
-            result
-            for binding in self.bindings
-            if binding is not self.root
-            for result in binding.results
-            if self.index.is_result(result) or any(id(user) not in inside for user in self.index.users(result))
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What has been matched so far: values by pattern object, bindings, captures, and the values at the leaves."""
-
-    values: Mapping[int, Value]
-    bindings: Mapping[int, Binding]
-    captures: Mapping[str, Value]
-    leaves: tuple[Value, ...]
+__all__ = ["find_matches"]
 
 
 def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Iterator[Match]:
@@ -84,102 +23,137 @@ def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Itera
     Bindings that a backend has claimed are not matched, and a match never reads, by whatever way, a value that
     depends on a value it makes (it is convex). Leaves of the pattern are inputs: none is made inside.
 
-    Cost: proportional to the pattern's size per way tried, whatever the size of the function.
+    Identities (see ``byoc_core.ops.identity``) between a matched op and what it reads do not stop a match: where a part
+    of the pattern does not fit what an identity gives, it is tried on what the identity reads, and the identity becomes
+    one of the match's bindings. So does one that stands between two values for which one pattern object stands.
+
+    Cost: proportional to the pattern's size times the values in its reach, whatever the size of the function, and to
+    the ways that are given: ``MAX_WAYS`` at most. Patterns that use objects at many places may need more; where one
+    needs more than ``MAX_STEPS``, it does not match.
     """
-    if root.codegen is not None:
+    plan = plan_of(pattern)
+    if root.codegen is not None or root.op.name not in plan.root_ops:
         return
-    seen: set[object] = set()
+    search = Search(plan, index)
+    seen: set[Hashable] = set()
     for result in root.results:
-        for state in _match(pattern, result, index, _State({}, {}, {}, ())):
-            if id(root) not in state.bindings or _has_inner_leaf(state, index):
+        for way in search.ways(result):
+            facts = _Facts(way, plan, index)
+            match = facts.to_match(root)
+            key = (
+                frozenset(map(id, match.bindings)),
+                tuple((name, key_of_value(value)) for name, value in match.captures.items()),
+                tuple((name, *map(key_of_value, values)) for name, values in match.repeated.items()),
+            )
+            if id(root) not in facts.matched or key in seen or facts.has_inner_leaf():
                 continue
-            key = (frozenset(state.bindings), tuple((name, id(value)) for name, value in state.captures.items()))
-            match = _to_match(root, state, index)
-            if key not in seen and _is_convex(match):
+            if is_convex(match.bindings, match.inputs, index):
                 seen.add(key)
                 yield match
 
 
-def _match(pattern: Pattern, value: Value, index: FunctionIndex, state: _State) -> Iterator[_State]:
-    bound = state.values.get(id(pattern))
-    if bound is not None:
-        if bound is value or (isinstance(bound, Constant) and bound == value):
-            yield state
-        return
-    if condition_misfit(pattern, value, index) is not None:
-        return
-    captures = state.captures if pattern.name is None else {**state.captures, pattern.name: value}
-    state = replace(state, values={**state.values, id(pattern): value}, captures=captures)
-    if isinstance(pattern, Alternatives):
-        for choice in pattern.choices:
-            yield from _match(choice, value, index, state)
-    elif isinstance(pattern, OpPattern):
-        yield from _match_op(pattern, value, index, state)
-    elif isinstance(pattern, ValuePattern):
-        if kind_misfit(pattern, value, index) is None:
-            yield replace(state, leaves=(*state.leaves, value))
-    else:
-        raise PatternError("pattern", "is of a kind that the matcher does not know", got=type(pattern).__name__)
+_Scope = Mapping[int, int]
+"""In which of the repeated operands one is, by shared key that is local to them."""
+
+_Group = tuple[int, int, int]
+"""What shared pattern (by key), which result, and in which repeated operand."""
+
+_NO_SCOPE: _Scope = {}
 
 
-def _match_op(pattern: OpPattern, value: Value, index: FunctionIndex, state: _State) -> Iterator[_State]:
-    found = index.producer(value)
-    if found is None:
-        return
-    binding, result_index = found
-    if binding.op.name not in pattern.ops or op_misfit(pattern, binding, result_index) is not None:
-        return
-    state = replace(state, bindings={**state.bindings, id(binding): binding})
-    if pattern.operands is None:
-        yield state
-        return
-    yield from _match_operands(pattern.operands, binding.operands, index, state)
-    if len(binding.operands) == 2 and binding.op.has_trait(Trait.COMMUTATIVE):
-        yield from _match_operands(pattern.operands, binding.operands[::-1], index, state)
+class _Facts:
+    """What a way says: which bindings it has, which values are its leaves and captures.
 
-
-def _match_operands(
-    patterns: tuple[Pattern, ...], values: tuple[Value, ...], index: FunctionIndex, state: _State
-) -> Iterator[_State]:
-    if not patterns:
-        yield state
-        return
-    for after in _match(patterns[0], values[0], index, state):
-        yield from _match_operands(patterns[1:], values[1:], index, after)
-
-
-def _has_inner_leaf(state: _State, index: FunctionIndex) -> bool:
-    """Tells whether a leaf, which stands for an input, is made by a matched op (``add(y, y)`` is no bias of ``y``)."""
-    return any((found := index.producer(leaf)) is not None and id(found[0]) in state.bindings for leaf in state.leaves)
-
-
-def _to_match(root: Binding, state: _State, index: FunctionIndex) -> Match:
-    bindings = tuple(sorted(state.bindings.values(), key=lambda binding: index.position[id(binding)]))
-    made = {id(result) for binding in bindings for result in binding.results}
-    inputs: dict[object, Value] = {}
-    for binding in bindings:
-        for operand in binding.operands:
-            if id(operand) not in made:
-                inputs.setdefault(operand if isinstance(operand, Constant) else id(operand), operand)
-    return Match(root, bindings, tuple(inputs.values()), state.captures, index)
-
-
-def _is_convex(match: Match) -> bool:
-    """Tells whether no input depends on a value made inside.
-
-    Only bindings between the first and the last matched one can lie on such a path.
+    Attributes:
+        matched: ops that fit a part of the pattern, by id.
     """
-    index = match.index
-    inside = {id(binding) for binding in match.bindings}
-    first = index.position[id(match.bindings[0])]
-    pending = [found[0] for value in match.inputs if (found := index.producer(value)) is not None]
-    visited: set[int] = set()
-    while pending:
-        binding = pending.pop()
-        if id(binding) in inside:
-            return False
-        if id(binding) in visited or index.position[id(binding)] < first:
-            continue
-        visited.add(id(binding))
-        pending.extend(found[0] for operand in binding.operands if (found := index.producer(operand)) is not None)
-    return True
+
+    def __init__(self, way: Way, plan: Plan, index: FunctionIndex) -> None:
+        self.matched: dict[int, Binding] = {}
+        self._plan = plan
+        self._index = index
+        self._through: dict[int, Binding] = {}
+        self._captures: list[tuple[str, Value, _Group | None, bool]] = []
+        self._leaves: list[tuple[Value, _Group | None]] = []
+        self._shared: dict[_Group, list[Value]] = {}
+        self._scopes = 0
+        pending = [(way, _NO_SCOPE, False)]
+        while pending:
+            current, scope, is_repeated = pending.pop()
+            self._take(current, scope, is_repeated)
+            pending.extend(reversed(list(self._parts(current, scope, is_repeated))))
+        self._meets = {group: self._meet(values) for group, values in self._shared.items()}
+
+    def _take(self, way: Way, scope: _Scope, is_repeated: bool) -> None:
+        pattern, key, group = way.pattern, key_of(way.pattern), None
+        if key in self._plan.shared:
+            result_index = pattern.result_index if isinstance(pattern, OpPattern) else 0
+            group = (key, result_index, scope.get(key, 0))
+            self._shared.setdefault(group, []).append(way.value)
+        if way.binding is not None:
+            (self._through if way.is_through else self.matched)[id(way.binding)] = way.binding
+        if way.is_through:
+            return
+        if pattern.name is not None:
+            self._captures.append((pattern.name, way.value, group, is_repeated))
+        if isinstance(pattern, ValuePattern):
+            self._leaves.append((way.value, group))
+        if isinstance(pattern, OpPattern) and pattern.reads is not None and way.binding is not None:
+            read = next(i for i, operand in enumerate(way.binding.operands) if is_same(operand, way.parts[0].value))
+            self._leaves += [(operand, None) for i, operand in enumerate(way.binding.operands) if i != read]
+
+    def _parts(self, way: Way, scope: _Scope, is_repeated: bool) -> Iterator[tuple[Way, _Scope, bool]]:
+        """Yields the parts of a way; each repeated operand is a scope of its own."""
+        pattern = way.pattern
+        if not isinstance(pattern, OpPattern) or pattern.rest is None or way.is_through:
+            yield from ((part, scope, is_repeated) for part in way.parts)
+            return
+        for position, part in enumerate(way.parts):
+            if position < len(pattern.operands or ()):
+                yield part, scope, is_repeated
+            else:
+                self._scopes += 1
+                yield part, {**scope, **dict.fromkeys(self._plan.local[id(pattern)], self._scopes)}, True
+
+    def _meet(self, values: Sequence[Value]) -> Value:
+        """Gives the value that all of these are but for identities, the last such; takes the identities in."""
+        chains = [[(value, None), *((b.operands[0], b) for b in self._index.identities(value))] for value in values]
+        common = next(v for v, _ in chains[0] if all(any(is_same(v, w) for w, _ in chain) for chain in chains))
+        for chain in chains:
+            for value, identity in chain:
+                if identity is not None:
+                    self._through[id(identity)] = identity
+                if is_same(value, common):
+                    break
+        return common
+
+    def _value(self, value: Value, group: _Group | None) -> Value:
+        return value if group is None else self._meets[group]
+
+    def has_inner_leaf(self) -> bool:
+        """Tells whether a leaf, which stands for an input, is made inside (``add(y, y)`` is no bias of ``y``)."""
+        leaves = (self._index.producer(self._value(value, group)) for value, group in self._leaves)
+        return any(found is not None and id(found[0]) in self._bindings for found in leaves)
+
+    @property
+    def _bindings(self) -> dict[int, Binding]:
+        return {**self.matched, **self._through}
+
+    def to_match(self, root: Binding) -> Match:
+        """Gives the match with a last op."""
+        position = self._index.position
+        bindings = tuple(sorted(self._bindings.values(), key=lambda binding: position[id(binding)]))
+        made = {id(result) for binding in bindings for result in binding.results}
+        inputs: dict[Hashable, Value] = {}
+        for binding in bindings:
+            for operand in binding.operands:
+                if id(operand) not in made:
+                    inputs.setdefault(key_of_value(operand), operand)
+        captures: dict[str, Value] = {}
+        repeated: dict[str, tuple[Value, ...]] = {}
+        for name, value, group, is_repeated in self._captures:
+            if is_repeated:
+                repeated[name] = (*repeated.get(name, ()), self._value(value, group))
+            else:
+                captures[name] = self._value(value, group)
+        return Match(root, bindings, tuple(inputs.values()), captures, self._index, repeated)

@@ -14,7 +14,6 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +34,7 @@ class RewriteGraph(FunctionIndex):
     """
 
     def __init__(self, function: Function, module: IRModule) -> None:
-        super().__init__(replace(function, bindings=()))
+        super().__init__(replace(function, bindings=()), module.constants)
         self._module = module
         self._root: Binding | None = None
         self._drafts: list[Binding] = []
@@ -60,10 +59,6 @@ class RewriteGraph(FunctionIndex):
         inside = Counter(id(operand) for binding in match.bindings for operand in binding.operands)
         made = (result for binding in match.bindings if binding is not match.root for result in binding.results)
         return all(self.uses[id(result)] == inside[id(result)] for result in made)
-
-    def array(self, value: Value) -> npt.NDArray[Any] | None:
-        """Gives the array of a constant; ``None`` for other values."""
-        return self._module.constants[value.digest] if isinstance(value, Constant) else None
 
     def scalar(self, value: Value) -> float | None:
         """Gives the number that a constant of one element holds; ``None`` for other values."""

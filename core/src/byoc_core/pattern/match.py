@@ -1,0 +1,121 @@
+"""What a match tells a backend's check, and whoever makes something of the match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy.typing as npt
+
+from byoc_core.errors import PatternError, near_names
+from byoc_core.ir import AttrValue, Binding, TensorType, Value, Var
+from byoc_core.pattern.index import FunctionIndex
+
+__all__ = ["Match"]
+
+
+def _nothing() -> Mapping[str, tuple[Value, ...]]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Match:
+    """One way in which a pattern fits.
+
+    ``"name" in match`` tells whether a capture is there: one in an alternative that did not match is not.
+
+    Attributes:
+        root: the last binding.
+        bindings: all matched bindings, in function order.
+        inputs: values from outside that the matched bindings read, in order of first use, each once.
+        captures: values by capture name.
+        index: the function they stand in.
+        repeated: what captures in ``any_number`` matched, by name, in the operands' order.
+    """
+
+    root: Binding
+    bindings: tuple[Binding, ...]
+    inputs: tuple[Value, ...]
+    captures: Mapping[str, Value]
+    index: FunctionIndex
+    repeated: Mapping[str, tuple[Value, ...]] = field(default_factory=_nothing)
+
+    def __contains__(self, name: object) -> bool:
+        """Tells whether there is a capture of this name."""
+        return name in self.captures or name in self.repeated
+
+    def __getitem__(self, name: str) -> Value:
+        """Gives the captured value.
+
+        Raises:
+            PatternError: the match has no such capture, or the capture is repeated.
+        """
+        if name in self.captures:
+            return self.captures[name]
+        if name in self.repeated:
+            hint = f"Take them all: match.values({name!r})."
+            raise PatternError("match", f"capture `{name}` is repeated", hint=hint)
+        known = (*self.captures, *self.repeated)
+        hint = near_names(name, known)
+        raise PatternError("match", f"has no capture `{name}`", expected=", ".join(known) or "none", hint=hint or None)
+
+    def values(self, name: str) -> tuple[Value, ...]:
+        """Gives all values of a capture, repeated or not.
+
+        Raises:
+            PatternError: the match has no such capture.
+        """
+        return self.repeated[name] if name in self.repeated else (self[name],)
+
+    def binding(self, name: str) -> Binding:
+        """Gives the binding that makes the captured value; it may be an input's, and lie outside the match.
+
+        Raises:
+            PatternError: the captured value is made by no op.
+        """
+        found = self.index.producer(self[name])
+        if found is None:
+            raise PatternError("match", f"capture `{name}` is not made by an op")
+        return found[0]
+
+    def attrs(self, name: str) -> Mapping[str, AttrValue]:
+        """Gives the attributes of the binding that makes the captured value; raises like :meth:`binding`."""
+        return self.binding(name).attrs
+
+    def tensor(self, name: str) -> TensorType:
+        """Gives the type of the captured value.
+
+        Raises:
+            PatternError: it is no tensor.
+        """
+        type_ = self[name].type
+        if not isinstance(type_, TensorType):
+            raise PatternError("match", f"capture `{name}` is not a tensor", got=type_)
+        return type_
+
+    def users(self, name: str) -> tuple[Binding, ...]:
+        """Gives the bindings that read the captured value, inside the match and outside, in function order."""
+        return tuple(self.index.users(self[name]))
+
+    def array(self, name: str) -> npt.NDArray[Any] | None:
+        """Gives the array of a captured constant, read-only; ``None`` where the value is no constant."""
+        return self.index.array(self[name])
+
+    @property
+    def results(self) -> tuple[Var, ...]:
+        """The results of the last op."""
+        return self.root.results
+
+    @property
+    def leaked(self) -> tuple[Var, ...]:
+        """Values made inside, other than the root's results, that something outside reads."""
+        inside = {id(binding) for binding in self.bindings}
+        return tuple(
+            result
+            for binding in self.bindings
+            if binding is not self.root
+            for result in binding.results
+            if self.index.is_result(result) or any(id(user) not in inside for user in self.index.users(result))
+        )

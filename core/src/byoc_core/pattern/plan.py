@@ -1,0 +1,128 @@
+"""What the matcher must know of a pattern as a whole: where it can end, and which of its parts stand for one value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from byoc_core.errors import PatternError
+from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, ValuePattern
+
+__all__ = ["Plan", "key_of", "parts_of", "plan_of", "root_ops", "walk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pattern, analysed.
+
+    Patterns that stand for one value, or for results of one op, have one key (see :func:`key_of`).
+
+    Attributes:
+        pattern: the pattern; it keeps the ids below alive.
+        root_ops: names of the ops at which it can end.
+        shared: the keys that one match may meet more than once.
+        within: by the id of a pattern, the shared keys that it may meet, itself included; those that meet none are left
+            out.
+        local: by the id of an op pattern, the shared keys that stand for a value of its own in each repeated operand.
+    """
+
+    pattern: Pattern
+    root_ops: frozenset[str]
+    shared: frozenset[int]
+    within: Mapping[int, tuple[int, ...]]
+    local: Mapping[int, frozenset[int]]
+
+
+def key_of(pattern: Pattern) -> int:
+    """Gives what patterns for one value, and for results of one op, have in common."""
+    return id(pattern.origin or pattern) if isinstance(pattern, OpPattern) else id(pattern)
+
+
+def parts_of(pattern: Pattern) -> tuple[Pattern, ...]:
+    """Gives the patterns that a pattern is made of: its choices, or what its operands must match."""
+    if isinstance(pattern, Alternatives):
+        return pattern.choices
+    if not isinstance(pattern, OpPattern):
+        return ()
+    reads = () if pattern.reads is None else (pattern.reads,)
+    return (*(pattern.operands or ()), *reads, *(() if pattern.rest is None else (pattern.rest.pattern,)))
+
+
+def walk(pattern: Pattern) -> Iterator[Pattern]:
+    """Yields each pattern object of a pattern once, parts before what is made of them."""
+    seen: set[int] = set()
+    pending = [(pattern, False)]
+    while pending:
+        current, is_done = pending.pop()
+        if is_done:
+            yield current
+        elif id(current) not in seen:
+            seen.add(id(current))
+            pending.append((current, True))
+            pending.extend((part, False) for part in reversed(parts_of(current)))
+
+
+def root_ops(pattern: Pattern) -> frozenset[str]:
+    """Gives the names of the ops at which a pattern can end."""
+    return plan_of(pattern).root_ops
+
+
+@lru_cache(maxsize=1024)
+def plan_of(pattern: Pattern) -> Plan:
+    """Gives the analysis of a pattern.
+
+    Raises:
+        PatternError: a part of it is of no kind that this module knows.
+
+    Cost: its size times the number of parts that are used more than once.
+    """
+    order = list(walk(pattern))
+    for part in order:
+        if not isinstance(part, OpPattern | Alternatives | ValuePattern):
+            problem = "is of a kind that the matcher does not know"
+            raise PatternError("pattern", problem, got=type(part).__name__)
+    uses = Counter(key_of(part) for whole in order for part in parts_of(whole))
+    used: dict[int, frozenset[int]] = {}
+    shared: set[int] = set()
+    for whole in order:
+        found: frozenset[int] = frozenset()
+        for part in parts_of(whole):
+            if isinstance(whole, OpPattern):  # choices exclude one another, operands do not
+                shared |= found & used[id(part)]
+            found |= used[id(part)]
+        used[id(whole)] = found | {key_of(whole)} if uses[key_of(whole)] > 1 else found
+    within = {key: tuple(sorted(keys & shared)) for key, keys in used.items() if not keys.isdisjoint(shared)}
+    local = {
+        id(whole): frozenset(within.get(id(whole.rest.pattern), ())) - _keys_outside(pattern, whole)
+        for whole in order
+        if isinstance(whole, OpPattern) and whole.rest is not None
+    }
+    return Plan(pattern, _root_ops(pattern), frozenset(shared), within, local)
+
+
+def _keys_outside(pattern: Pattern, whole: OpPattern) -> frozenset[int]:
+    """Gives the keys that a pattern meets elsewhere than in the repeated operands of an op."""
+    seen: dict[int, Pattern] = {}
+    pending = [pattern]
+    while pending:
+        current = pending.pop()
+        if id(current) not in seen:
+            seen[id(current)] = current
+            pending.extend(parts_of(current)[: -1 if current is whole else None])
+    return frozenset(map(key_of, seen.values()))
+
+
+def _root_ops(pattern: Pattern) -> frozenset[str]:
+    found: set[str] = set()
+    pending, seen = [pattern], {id(pattern)}
+    while pending:
+        current = pending.pop()
+        if isinstance(current, OpPattern):
+            found |= current.ops
+        for choice in current.choices if isinstance(current, Alternatives) else ():
+            if id(choice) not in seen:
+                seen.add(id(choice))
+                pending.append(choice)
+    return frozenset(found)
