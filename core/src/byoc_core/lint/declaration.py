@@ -24,7 +24,7 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
         text = f"`constants` is {info.constants!r}, expected 'embedded' or 'lifted'"
         yield Finding("bad-info", where, text)
     for layout in info.preferred_layouts:
-        if sorted(layout) != sorted(set(layout)) or not {"N", "C"} <= set(layout):
+        if sorted(str(layout)) != sorted(set(str(layout))) or not {"N", "C"} <= set(str(layout)):
             text = f"{layout!r} in `preferred_layouts` is no layout, expected letters of axes such as 'NCHW'"
             yield Finding("bad-info", where, text)
     try:

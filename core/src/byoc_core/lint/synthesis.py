@@ -147,11 +147,10 @@ class Synthesis:
             return
         for value, after in found:
             asked = [condition for condition in node.conditions if not isinstance(condition, ReadBy)]
-            misfit = next((condition for condition in asked if not self._holds(condition, value, after)), None)
-            if misfit is None:
+            if all(self._holds(condition, value, after) for condition in asked):
                 yield value, replace(after, values={**after.values, id(node): value})
             else:
-                self._fail(draft, f"{node} asks for {misfit}, and nothing tried fits; the last is {value.type}")
+                self._fail(draft, f"nothing that was tried fits `{node}`; the first is {value.type}")
 
     def _new_leaf(self, node: ValuePattern, type_: TensorType, draft: Draft) -> tuple[Value, Draft]:
         leaf: Value = Var(f"x{len(draft.leaves)}", type_)
@@ -181,6 +180,7 @@ class Synthesis:
                 self._fail(draft, str(error))
                 continue
             free = [operand.dtype is None for operand in case.operands] if case is not None else []
+            hints = self._conditioned(patterns, hints)
             for values, after in self._solve_made(patterns, hints, draft):
                 for operands, filled in self._fill(patterns, hints, values, free, after):
                     yield from self._bind(node, op, operands, attrs, filled)
@@ -203,6 +203,13 @@ class Synthesis:
             for type_ in (*wanted, *(TensorType(shape, self._dtype) for shape in _UNKNOWN_SHAPES)):
                 for patterns in _operand_patterns(node, len(op.operands)):
                     yield None, patterns, (type_,) * len(patterns)
+
+    def _conditioned(self, patterns: Sequence[Pattern], hints: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        """Changes the hints to what the operands' conditions ask for, and sizes that they share along with them."""
+        wanted = [refined(h, p.conditions, self._dtype) or h for p, h in zip(patterns, hints, strict=True)]
+        changed = [(h, w) for h, w in zip(hints, wanted, strict=True) if h.shape != w.shape and h.rank == w.rank]
+        sizes = size_changes(changed) or {}
+        return tuple(w if h.shape != w.shape else resized(w, sizes) for h, w in zip(hints, wanted, strict=True))
 
     def _scale(
         self, op: OpDef, node: OpPattern, case: OpCase, types: tuple[TensorType, ...], hint: TensorType | None

@@ -21,6 +21,7 @@ CASES: tuple[OpCase, ...] = (
     case("reshape", _TOKENS, shape=(10, 3)),
     case("squeeze", (2, 1, 3), axis=(1,)),
     case("squeeze", (2, 4, 1, 1), axis=(2, 3)),
+    case("squeeze", (1, 2, 3), axis=(0,)),
     case("expand_dims", (2, 3), axis=(1,)),
     case("permute_dims", (2, 3)),
     case("permute_dims", _IMAGE, axes=(0, 2, 3, 1)),
