@@ -2,23 +2,13 @@
 
 from byoc_core.pattern.composite import CompositePattern
 from byoc_core.pattern.conditions import Condition, Predicate
+from byoc_core.pattern.constructors import any_number, is_const, is_extern, is_op, is_var, sequence, wildcard
 from byoc_core.pattern.index import FunctionIndex
-from byoc_core.pattern.language import (
-    Alternatives,
-    OpPattern,
-    Pattern,
-    Repeated,
-    ValuePattern,
-    any_number,
-    is_const,
-    is_extern,
-    is_op,
-    is_var,
-    sequence,
-    wildcard,
-)
+from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, Repeated, ValuePattern
 from byoc_core.pattern.match import Match
 from byoc_core.pattern.matcher import find_matches
+from byoc_core.pattern.mismatch import Mismatch, explain_mismatch
+from byoc_core.pattern.plan import root_ops
 from byoc_core.pattern.verdict import Rejection, Support
 
 __all__ = [
@@ -27,6 +17,7 @@ __all__ = [
     "Condition",
     "FunctionIndex",
     "Match",
+    "Mismatch",
     "OpPattern",
     "Pattern",
     "Predicate",
@@ -35,11 +26,13 @@ __all__ = [
     "Support",
     "ValuePattern",
     "any_number",
+    "explain_mismatch",
     "find_matches",
     "is_const",
     "is_extern",
     "is_op",
     "is_var",
+    "root_ops",
     "sequence",
     "wildcard",
 ]

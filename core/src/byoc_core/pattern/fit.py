@@ -11,7 +11,7 @@ from byoc_core.pattern.index import FunctionIndex
 if TYPE_CHECKING:
     from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
 
-__all__ = ["Misfit", "condition_misfit", "kind_misfit", "op_misfit", "op_names", "reader_misfit"]
+__all__ = ["Misfit", "condition_misfit", "kind_misfit", "made_by", "op_misfit", "op_names", "reader_misfit"]
 
 
 class Misfit(NamedTuple):
@@ -71,6 +71,8 @@ def op_misfit(pattern: OpPattern, binding: Binding, result_index: int) -> Misfit
         least = len(pattern.operands) + (pattern.rest.at_least if pattern.rest is not None else 0)
         if count < least or (pattern.rest is None and count > least):
             return Misfit(f"reads {count} operands, expected {least}{' or more' if pattern.rest else ''}", name)
+    if pattern.reads is not None and count == 0:
+        return Misfit("reads no operand, expected one or more", name)
     return _attribute_misfit(pattern, binding) if pattern.attrs else None
 
 

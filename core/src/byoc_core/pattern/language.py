@@ -17,38 +17,20 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from byoc_core.dims import Dim
 from byoc_core.dtypes import all_dtypes
 from byoc_core.errors import PatternError, near_names
-from byoc_core.ir import CALL_DPS_PACKED
 from byoc_core.pattern.conditions import (
     Condition,
     HasDtype,
     HasRank,
     HasShape,
-    HoldsArray,
     Predicate,
     Where,
 )
 from byoc_core.pattern.readers import ReadBy
 
-__all__ = [
-    "Alternatives",
-    "OpPattern",
-    "Pattern",
-    "Repeated",
-    "ValuePattern",
-    "any_number",
-    "is_const",
-    "is_extern",
-    "is_op",
-    "is_var",
-    "sequence",
-    "wildcard",
-]
+__all__ = ["Alternatives", "OpPattern", "Pattern", "Repeated", "ValuePattern", "is_size", "is_text", "require_bare"]
 
 _SHOWN_DEPTH = 40  # what lies deeper is printed as "..."
 
@@ -75,7 +57,7 @@ class Pattern:
         Raises:
             PatternError: the name is empty.
         """
-        if not _is_text(name):
+        if not is_text(name):
             raise PatternError("named", "is no name for a capture", got=repr(name), expected="text")
         return replace(self, name=name)
 
@@ -98,7 +80,7 @@ class Pattern:
             PatternError: no rank is given, or one is not a number of axes.
         """
         for rank in ranks:
-            if not _is_size(rank):
+            if not is_size(rank):
                 raise PatternError("has_rank", "is no rank", got=repr(rank), expected="0 or more")
         return self._restricted("has_rank", "rank", ranks, HasRank(ranks))
 
@@ -113,7 +95,7 @@ class Pattern:
             PatternError: a size is negative, or none of these.
         """
         for size in shape:
-            if size is not None and not _is_size(size) and (isinstance(size, bool | int | float) or not size):
+            if size is not None and not is_size(size) and (isinstance(size, bool | int | float) or not size):
                 expected = "0 or more, None, or a name"
                 raise PatternError("has_shape", "is no size of an axis", got=repr(size), expected=expected)
         return self._with_condition(HasShape(shape))
@@ -165,7 +147,7 @@ class Pattern:
         return self._with_condition(condition)
 
     def _read_by(self, method: str, reader: OpPattern, *, every: bool) -> Self:
-        _require_bare(method, "reader", reader)
+        require_bare(method, "reader", reader)
         return self._with_condition(ReadBy(reader, every))
 
     def __str__(self) -> str:
@@ -281,7 +263,7 @@ class OpPattern(Pattern):
         Raises:
             PatternError: the index is negative.
         """
-        if not _is_size(index):
+        if not is_size(index):
             raise PatternError("result", "is no index of a result", got=repr(index), expected="0 or more")
         return replace(self, result_index=index, origin=self.origin or self)
 
@@ -317,6 +299,8 @@ class Alternatives(Pattern):
     choices: tuple[Pattern, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.choices:
+            raise PatternError("alternatives", "there is no choice")
         for choice in self.choices:
             if not isinstance(choice, Pattern):
                 raise PatternError("alternatives", "a choice is not a pattern", got=repr(choice))
@@ -325,15 +309,18 @@ class Alternatives(Pattern):
         return f"({' | '.join(choice._shown(depth - 1) for choice in self.choices)})"
 
 
-def _is_size(value: object) -> bool:
+def is_size(value: object) -> bool:
+    """Tells whether something is a number that counts: an int, 0 or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Tells whether something is text, and not empty."""
     return isinstance(value, str) and value != ""
 
 
-def _require_bare(where: str, what: str, pattern: object) -> None:
+def require_bare(where: str, what: str, pattern: object) -> None:
+    """Raises :class:`PatternError` unless something is an op pattern without operand patterns."""
     if not (isinstance(pattern, OpPattern) and pattern.is_bare):
         expected = "an op pattern without operand patterns"
         raise PatternError(where, f"the {what} does not fit", got=repr(pattern), expected=expected)
@@ -343,85 +330,3 @@ def _stored(value: Any) -> Any:
     if callable(value) and not isinstance(value, Predicate):
         return Predicate(value)
     return tuple(value) if isinstance(value, list) else value
-
-
-def wildcard() -> ValuePattern:
-    """Gives a pattern that matches any value; it becomes an input of the composite."""
-    return ValuePattern(kind="any")
-
-
-def is_const(value: npt.ArrayLike | None = None) -> ValuePattern:
-    """Gives a pattern that matches a constant.
-
-    Args:
-        value: a number, which every element must be, or an array, which the constant must equal; ``None`` for any
-            constant. Floats are compared after rounding to the constant's dtype.
-
-    Raises:
-        PatternError: the value is no array of numbers, or has no element.
-    """
-    constant = ValuePattern(kind="const")
-    if value is None:
-        return constant
-    array = np.array(value)
-    if array.dtype.kind not in "biufV" or array.size == 0:
-        raise PatternError("is_const", "is not a number or an array of numbers", got=repr(value))
-    array.flags.writeable = False
-    return constant._with_condition(HoldsArray(array))
-
-
-def is_var() -> ValuePattern:
-    """Gives a pattern that matches a parameter of the function."""
-    return ValuePattern(kind="var")
-
-
-def is_op(*names: str) -> OpPattern:
-    """Gives a pattern that matches an op (any of several); call it with the operands' patterns.
-
-    Raises:
-        PatternError: no name is given, or something else than a name.
-    """
-    for name in names:
-        if not _is_text(name):
-            raise PatternError("is_op", "is no name of an op", got=repr(name))
-    return OpPattern(frozenset(names))
-
-
-def is_extern(symbol: str) -> OpPattern:
-    """Gives a pattern that matches the call of an external function (``call_dps_packed``) by its symbol."""
-    if not _is_text(symbol):
-        raise PatternError("is_extern", "is no symbol", got=repr(symbol), expected="text")
-    return is_op(CALL_DPS_PACKED.name).has_attr(symbol=symbol)
-
-
-def any_number(pattern: Pattern, at_least: int = 0) -> Repeated:
-    """Gives what stands for any number of operands, each of which matches the pattern; the last argument of an op.
-
-    Captures in the pattern are tuples: ``match.values("name")``. Pattern objects that are used in it alone may match
-    another value in each operand.
-
-    Raises:
-        PatternError: it is no pattern, or the number is negative.
-    """
-    if not isinstance(pattern, Pattern):
-        raise PatternError("any_number", "an operand is not a pattern", got=repr(pattern))
-    if not _is_size(at_least):
-        raise PatternError("any_number", "`at_least` is no count", got=repr(at_least), expected="0 or more")
-    return Repeated(pattern, at_least)
-
-
-def sequence(first: Pattern, *then: OpPattern) -> Pattern:
-    """Gives a pattern of ops that each read the one before, at whatever operand position.
-
-    Args:
-        first: any pattern.
-        then: op patterns without operand patterns; their other operands are inputs.
-
-    Raises:
-        PatternError: one of ``then`` is no such pattern.
-    """
-    chain = first
-    for link in then:
-        _require_bare("sequence", "link", link)
-        chain = link.reading(chain)
-    return chain

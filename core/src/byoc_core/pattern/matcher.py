@@ -37,7 +37,7 @@ def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Itera
     search = Search(plan, index)
     seen: set[Hashable] = set()
     for result in root.results:
-        for way in search.ways(result):
+        for way in search.ways(pattern, result):
             facts = _Facts(way, plan, index)
             match = facts.to_match(root)
             key = (

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from byoc_core.ir import Binding, Constant, Trait, Value
+from byoc_core.ops.identity import is_identity
 from byoc_core.pattern.fit import condition_misfit, kind_misfit, op_misfit
 from byoc_core.pattern.index import FunctionIndex
 from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, ValuePattern
 from byoc_core.pattern.plan import Plan, key_of
 
-__all__ = ["MAX_STEPS", "MAX_WAYS", "Search", "Way", "is_same", "key_of_value"]
+__all__ = ["MAX_STEPS", "MAX_WAYS", "Bound", "Search", "Way", "is_same", "key_of_value"]
 
 MAX_WAYS = 256
 """How many ways of one part at one value are looked at, preferred ones first."""
@@ -66,7 +67,8 @@ class _Partial(NamedTuple):
     bound: Bound
 
 
-_Ways = Sequence[Way]
+_Ways = list[Way]
+_NO_WAY: _Ways = []
 _Solving = Generator[_Goal, _Ways, _Ways]
 
 
@@ -94,10 +96,16 @@ class Search:
         self._known: dict[Hashable, _Ways] = {}
         self._ways: dict[Hashable, Way] = {}
 
-    def ways(self, value: Value) -> _Ways:
-        """Gives the ways in which the pattern fits at a value, preferred ones first."""
+    def ways(self, pattern: Pattern, value: Value, bound: Bound = _NOTHING) -> _Ways:
+        """Gives the ways in which a part of the pattern fits at a value, preferred ones first.
+
+        Args:
+            pattern: the part, or the whole.
+            value: where.
+            bound: what shared patterns stand for already.
+        """
         pending: list[tuple[Hashable, _Solving]] = []
-        answer = self._begin(_Goal(self._plan.pattern, value, _NOTHING))
+        answer = self._begin(_Goal(pattern, value, bound))
         while True:
             if isinstance(answer, tuple):
                 pending.append(answer)
@@ -105,9 +113,9 @@ class Search:
             else:
                 found = answer
             if not pending:
-                return found or []
+                return found or _NO_WAY
             if self.num_steps > MAX_STEPS:
-                return []
+                return _NO_WAY
             key, solving = pending[-1]
             try:
                 goal = next(solving) if found is None else solving.send(found)
@@ -121,6 +129,8 @@ class Search:
         """Gives the answer, or where it takes the answers of other goals, its key and what finds it."""
         pattern, value, bound = goal
         self.num_steps += 1
+        if isinstance(pattern, OpPattern) and not self._may_fit(pattern, value):
+            return _NO_WAY
         key: Hashable = (id(pattern), key_of_value(value))
         if (within := self._plan.within.get(id(pattern))) is not None:
             key = (key, *map(bound.get, within))
@@ -130,19 +140,40 @@ class Search:
         if within is not None and key_of(pattern) in bound:
             known = self._again(pattern, value, bound[key_of(pattern)])
         elif isinstance(pattern, OpPattern):
-            found = self._index.producer(value)
-            if found is None or not (found[0].op.name in pattern.ops or self._index.identity(value) is not None):
-                known = []
-            else:
-                return key, self._solve_op(pattern, value, bound)
+            return key, self._solve_op(pattern, value, bound)
         elif isinstance(pattern, Alternatives):
             return key, self._solve_alternatives(pattern, value, bound)
-        elif isinstance(pattern, ValuePattern):
-            known = self._leaf(pattern, value)
         else:
-            known = []
+            known = self._leaf(pattern, value) if isinstance(pattern, ValuePattern) else _NO_WAY
         self._known[key] = known
         return known
+
+    def _may_fit(self, pattern: OpPattern, value: Value) -> bool:
+        """Tells, at a glance, whether an op may make a value or what an identity makes it of.
+
+        Most values fall here, which is what makes patterns that nearly never fit cheap.
+        """
+        found = self._index.producer(value)
+        if found is None:
+            return False
+        binding = found[0]
+        if binding.codegen is not None:
+            return False
+        if is_identity(binding):
+            return True
+        if binding.op.name not in pattern.ops:
+            return False
+        if not pattern.operands or self._may_read(pattern.operands, binding.operands):
+            return True
+        return binding.op.has_trait(Trait.COMMUTATIVE) and self._may_read(pattern.operands, binding.operands[::-1])
+
+    def _may_read(self, patterns: Sequence[Pattern], operands: Sequence[Value]) -> bool:
+        for pattern, operand in zip(patterns, operands, strict=False):
+            if isinstance(pattern, OpPattern):
+                found = self._index.producer(operand)
+                if found is None or not (found[0].op.name in pattern.ops or is_identity(found[0])):
+                    return False
+        return True
 
     def _leaf(self, pattern: ValuePattern, value: Value) -> _Ways:
         """Gives the way in which a value fits as it is, or before identities."""

@@ -1,0 +1,94 @@
+"""The functions that patterns are written with."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.errors import PatternError
+from byoc_core.ir import CALL_DPS_PACKED
+from byoc_core.pattern.conditions import HoldsArray
+from byoc_core.pattern.language import OpPattern, Pattern, Repeated, ValuePattern, is_size, is_text, require_bare
+
+__all__ = ["any_number", "is_const", "is_extern", "is_op", "is_var", "sequence", "wildcard"]
+
+
+def wildcard() -> ValuePattern:
+    """Gives a pattern that matches any value; it becomes an input of the composite."""
+    return ValuePattern(kind="any")
+
+
+def is_const(value: npt.ArrayLike | None = None) -> ValuePattern:
+    """Gives a pattern that matches a constant.
+
+    Args:
+        value: a number, which every element must be, or an array, which the constant must equal; ``None`` for any
+            constant. Floats are compared after rounding to the constant's dtype.
+
+    Raises:
+        PatternError: the value is no array of numbers, or has no element.
+    """
+    if value is None:
+        return ValuePattern(kind="const")
+    array = np.array(value)
+    if array.dtype.kind not in "biufV" or array.size == 0:
+        raise PatternError("is_const", "is not a number or an array of numbers", got=repr(value))
+    array.flags.writeable = False
+    return ValuePattern(kind="const", conditions=(HoldsArray(array),))
+
+
+def is_var() -> ValuePattern:
+    """Gives a pattern that matches a parameter of the function."""
+    return ValuePattern(kind="var")
+
+
+def is_op(*names: str) -> OpPattern:
+    """Gives a pattern that matches an op (any of several); call it with the operands' patterns.
+
+    Raises:
+        PatternError: no name is given, or something else than a name.
+    """
+    for name in names:
+        if not is_text(name):
+            raise PatternError("is_op", "is no name of an op", got=repr(name))
+    return OpPattern(frozenset(names))
+
+
+def is_extern(symbol: str) -> OpPattern:
+    """Gives a pattern that matches the call of an external function (``call_dps_packed``) by its symbol."""
+    if not is_text(symbol):
+        raise PatternError("is_extern", "is no symbol", got=repr(symbol), expected="text")
+    return is_op(CALL_DPS_PACKED.name).has_attr(symbol=symbol)
+
+
+def any_number(pattern: Pattern, at_least: int = 0) -> Repeated:
+    """Gives what stands for any number of operands, each of which matches the pattern; the last argument of an op.
+
+    Captures in the pattern are tuples: ``match.values("name")``. Pattern objects that are used in it alone may match
+    another value in each operand.
+
+    Raises:
+        PatternError: it is no pattern, or the number is negative.
+    """
+    if not isinstance(pattern, Pattern):
+        raise PatternError("any_number", "an operand is not a pattern", got=repr(pattern))
+    if not is_size(at_least):
+        raise PatternError("any_number", "`at_least` is no count", got=repr(at_least), expected="0 or more")
+    return Repeated(pattern, at_least)
+
+
+def sequence(first: Pattern, *then: OpPattern) -> Pattern:
+    """Gives a pattern of ops that each read the one before, at whatever operand position.
+
+    Args:
+        first: any pattern.
+        then: op patterns without operand patterns; their other operands are inputs.
+
+    Raises:
+        PatternError: one of ``then`` is no such pattern.
+    """
+    chain = first
+    for link in then:
+        require_bare("sequence", "link", link)
+        chain = link.reading(chain)
+    return chain

@@ -1,0 +1,150 @@
+"""Why a pattern does not fit where one of its ops stands: the near misses of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from byoc_core.ir import Binding
+from byoc_core.pattern.diagnosis import Diagnosis, Failure, better
+from byoc_core.pattern.fit import op_names
+from byoc_core.pattern.index import FunctionIndex
+from byoc_core.pattern.language import Alternatives, OpPattern, Pattern
+from byoc_core.pattern.matcher import find_matches
+from byoc_core.pattern.plan import parts_of, plan_of, walk
+
+__all__ = ["Mismatch", "explain_mismatch"]
+
+MAX_READERS = 16
+"""How many readers of a value are looked at."""
+
+MAX_PLACES = 256
+"""How many places of the pattern at ops of the function are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why a pattern does not fit.
+
+    Attributes:
+        num_matched: how many ops fitted.
+        part: which part of the pattern failed: "operand 0 of `nn.relu`".
+        text: one clause for a person: what stands there and what was expected.
+        ops: the ops at fault, by the names of their first results.
+    """
+
+    num_matched: int
+    part: str
+    text: str
+    ops: tuple[str, ...]
+
+
+def explain_mismatch(pattern: Pattern, binding: Binding, index: FunctionIndex) -> Mismatch | None:
+    """Tells why a pattern does not fit a binding, be it as its last op or as an inner one.
+
+    Of several failures (of alternatives, of operand orders, of readers, of places in the pattern) it is the one before
+    which most ops fitted; the first of equals.
+
+    Returns:
+        ``None`` where the pattern fits, and where it has no op of the binding's name.
+
+    Cost: the pattern's size times the values in its reach, for up to ``MAX_PLACES`` ops that read one another.
+    """
+    order = [part for part in walk(pattern) if isinstance(part, OpPattern)]
+    if not any(binding.op.name in part.ops for part in order):
+        return None
+    climb = _Climb(pattern, binding, index)
+    if climb.fits(binding):
+        return None
+    best: Failure | None = None
+    for part in reversed(order):
+        if binding.op.name in part.ops:
+            for failure in climb.failures(part, binding):
+                best = better(best, failure)
+            if climb.found:
+                return None
+    return None if best is None else Mismatch(best.num_matched, best.part, f"{best.subject} {best.clause}", best.ops)
+
+
+class _Climb:
+    """From an op of the function upwards, along the op patterns that read one another.
+
+    Attributes:
+        found: whether a match holds the binding.
+    """
+
+    def __init__(self, pattern: Pattern, binding: Binding, index: FunctionIndex) -> None:
+        self.found = False
+        self._pattern = pattern
+        self._binding = binding
+        self._index = index
+        self._diagnosis = Diagnosis(plan_of(pattern), index)
+        self._roots = set(map(id, _ends(pattern)))
+        self._above: dict[int, list[OpPattern]] = {}
+        for whole in walk(pattern):
+            if isinstance(whole, OpPattern):
+                for end in dict.fromkeys(end for part in parts_of(whole) for end in _ends(part)):
+                    self._above.setdefault(id(end), []).append(whole)
+        self._seen: set[tuple[int, int]] = set()
+
+    def fits(self, root: Binding) -> bool:
+        """Tells whether a match at a root holds the binding."""
+        matches = find_matches(self._pattern, root, self._index)
+        return any(inner is self._binding for match in matches for inner in match.bindings)
+
+    def failures(self, part: OpPattern, binding: Binding) -> Iterator[Failure]:
+        """Yields why the pattern does not fit with an op in the place of a part, readers before what they read."""
+        pending = [(part, binding)]
+        while pending and not self.found and len(self._seen) < MAX_PLACES:
+            part, binding = pending.pop()
+            if (id(part), id(binding)) in self._seen or part.result_index >= len(binding.results):
+                continue
+            self._seen.add((id(part), id(binding)))
+            value = binding.results[part.result_index]
+            num_matched = self._diagnosis.num_ops(part, value)
+            if num_matched is None:
+                yield self._diagnosis.failure(part, value, f"the result of `{binding.op.name}`")
+                continue
+            if id(part) in self._roots:
+                yield from self._at_root(binding, num_matched)
+            readers, returned = self._index.readers(value)
+            for above in self._above.get(id(part), ()):
+                fitting = [reader for reader in readers[:MAX_READERS] if reader.op.name in above.ops]
+                pending += [(above, reader) for reader in reversed(fitting)]
+                if not fitting:
+                    yield _unread(above, binding, readers[:MAX_READERS], returned, num_matched)
+
+    def _at_root(self, root: Binding, num_matched: int) -> Iterator[Failure]:
+        """Yields why all parts fit at a root, and yet there is no match."""
+        if self.fits(root):
+            self.found = True
+        elif next(find_matches(self._pattern, root, self._index), None) is None:
+            clause = "depends on a value that the match makes"
+            yield Failure(num_matched, "the inputs", "an input of the match", clause, (root.results[0].name,))
+
+
+def _unread(
+    above: OpPattern, binding: Binding, readers: Sequence[Binding], returned: bool, num_matched: int
+) -> Failure:
+    names = dict.fromkeys(f"`{reader.op.name}`" for reader in readers)
+    found = f"is read by {', '.join(names)}" if names else "is read by nothing"
+    if returned:
+        found = f"{found} and returned by the function" if names else "is returned by the function"
+    subject, clause = f"`{binding.op.name}`", f"{found}, expected {op_names(above)}"
+    ops = tuple(reader.results[0].name for reader in readers)
+    return Failure(num_matched, f"the reader of {subject}", subject, clause, ops)
+
+
+def _ends(pattern: Pattern) -> Iterator[OpPattern]:
+    """Yields the op patterns at which a pattern can end, in order."""
+    pending: list[Pattern] = [pattern]
+    seen: set[int] = set()
+    while pending:
+        current = pending.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, OpPattern):
+            yield current
+        elif isinstance(current, Alternatives):
+            pending.extend(reversed(current.choices))
