@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from byoc_core.errors import ByocError, HookError, PatternError
+from byoc_core.lint.findings import clause_of
 from byoc_core.pattern import Rejection
 
 __all__ = ["Answer", "ask_check", "ask_hook"]
@@ -54,7 +55,7 @@ def ask_hook(supports: Callable[[], object]) -> Answer:
         first, second = supports(), supports()
     except ByocError as error:
         is_type = isinstance(error, HookError) and error.__cause__ is None
-        return Answer(fault="supports-type" if is_type else "supports-raises", text=str(error))
+        return Answer(fault="supports-type" if is_type else "supports-raises", text=clause_of(error))
     if first != second:
         return Answer(fault="supports-changes", text=f"gave {_told(first)}, then {_told(second)}")
     return Answer(first if isinstance(first, Rejection) else None)

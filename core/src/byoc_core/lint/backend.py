@@ -10,11 +10,11 @@ from byoc_core.ir import OpRegistry
 from byoc_core.lint.checks import Trial, lint_check, lint_instances, try_instances
 from byoc_core.lint.compiling import Claim, lint_codegen, op_claims, pattern_claims
 from byoc_core.lint.declaration import lint_declaration
-from byoc_core.lint.findings import Finding
+from byoc_core.lint.findings import Finding, clause_of
 from byoc_core.lint.instances import find_instances
 from byoc_core.lint.rules import Question, ask_rules, lint_rules
 from byoc_core.lint.shadowing import lint_shadowing
-from byoc_core.lint.structure import lint_names, lint_structure
+from byoc_core.lint.structure import has_own_tests, lint_names, lint_structure
 from byoc_core.ops import default_ops
 from byoc_core.pattern import CompositePattern
 
@@ -76,7 +76,8 @@ def _find_patterns(handle: BackendHandle) -> Generator[Finding, None, tuple[Comp
         return handle.patterns()
     except ByocError as error:
         foreign = isinstance(error, HookError) and error.problem == "gave a pattern that is not named for this backend"
-        yield Finding("foreign-name" if foreign else "bad-patterns", "hook `byoc_patterns`", str(error))
+        text = clause_of(error) if isinstance(error, HookError) else str(error)
+        yield Finding("foreign-name" if foreign else "bad-patterns", "hook `byoc_patterns`", text)
         return ()
 
 
@@ -88,7 +89,9 @@ def _lint_pattern(
     yield from misfits
     try:
         instances = find_instances(pattern.pattern, ops)
-    except Exception as error:  # noqa: BLE001 - of strangers' code the search runs that of conditions: it is a finding
+    except Exception as error:
+        if not has_own_tests(pattern.pattern):
+            raise
         text = f"a condition raised {type(error).__name__}: {error}"
         yield Finding("condition-raises", f"pattern `{pattern.name}`", text, pattern.name)
         return []

@@ -97,7 +97,8 @@ def _lint_generosity(
     if len(dtypes) < 2:
         return  # its own conditions leave nothing to refuse
     subject = "it has no check and takes" if pattern.check is None else "its check takes"
-    text = f"{subject} all {len(trials)} instances, of {', '.join(dtypes)}"
+    shown = [*dtypes[:4], *([f"{len(dtypes) - 4} more dtypes"] if len(dtypes) > 4 else [])]
+    text = f"{subject} all {len(trials)} instances, of {', '.join(shown[:-1])} and {shown[-1]}"
     if any(trial.instance.kind == "symbolic" for trial in trials):
         text += ", and of symbolic sizes"
     refusal = _single_refusal(trials, lambda trial: _refusals(trial, handle, context))

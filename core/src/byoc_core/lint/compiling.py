@@ -9,7 +9,7 @@ from byoc_core.backend import BackendHandle
 from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, Function, IRModule
 from byoc_core.lint.checks import Trial
-from byoc_core.lint.findings import Finding
+from byoc_core.lint.findings import Finding, clause_of
 from byoc_core.lint.rules import Question
 from byoc_core.partitioning import FuseOpsByPattern, RunCodegen
 from byoc_core.pattern import CompositePattern, Rejection
@@ -82,7 +82,7 @@ def _compile(handle: BackendHandle, claims: Sequence[Claim]) -> Iterator[tuple[C
         refused = _refusals(handle, claims)
     except ByocError as error:
         if len(claims) == 1:
-            yield claims[0], "codegen-raises", str(error).partition("\n")[0]
+            yield claims[0], "codegen-raises", clause_of(error)
             return
         for claim in claims:
             yield from _compile(handle, [claim])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from byoc_core.backend import BackendHandle
 from byoc_core.errors import ByocError, OptionsError
-from byoc_core.lint.findings import Finding
+from byoc_core.lint.findings import Finding, clause_of
 
 __all__ = ["lint_declaration"]
 
@@ -38,11 +38,6 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
 def _lint_status(handle: BackendHandle) -> Iterator[Finding]:
     where = "hook `byoc_compile_status`"
     try:
-        status = handle.compile_status()
+        handle.compile_status()
     except ByocError as error:
-        yield Finding("bad-status", where, str(error))
-        return
-    if not status.ok and not status.reason:
-        yield Finding(
-            "bad-status", where, "it says no and gives no reason", hint="Say what is missing, and the remedy."
-        )
+        yield Finding("bad-status", where, clause_of(error), hint="Say what is missing, and the remedy.")

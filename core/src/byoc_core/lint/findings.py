@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["CODES", "Code", "Finding", "Severity"]
+from byoc_core.errors import ByocError
+
+__all__ = ["CODES", "Code", "Finding", "Severity", "clause_of"]
 
 Severity = Literal["error", "warning"]
 
@@ -104,3 +106,8 @@ class Finding:
     def __str__(self) -> str:
         """Gives one paragraph."""
         return f"{self.severity}: {self.where}: {self.text} [{self.code}]" + (f". {self.hint}" if self.hint else "")
+
+
+def clause_of(error: ByocError) -> str:
+    """Gives what an error says is wrong, without its place and its hint."""
+    return str(ByocError("", error.problem, got=error.got, expected=error.expected)).removeprefix(": ")

@@ -9,14 +9,14 @@ from typing import Any
 from byoc_core.errors import IRTypeError, near_names
 from byoc_core.ir import OpDef, OpRegistry
 from byoc_core.lint.candidates import fitting_attrs
-from byoc_core.lint.findings import Finding
+from byoc_core.lint.findings import Finding, clause_of
 from byoc_core.lint.selections import walk
 from byoc_core.ops.cases import new_function, op_cases
-from byoc_core.pattern import CompositePattern, Condition, Pattern
-from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape
+from byoc_core.pattern import CompositePattern, Condition, Pattern, Predicate
+from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape, Where
 from byoc_core.pattern.language import OpPattern
 
-__all__ = ["lint_names", "lint_structure"]
+__all__ = ["has_own_tests", "lint_names", "lint_structure"]
 
 
 def lint_names(patterns: Sequence[CompositePattern]) -> Iterator[Finding]:
@@ -25,6 +25,14 @@ def lint_names(patterns: Sequence[CompositePattern]) -> Iterator[Finding]:
         if count > 1:
             hint = "Join them with `|`, or give each a name."
             yield Finding("duplicate-name", f"pattern `{name}`", f"{count} patterns bear this name", name, hint)
+
+
+def has_own_tests(pattern: Pattern) -> bool:
+    """Tells whether matching the pattern runs code of its author, which may raise anything."""
+    nodes = list(walk(pattern))
+    attrs = [value for node in nodes if isinstance(node, OpPattern) for value in node.attrs.values()]
+    conditions = [condition for node in nodes for condition in node.conditions]
+    return any(isinstance(item, Predicate | Where) for item in (*attrs, *conditions))
 
 
 def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Finding]:
@@ -69,7 +77,7 @@ def _lint_op(pattern: str, node: OpPattern, name: str, ops: OpRegistry) -> Itera
         yield Finding("unknown-op", where, "there is no such op", pattern, near_names(name, ops))
         return
     yield from _lint_arity(pattern, where, node, op)
-    yield from _lint_attributes(pattern, where, node, op)
+    yield from _lint_attributes(pattern, node, op)
     counts = {len(results) for results in _canonical_results(op)}
     if len(counts) == 1 and node.result_index >= max(counts):
         text = f"has {max(counts)} results, and the pattern asks for the one with index {node.result_index}"
@@ -95,7 +103,7 @@ def _canonical_results(op: OpDef) -> Iterator[Sequence[object]]:
         yield new_function(op, case.types(), case.attrs)[0].results
 
 
-def _lint_attributes(pattern: str, where: str, node: OpPattern, op: OpDef) -> Iterator[Finding]:
+def _lint_attributes(pattern: str, node: OpPattern, op: OpDef) -> Iterator[Finding]:
     if not node.attrs:
         return
     refusal: IRTypeError | None = None
@@ -109,5 +117,4 @@ def _lint_attributes(pattern: str, where: str, node: OpPattern, op: OpDef) -> It
             return
     if refusal is not None:
         hint = refusal.hint or "The pattern never matches this op."
-        text = str(IRTypeError(refusal.where, refusal.problem, got=refusal.got, expected=refusal.expected))
-        yield Finding("bad-attribute", where, text, pattern, hint)
+        yield Finding("bad-attribute", f"pattern `{pattern}`, {refusal.where}", clause_of(refusal), pattern, hint)

@@ -55,4 +55,5 @@ def _print(name: str, findings: Sequence[Finding]) -> None:
             console.print(f"         {finding.hint}", soft_wrap=True)
     counts = {kind: sum(finding.severity == kind for finding in findings) for kind in styles}
     numbers = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
-    console.print(f"\n{' and '.join(numbers)} found." if numbers else f"Backend `{name}`: nothing found.")
+    found = f"{' and '.join(numbers)} found." if numbers else f"Backend `{name}`: nothing found."
+    console.print(f"\n{found}" if findings else found)
