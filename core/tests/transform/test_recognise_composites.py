@@ -30,6 +30,7 @@ ERF_TIMES = "a = R.multiply(x, R.const({sqrt_half}, '{dtype}'))\nc = R.erf(a)\ne
 HALF = "R.const(0.5, '{dtype}')"
 CUBE = "k = R.power(x, R.const(3.0, '{dtype}'))\n"
 CUBE_BY_PRODUCTS = "j = R.multiply(x, x)\nk = R.multiply(j, x)\n"
+CUBE_BY_A_SQUARE = "j = R.power(x, R.const(2.0, '{dtype}'))\nk = R.multiply(x, j)\n"
 TANH = (
     "l = R.multiply(R.const({cubic}, '{dtype}'), k)\no = R.add(x, l)\n"
     "p = R.multiply(o, R.const({factor}, '{dtype}'))\nc = R.tanh(p)\ne = R.add(c, R.const(1.0, '{dtype}'))\n"
@@ -314,6 +315,8 @@ KEPT = {
         ERF + LAST_HALF.replace("multiply(x, e)", "multiply(z, e)"),
     ),
     "tanh gelu of the square": (X, CUBE.replace("3.0", "2.0") + TANH + LAST_HALF),
+    "tanh gelu by another divisor": (X, CUBE_BY_A_SQUARE + TANH + BY_TWO.replace("2.0", "5.0")),
+    "tanh gelu of another exponent": (X, CUBE_BY_A_SQUARE.replace("2.0", "5.0") + TANH + BY_TWO),
 }
 
 

@@ -12,8 +12,7 @@ from byoc_core.partitioning.admission import Admission, admit_all
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
 from byoc_core.partitioning.outline import outline_claims
-from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Pattern, Rejection, find_matches
-from byoc_core.pattern.language import Alternatives, OpPattern
+from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Rejection, find_matches, root_ops
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import clone_bindings, map_functions, map_regions, remap, with_bindings
 
@@ -69,7 +68,7 @@ class _Fuser:
         self._module = module
         self._by_root: dict[str, list[tuple[int, CompositePattern]]] = {}
         for order, pattern in enumerate(options.patterns):
-            for op in sorted(_root_ops(pattern.pattern)):
+            for op in sorted(root_ops(pattern.pattern)):
                 self._by_root.setdefault(op, []).append((order, pattern))
 
     def fuse(self, function: Function, source: str) -> Function:
@@ -77,7 +76,7 @@ class _Fuser:
             return function
         inner = map_regions(function.bindings, lambda region: self.fuse(region, source))
         function = with_bindings(function, list(inner))
-        index = FunctionIndex(function)
+        index = FunctionIndex(function, self._module.constants)
         epochs = barrier_epochs(function, self._module.functions)
         candidates = sorted(self._candidates(index, epochs, source), key=lambda candidate: candidate.rank)
         group_of, chosen = self._choose(index, candidates, None)
@@ -188,12 +187,3 @@ class _Fuser:
         return Binding(
             results, COMPOSITE, tuple(inputs), attrs, (body,), codegen=candidate.pattern.backend, location=location
         )
-
-
-def _root_ops(pattern: Pattern) -> frozenset[str]:
-    """Gives the names of the ops at which a pattern can end."""
-    if isinstance(pattern, OpPattern):
-        return pattern.ops
-    if isinstance(pattern, Alternatives):
-        return frozenset().union(*map(_root_ops, pattern.choices))
-    return frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -74,7 +74,8 @@ def plan_of(pattern: Pattern) -> Plan:
     """Gives the analysis of a pattern.
 
     Raises:
-        PatternError: a part of it is of no kind that this module knows.
+        PatternError: a part of it is of no kind that the matcher knows, or two parts that can match together have one
+            name.
 
     Cost: its size times the number of parts that are used more than once.
     """
@@ -93,13 +94,31 @@ def plan_of(pattern: Pattern) -> Plan:
                 shared |= found & used[id(part)]
             found |= used[id(part)]
         used[id(whole)] = found | {key_of(whole)} if uses[key_of(whole)] > 1 else found
+    _check_names(order)
+    repeated = [whole for whole in order if isinstance(whole, OpPattern) and whole.rest is not None]
+    outside = {id(whole): _keys_outside(pattern, whole) for whole in repeated}
+    for whole in repeated:
+        shared |= used[id(parts_of(whole)[-1])] & outside[id(whole)]
     within = {key: tuple(sorted(keys & shared)) for key, keys in used.items() if not keys.isdisjoint(shared)}
-    local = {
-        id(whole): frozenset(within.get(id(whole.rest.pattern), ())) - _keys_outside(pattern, whole)
-        for whole in order
-        if isinstance(whole, OpPattern) and whole.rest is not None
-    }
+    local = {id(whole): frozenset(within.get(id(parts_of(whole)[-1]), ())) - outside[id(whole)] for whole in repeated}
     return Plan(pattern, _root_ops(pattern), frozenset(shared), within, local)
+
+
+def _check_names(order: Sequence[Pattern]) -> None:
+    """Raises :class:`PatternError` where two captures of one match have one name."""
+    captures: dict[int, frozenset[tuple[str, int]]] = {}
+    for whole in order:
+        found: frozenset[tuple[str, int]] = frozenset()
+        own = frozenset() if whole.name is None else frozenset({(whole.name, id(whole))})
+        for part in (*parts_of(whole), None):
+            added = own if part is None else captures[id(part)]
+            if isinstance(whole, OpPattern) or part is None:
+                taken = dict(found - added)
+                twice = sorted(name for name, _ in added - found if name in taken)
+                if twice:
+                    raise PatternError(f"pattern {whole}", f"captures two values as `{twice[0]}`")
+            found |= added
+        captures[id(whole)] = found
 
 
 def _keys_outside(pattern: Pattern, whole: OpPattern) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,10 +10,11 @@ from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, IRModule, Trait, Value
 from byoc_core.ops import default_ops
+from byoc_core.ops.identity import is_identity, permutation_of
 from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
-from byoc_core.transform.tensors import dtype_of, has_type_of_result, rank_of, shape_of
+from byoc_core.transform.tensors import dtype_of, shape_of
 
 __all__ = ["Canonicalise"]
 
@@ -60,29 +61,8 @@ class Canonicalise(Pass):
         return rewrite_module(module, _rules(keep))
 
 
-def _identity(when: Callable[[Binding], bool] | None = None) -> Rule:
-    """Gives the rule that removes an op that gives its operand back wherever the types agree (and ``when`` holds)."""
-
-    def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
-        is_same = len(binding.operands) == 1 and has_type_of_result(binding.operands[0], binding)
-        return binding.operands if is_same and (when is None or when(binding)) else None
-
-    return rule
-
-
-def _has_steps_of_one(binding: Binding) -> bool:
-    return set(_ints(binding.attrs["strides"])) <= {1}
-
-
-def _is_in_order(binding: Binding) -> bool:
-    permutation = _permutation(binding)
-    return permutation == tuple(range(len(permutation)))
-
-
-def _permutation(binding: Binding) -> tuple[int, ...]:
-    rank = rank_of(binding.results[0]) or 0
-    axes = binding.attrs["axes"]
-    return tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in _ints(axes))
+def _without_identity(binding: Binding, graph: RewriteGraph) -> Rewritten:
+    return binding.operands if is_identity(binding) else None
 
 
 def _ints(value: object) -> tuple[int, ...]:
@@ -93,8 +73,8 @@ def _join_permutations(binding: Binding, graph: RewriteGraph) -> Rewritten:
     inner = graph.maker(binding.operands[0], "permute_dims")
     if inner is None:
         return None
-    first = _permutation(inner)
-    axes = tuple(first[axis] for axis in _permutation(binding))
+    first = permutation_of(inner)
+    axes = tuple(first[axis] for axis in permutation_of(binding))
     return (graph.emit("permute_dims", inner.operands, {"axes": axes}),)
 
 
@@ -210,12 +190,12 @@ def _rules(keep: Exactness) -> Rules:
 
 def _view_rules() -> dict[str, tuple[Rule, ...]]:
     return {
-        **{name: (_identity(), _join_reshapes) for name in _reshapes()},
-        "cast": (_identity(), _join_casts),
-        "permute_dims": (_identity(_is_in_order), _join_permutations),
-        "broadcast_to": (_identity(), _join_broadcasts),
-        "strided_slice": (_identity(_has_steps_of_one),),
-        "nn.pad": (_identity(), _join_pads),
-        "concat": (_identity(), _without_empty_parts),
-        "split": (_identity(),),
+        **dict.fromkeys(_reshapes(), (_without_identity, _join_reshapes)),
+        "cast": (_without_identity, _join_casts),
+        "permute_dims": (_without_identity, _join_permutations),
+        "broadcast_to": (_without_identity, _join_broadcasts),
+        "strided_slice": (_without_identity,),
+        "nn.pad": (_without_identity, _join_pads),
+        "concat": (_without_identity, _without_empty_parts),
+        "split": (_without_identity,),
     }

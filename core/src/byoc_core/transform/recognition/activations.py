@@ -41,7 +41,7 @@ def _halved(value: Pattern) -> Pattern:
 def _tanh_forms(x: Pattern) -> Iterable[Pattern]:
     """Yields the ways to write ``tanh(sqrt(2/pi) * (x + 0.044715 * x**3))``."""
     factor, cubic = is_const().named("sqrt_2_over_pi"), is_const().named("cubic")
-    square = is_op("multiply")(x, x) | is_op("power")(x, is_const().named("two"))
+    square = is_op("multiply")(x, x) | is_op("power")(x, is_const().named("exponent"))
     growth = is_op("multiply")(is_op("multiply")(x, cubic), x) | is_op("multiply")(square, cubic)
     cube = is_op("power")(x, is_const().named("three")) | is_op("multiply")(x, square)
     scaled_cube = is_op("multiply")(cube, cubic) | is_op("multiply")(growth, x)
@@ -58,7 +58,7 @@ def _build_gelu(match: Match, graph: RewriteGraph) -> Value | None:
 
 def _build_tanh_gelu(match: Match, graph: RewriteGraph) -> Value | None:
     ideal = {"sqrt_2_over_pi": math.sqrt(2 / math.pi), "cubic": 0.044715}
-    fits = holds(match, graph, **ideal, three=3.0, unit=1.0, one=1.0, half=0.5, two=2.0)
+    fits = holds(match, graph, **ideal, exponent=2.0, three=3.0, unit=1.0, one=1.0, half=0.5, two=2.0)
     return graph.emit("nn.gelu", (match["x"],), {"approximate": "tanh"}) if fits else None
 
 
