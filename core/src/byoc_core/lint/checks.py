@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from byoc_core.backend import BackendHandle, CompileContext, Support
@@ -85,7 +85,13 @@ def lint_check(
     if sum(refused.values()) == len(trials):
         reason, count = refused.most_common(1)[0]
         text = f"its check refuses all {len(trials)} instances, {count} of them with {reason!r}"
-        yield Finding("check-always-rejects", where, text, pattern.name, "The pattern takes nothing.")
+        yield Finding(
+            "check-always-rejects",
+            where,
+            text,
+            pattern.name,
+            "It takes nothing, unless the check asks for what no case has.",
+        )
     elif not refused:
         yield from _lint_generosity(pattern, trials, handle, context)
 
@@ -101,15 +107,11 @@ def _lint_generosity(
     text = f"{subject} all {len(trials)} instances, of {', '.join(shown[:-1])} and {shown[-1]}"
     if any(trial.instance.kind == "symbolic" for trial in trials):
         text += ", and of symbolic sizes"
-    refusal = _single_refusal(trials, lambda trial: _refusals(trial, handle, context))
+    refusal = next((refusal for trial in trials for refusal in _refusals(trial, handle, context)), "")
     if refusal:
         text += f"; {refusal}"
     hint = "Refuse in its check, or rule out with `has_dtype` and the like, what the backend cannot compile."
     yield Finding("check-never-rejects", f"pattern `{pattern.name}`", text, pattern.name, hint)
-
-
-def _single_refusal(trials: Sequence[Trial], refusals: Callable[[Trial], Iterator[str]]) -> str:
-    return next((text for trial in trials for text in refusals(trial)), "")
 
 
 def _refusals(trial: Trial, handle: BackendHandle, context: CompileContext) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.backend import BackendHandle, CompileContext
@@ -73,12 +73,12 @@ def _ask(
     context: CompileContext,
     op: OpDef,
     types: Sequence[TensorType],
-    attrs: object,
+    attrs: Mapping[str, object],
     kind: str,
 ) -> Question | None:
     """Gives the answer about one case; ``None`` where the op does not take it or the core does not ask."""
     try:
-        function, binding = new_function(op, types, attrs)  # type: ignore[arg-type]
+        function, binding = new_function(op, types, attrs)
     except IRTypeError:
         return None
     if core_refusal(binding, handle) is not None:

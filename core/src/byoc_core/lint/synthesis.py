@@ -27,7 +27,7 @@ from byoc_core.pattern.readers import ReadBy
 __all__ = ["Draft", "Synthesis"]
 
 _BUDGET = 400
-_UNKNOWN_SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (2, 4, 9, 8), (2, 5, 3), (3,), ())
+_UNKNOWN_SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (2, 16, 9, 8), (2, 5, 3), (3,), ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from byoc_core.ops.cases.case import OpCase, OperandCase, Shape, case, integers
 
 __all__ = ["CASES"]
 
-_IMAGE: Shape = (2, 4, 9, 8)
+_IMAGE: Shape = (2, 16, 9, 8)
 _TOKENS: Shape = (2, 5, 3)
 _REDUCTIONS = {
     **dict.fromkeys(["sum", "mean", "max", "min", "prod", "logsumexp"], "float32"),

@@ -8,8 +8,8 @@ from byoc_core.ops.cases.case import OpCase, OperandCase, Shape, case, integers
 
 __all__ = ["CASES"]
 
-_IMAGE = {"N": 2, "C": 4, "D": 7, "H": 9, "W": 8}
-_FILTER = {"O": 6, "I": 4, "D": 3, "H": 3, "W": 3}
+_IMAGE = {"N": 2, "C": 16, "D": 7, "H": 9, "W": 8}
+_FILTER = {"O": 32, "I": 16, "D": 3, "H": 3, "W": 3}
 
 
 def _sizes(layout: str, sizes: dict[str, int]) -> Shape:
@@ -24,9 +24,9 @@ def _convolutions(rank: int) -> Iterator[OpCase]:
     yield case(name, channels_first, weight, padding=(1,) * rank)
     yield case(name, channels_first, weight, strides=(2,) * rank, padding=(1,) * rank)
     yield case(name, channels_first, weight, dilation=(2,) * rank)
-    yield case(name, channels_first, (6, 4, *(1,) * rank))
-    yield case(name, channels_first, (6, 2, *weight[2:]), groups=2)
-    yield case(name, channels_first, (4, 1, *weight[2:]), groups=4, padding=(1,) * rank)
+    yield case(name, channels_first, (32, 16, *(1,) * rank))
+    yield case(name, channels_first, (32, 8, *weight[2:]), groups=2)
+    yield case(name, channels_first, (16, 1, *weight[2:]), groups=16, padding=(1,) * rank)
     yield case(name, channels_last, weight, data_layout=f"N{axes}C")
     hwio = _sizes(f"{axes}IO", _FILTER)
     yield case(name, channels_last, hwio, data_layout=f"N{axes}C", kernel_layout=f"{axes}IO")
@@ -34,10 +34,10 @@ def _convolutions(rank: int) -> Iterator[OpCase]:
 
 def _transposed_convolutions(rank: int) -> Iterator[OpCase]:
     name, axes = f"nn.conv{rank}d_transpose", "DHW"[-rank:]
-    image, weight = _sizes(f"NC{axes}", _IMAGE), (4, 6, *(3,) * rank)
+    image, weight = _sizes(f"NC{axes}", _IMAGE), (16, 32, *(3,) * rank)
     yield case(name, image, weight)
     yield case(name, image, weight, strides=(2,) * rank, padding=(1,) * rank, output_padding=(1,) * rank)
-    yield case(name, image, (4, 3, *(3,) * rank), groups=2)
+    yield case(name, image, (16, 8, *(3,) * rank), groups=2)
     yield case(name, _sizes(f"N{axes}C", _IMAGE), weight, data_layout=f"N{axes}C")
 
 
@@ -60,20 +60,20 @@ def _pools(rank: int) -> Iterator[OpCase]:
 
 
 def _norms() -> Iterator[OpCase]:
-    matrix, tokens, image = (2, 3), (2, 5, 3), (2, 4, 9, 8)
+    matrix, tokens, image = (2, 3), (2, 5, 3), (2, 16, 9, 8)
     for name in ("nn.softmax", "nn.log_softmax"):
         yield from (case(name, shape) for shape in (matrix, tokens, image, (3,)))
         yield case(name, image, axis=1)
-    yield case("nn.batch_norm", image, *[(4,)] * 4)
+    yield case("nn.batch_norm", image, *[(16,)] * 4)
     yield case("nn.batch_norm", matrix, *[(3,)] * 4)
-    yield case("nn.batch_norm", (2, 9, 8, 4), *[(4,)] * 4, axis=-1)
+    yield case("nn.batch_norm", (2, 9, 8, 16), *[(16,)] * 4, axis=-1)
     yield case("nn.layer_norm", tokens, (3,), (3,))
     yield case("nn.layer_norm", matrix, (3,), (3,))
     yield case("nn.layer_norm", tokens, (5, 3), (5, 3), axes=(1, 2))
     yield case("nn.rms_norm", tokens, (3,))
     yield case("nn.rms_norm", matrix, (3,))
-    yield case("nn.group_norm", image, (4,), (4,), groups=2)
-    yield case("nn.instance_norm", image, (4,), (4,))
+    yield case("nn.group_norm", image, (16,), (16,), groups=2)
+    yield case("nn.instance_norm", image, (16,), (16,))
     yield case("nn.instance_norm", (2, 4, 8), (4,), (4,))
     yield case("nn.lrn", image, size=3)
 
@@ -89,7 +89,7 @@ def _recurrence(name: str, num_gates: int, num_states: int) -> Iterator[OpCase]:
 
 
 def _quantised(name: str) -> Iterator[OpCase]:
-    for shape, parameters in (((2, 3), ()), ((2, 3), (3,)), ((2, 4, 9, 8), (4,))):
+    for shape, parameters in (((2, 3), ()), ((2, 3), (3,)), ((2, 16, 9, 8), (16,))):
         if name == "quantize":
             yield case(name, shape, parameters, OperandCase(parameters, "int8"))
         else:
@@ -97,19 +97,19 @@ def _quantised(name: str) -> Iterator[OpCase]:
 
 
 CASES: tuple[OpCase, ...] = (
-    case("matmul", (2, 3), (3, 4)),
+    case("matmul", (2, 16), (16, 32)),
     case("matmul", (6, 2, 3), (6, 3, 4)),
     case("matmul", (5, 6, 2, 3), (5, 6, 3, 4)),
     case("matmul", (5, 2, 3), (3, 4)),
     case("matmul", (3,), (3, 4)),
     case("matmul", (2, 3), (3,)),
     case("matmul", (3,), (3,)),
-    case("nn.dense", (2, 3), (4, 3)),
+    case("nn.dense", (2, 16), (32, 16)),
     case("nn.dense", (2, 5, 3), (4, 3)),
-    case("nn.bias_add", (2, 3), (3,)),
-    case("nn.bias_add", (2, 4, 9, 8), (4,), axis=1),
+    case("nn.bias_add", (2, 16), (16,)),
+    case("nn.bias_add", (2, 16, 9, 8), (16,), axis=1),
     case("nn.bias_add", (2, 5, 3), (3,)),
-    case("nn.bias_add", (2, 9, 8, 4), (4,)),
+    case("nn.bias_add", (2, 9, 8, 16), (16,)),
     *(item for rank in (1, 2, 3) for item in _convolutions(rank)),
     *(item for rank in (1, 2, 3) for item in _transposed_convolutions(rank)),
     *(item for rank in (1, 2, 3) for item in _pools(rank)),
@@ -126,8 +126,8 @@ CASES: tuple[OpCase, ...] = (
     case("nn.rotary_embedding", (2, 3, 5, 8), (2, 5, 4), (2, 5, 4)),
     *_quantised("quantize"),
     *_quantised("dequantize"),
-    case("nn.resize", (2, 4, 9, 8), axes=(2, 3), sizes=(18, 16)),
-    case("nn.resize", (2, 4, 9, 8), axes=(2, 3), sizes=(18, 16), method="linear"),
-    case("nn.resize", (2, 4, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
+    case("nn.resize", (2, 16, 9, 8), axes=(2, 3), sizes=(18, 16)),
+    case("nn.resize", (2, 16, 9, 8), axes=(2, 3), sizes=(18, 16), method="linear"),
+    case("nn.resize", (2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
 )
 """The cases of each op, the most common first."""
