@@ -41,10 +41,9 @@ class Predicate:
         return bool(self.test(value))
 
     def __str__(self) -> str:
-        name = getattr(self.test, "__name__", "")
-        return self.text or (
-            f"what `{name}` allows" if name and name != "<lambda>" else "what the pattern's test allows"
-        )
+        name = getattr(self.test, "__name__", "<lambda>")
+        test = "the pattern's test" if name == "<lambda>" else f"`{name}`"
+        return self.text or f"what {test} allows"
 
 
 class Condition(ABC):

@@ -18,7 +18,7 @@ __all__ = ["Mismatch", "explain_mismatch"]
 MAX_READERS = 16
 """How many readers of a value are looked at."""
 
-MAX_PLACES = 256
+MAX_PLACES = 64
 """How many places of the pattern at ops of the function are looked at."""
 
 
