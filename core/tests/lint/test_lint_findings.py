@@ -207,6 +207,17 @@ def test_a_pattern_that_wins_once_is_not_shadowed(fake_backend: Fake) -> None:
     assert lint_backend(fake_backend(patterns=patterns, supports=_takes_float32)) == ()
 
 
+def test_a_pattern_whose_matches_the_core_declines_is_never_asked(fake_backend: Fake) -> None:
+    leaking = is_op("nn.relu")(_conv().used_by(is_op("tanh")))
+    (finding,) = lint_backend(fake_backend(patterns=_named(leaking), supports=_takes_float32))
+    assert str(finding) == (
+        "error: pattern `fake.it`: the core turns away every match (used-elsewhere): "
+        "`v0_0` inside the match is read outside it [never-asked]"
+    )
+    kept = _named(leaking, leaked="return")
+    assert lint_backend(fake_backend(patterns=kept, supports=_takes_float32)) == ()
+
+
 def test_equal_patterns_that_nothing_fits_shadow_each_other(fake_backend: Fake) -> None:
     never = [is_op("nn.relu")(is_op("logical_not")(wildcard()), wildcard()) for _ in range(2)]
     patterns = [*_named(never[0], None, "fake.first"), *_named(never[1], name="fake.second")]

@@ -16,6 +16,7 @@ from byoc_core.lint.findings import Finding
 from byoc_core.lint.instances import Instance
 from byoc_core.partitioning import FuseOpsByPattern
 from byoc_core.partitioning.admission import new_admission
+from byoc_core.partitioning.log import PartitionLog
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection
 
 __all__ = ["have_equal_form", "lint_shadowing"]
@@ -40,7 +41,9 @@ def lint_shadowing(
     for order, pattern in enumerate(patterns):
         taken = [trial.instance for trial in trials.get(order, ()) if trial.answer.is_yes]
         winners = [_winners(fuse, instance) for instance in taken]
-        if winners and not any(order in numbers for numbers in winners):
+        if winners and not any(winners):
+            yield _declined(pattern, numbered[order], taken[0], handle)
+        elif winners and not any(order in numbers for numbers in winners):
             yield _finding(pattern, [patterns[number] for number in sorted(set().union(*winners))], len(taken))
         elif not taken:
             yield from _lint_form(patterns, order)
@@ -63,6 +66,18 @@ def _winners(fuse: FuseOpsByPattern, instance: Instance) -> set[int]:
     """Gives the positions of the patterns that take something of an instance."""
     bindings = fuse(instance.module).functions["main"].bindings
     return {int(str(b.attrs["name"]).partition(".")[2]) for b in bindings if b.op is COMPOSITE}
+
+
+def _declined(
+    pattern: CompositePattern, numbered: CompositePattern, instance: Instance, handle: BackendHandle
+) -> Finding:
+    """Gives the finding for a pattern whose matches are taken by nobody, not even by itself."""
+    log = PartitionLog()
+    FuseOpsByPattern([numbered], admit=new_admission(handle), log=log)(instance.module)
+    refusals = log.refusals("main", instance.match.root.results[0].name)
+    reasons = [f" ({refusal.rejection.code}): {refusal.rejection.text}" for refusal in refusals]
+    text = f"the core turns away every match{next(iter(reasons), '')}"
+    return Finding("never-asked", f"pattern `{pattern.name}`", text, pattern.name)
 
 
 def _finding(pattern: CompositePattern, winners: Sequence[CompositePattern], count: int) -> Finding:
