@@ -33,7 +33,7 @@ COMPILE_SIDE = (
     ("transform",),
     ("backend",),
     ("partitioning", "lower"),
-    ("frontend",),
+    ("frontend", "lint"),
     ("driver",),
     ("cli",),
 )

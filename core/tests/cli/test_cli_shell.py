@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from byoc_core.errors import CodegenError, InternalError
 
-COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "inspect", "verify")
+COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "inspect", "verify", "lint-backend")
 
 
 def test_help_lists_every_command_and_teaches_by_example(byoc: Any) -> None:

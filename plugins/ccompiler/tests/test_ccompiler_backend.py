@@ -16,6 +16,7 @@ from byoc_ccompiler.options import CCompilerOptions
 from byoc_core.backend.info import CompileContext, Rejection, Support
 from byoc_core.errors import ByocError
 from byoc_core.ir import FunctionBuilder, IRModule, tensor
+from byoc_core.lint import lint_backend
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
 
@@ -245,3 +246,7 @@ def test_it_runs_beside_the_host_where_it_refuses() -> None:
     array = np.random.default_rng(0).standard_normal((6, 4)).astype("float32")
     result = byoc_core.VirtualMachine(executable)["main"](array, np.array([5, 0, 2]))
     np.testing.assert_array_equal(result, 2 * np.maximum(array, 0)[[5, 0, 2]])
+
+
+def test_the_lint_finds_nothing() -> None:
+    assert lint_backend("ccompiler") == ()

@@ -12,6 +12,7 @@ from byoc_core import script as R
 from byoc_core.backend import CodegenResult, Rejection, Support, backends
 from byoc_core.errors import CallError
 from byoc_core.ir import IRModule
+from byoc_core.lint import lint_backend
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray, RuntimeModule
 from byoc_core.runtime.registry import runtimes
@@ -208,3 +209,7 @@ def test_overflow_is_no_warning() -> None:
     out = np.empty(1, "float32")
     function(np.full(1, 3e38, "float32"), out)
     assert np.isinf(out).all()
+
+
+def test_the_lint_finds_nothing() -> None:
+    assert lint_backend("examplejson", compile_claims=True) == ()

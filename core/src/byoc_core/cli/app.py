@@ -12,6 +12,7 @@ from byoc_core.cli.commands.demo import run_demo
 from byoc_core.cli.commands.doctor import examine
 from byoc_core.cli.commands.explain import explain_offload
 from byoc_core.cli.commands.inspect import inspect_artifact
+from byoc_core.cli.commands.lint_backend import lint_installed_backend
 from byoc_core.cli.commands.run import run_model
 from byoc_core.cli.commands.verify import verify_artifact
 from byoc_core.version import __version__
@@ -95,3 +96,11 @@ app.command("inspect", epilog=_examples("byoc inspect model.byoc", "byoc inspect
     inspect_artifact
 )
 app.command("verify", epilog=_examples("byoc verify model.byoc"))(verify_artifact)
+app.command(
+    "lint-backend",
+    epilog=_examples(
+        "byoc lint-backend NAME",
+        "byoc lint-backend NAME --compile --strict      before a release",
+        "byoc lint-backend NAME --json > findings.json",
+    ),
+)(lint_installed_backend)

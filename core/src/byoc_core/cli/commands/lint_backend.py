@@ -1,0 +1,59 @@
+"""``byoc lint-backend``: what is wrong with a backend's declaration, patterns and rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from byoc_core.lint import Finding
+
+__all__ = ["lint_installed_backend"]
+
+
+def lint_installed_backend(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An installed backend.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    compile_claims: Annotated[
+        bool,
+        typer.Option(
+            "--compile", help="Also compile every case that it claims; needs its tools, takes a minute or so."
+        ),
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+) -> None:
+    """Tries a backend's patterns and rules on small cases of all ops, and says what is wrong with them.
+
+    An error is something that cannot work: a pattern that never matches or never wins, a check that raises. A warning
+    is something that may be meant: a pattern that takes every dtype. Exits with 1 where there is an error.
+    """
+    from byoc_core.lint import lint_backend
+
+    findings = lint_backend(name, compile_claims=compile_claims)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({"backend": name, "findings": [finding.as_dict() for finding in findings]}, indent=2))
+    else:
+        _print(name, findings)
+    if any(strict or finding.severity == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print(name: str, findings: Sequence[Finding]) -> None:
+    from byoc_core.cli.console import open_console
+
+    console = open_console()
+    styles = {"error": "bold red", "warning": "yellow"}
+    for finding in findings:
+        console.print(f"{finding.severity:<7}  ", style=styles[finding.severity], end="")
+        console.print(f"{finding.where}: {finding.text} [{finding.code}]", soft_wrap=True)
+        if finding.hint:
+            console.print(f"         {finding.hint}", soft_wrap=True)
+    counts = {kind: sum(finding.severity == kind for finding in findings) for kind in styles}
+    numbers = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
+    found = f"{' and '.join(numbers)} found." if numbers else f"Backend `{name}`: nothing found."
+    console.print(f"\n{found}" if findings else found)

@@ -1,0 +1,65 @@
+"""Asks a check or a hook about a case twice, and says what is wrong with the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from byoc_core.errors import ByocError, HookError, PatternError
+from byoc_core.lint.findings import clause_of
+from byoc_core.pattern import Rejection
+
+__all__ = ["Answer", "ask_check", "ask_hook"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of asking.
+
+    Attributes:
+        rejection: the refusal; ``None`` where the answer is yes or no answer at all.
+        fault: the code of what is wrong with the answer, ``""`` where nothing is.
+        text: what is wrong, as a clause.
+    """
+
+    rejection: Rejection | None = None
+    fault: str = ""
+    text: str = ""
+
+    @property
+    def is_yes(self) -> bool:
+        """Whether the case is taken."""
+        return self.rejection is None and not self.fault
+
+
+def ask_check(check: Callable[[], object]) -> Answer:
+    """Gives the answer of a pattern's check on one match."""
+    try:
+        first, second = check(), check()
+    except Exception as error:  # noqa: BLE001 - what a stranger's check raises is the finding
+        if isinstance(error, PatternError) and error.where == "match" and error.problem.startswith("has no capture"):
+            return Answer(fault="unknown-capture", text=f"its check asks for a capture that is not there: {error}")
+        return Answer(fault="check-raises", text=f"its check raised {type(error).__name__}: {error}")
+    for answer in (first, second):
+        if answer is not None and not isinstance(answer, Rejection):
+            text = f"its check gave {answer!r}, neither a Rejection nor None"
+            return Answer(fault="check-type", text=text)
+    if first != second:
+        return Answer(fault="check-changes", text=f"its check gave {_told(first)}, then {_told(second)}")
+    return Answer(first if isinstance(first, Rejection) else None)
+
+
+def ask_hook(supports: Callable[[], object]) -> Answer:
+    """Gives the answer of ``byoc_supports`` on one op; an answer of another type is a ``HookError`` without a cause."""
+    try:
+        first, second = supports(), supports()
+    except ByocError as error:
+        is_type = isinstance(error, HookError) and error.__cause__ is None
+        return Answer(fault="supports-type" if is_type else "supports-raises", text=clause_of(error))
+    if first != second:
+        return Answer(fault="supports-changes", text=f"gave {_told(first)}, then {_told(second)}")
+    return Answer(first if isinstance(first, Rejection) else None)
+
+
+def _told(answer: object) -> str:
+    return f"a Rejection ({answer.code}: {answer.text})" if isinstance(answer, Rejection) else "a yes"

@@ -1,0 +1,119 @@
+"""The lint put together."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+
+from byoc_core.backend import BackendHandle, CompileContext, backends
+from byoc_core.errors import ByocError, HookError
+from byoc_core.ir import OpRegistry
+from byoc_core.lint.checks import Trial, lint_check, lint_instances, try_instances
+from byoc_core.lint.compiling import Claim, lint_codegen, op_claims, pattern_claims
+from byoc_core.lint.declaration import lint_declaration
+from byoc_core.lint.findings import Finding, clause_of
+from byoc_core.lint.instances import find_instances
+from byoc_core.lint.rules import Question, ask_rules, lint_rules
+from byoc_core.lint.shadowing import lint_shadowing
+from byoc_core.lint.structure import has_own_tests, lint_names, lint_structure
+from byoc_core.ops import default_ops
+from byoc_core.pattern import CompositePattern
+
+__all__ = ["lint_backend"]
+
+
+def lint_backend(backend: str | object, *, compile_claims: bool = False) -> tuple[Finding, ...]:
+    """Gives what is wrong with a backend's declaration, patterns and rules, errors first.
+
+    Its hooks are asked about canonical cases only, so what it gives back is true of those; none is no proof.
+    The same backend gets the same findings in every process.
+
+    Args:
+        backend: its name, a plugin object or a handle.
+        compile_claims: also compiles every case that the backend claims, which may need its tools and take long.
+
+    Raises:
+        BackendNotFoundError: no backend of that name is installed.
+        PluginError: the plugin cannot be used at all; says why.
+    """
+    handle = backends().get(backend)
+    findings = list(dict.fromkeys(_lint(handle, compile_claims=compile_claims)))
+    order = {"error": 0, "warning": 1}
+    return tuple(sorted(findings, key=lambda f: (order[f.severity], f.pattern, f.where, f.code, f.text)))
+
+
+def _lint(handle: BackendHandle, *, compile_claims: bool) -> Iterator[Finding]:
+    declared = list(lint_declaration(handle))
+    yield from declared
+    if any(finding.code == "bad-options" for finding in declared):
+        return  # no other hook can be called without options
+    ops = yield from _find_ops(handle)
+    patterns = yield from _find_patterns(handle)
+    context = handle.context()
+    yield from lint_names(patterns)
+    trials: dict[int, list[Trial]] = {}
+    for order, pattern in enumerate(patterns):
+        trials[order] = yield from _lint_pattern(pattern, handle, ops, context)
+    yield from lint_shadowing(patterns, trials, handle)
+    questions = list(ask_rules(handle, context, ops))
+    yield from lint_rules(handle, context, questions)
+    yield from _lint_use(handle, questions, [trial for found in trials.values() for trial in found])
+    if compile_claims:
+        claims: list[Claim] = [claim for n, p in enumerate(patterns) for claim in pattern_claims(p, trials[n], handle)]
+        yield from lint_codegen(handle, [*claims, *op_claims(questions)])
+
+
+def _find_ops(handle: BackendHandle) -> Generator[Finding, None, OpRegistry]:
+    """Gives the core's ops and the backend's own."""
+    try:
+        return default_ops().extended(handle.ops())
+    except ByocError as error:
+        yield Finding("bad-ops", "hook `byoc_ops`", str(error))
+        return default_ops()
+
+
+def _find_patterns(handle: BackendHandle) -> Generator[Finding, None, tuple[CompositePattern, ...]]:
+    try:
+        return handle.patterns()
+    except ByocError as error:
+        foreign = isinstance(error, HookError) and error.problem == "gave a pattern that is not named for this backend"
+        text = clause_of(error) if isinstance(error, HookError) else str(error)
+        yield Finding("foreign-name" if foreign else "bad-patterns", "hook `byoc_patterns`", text)
+        return ()
+
+
+def _lint_pattern(
+    pattern: CompositePattern, handle: BackendHandle, ops: OpRegistry, context: CompileContext
+) -> Generator[Finding, None, list[Trial]]:
+    """Gives the instances that the core asks about."""
+    misfits = list(lint_structure(pattern, ops))
+    yield from misfits
+    try:
+        instances = find_instances(pattern.pattern, ops)
+    except Exception as error:
+        if not has_own_tests(pattern.pattern):
+            raise
+        text = f"a condition raised {type(error).__name__}: {error}"
+        yield Finding("condition-raises", f"pattern `{pattern.name}`", text, pattern.name)
+        return []
+    if not misfits:
+        yield from lint_instances(pattern, instances)
+    trials, turned_away = try_instances(pattern, instances.found, handle)
+    yield from lint_check(pattern, trials, turned_away, handle, context)
+    return trials
+
+
+def _lint_use(handle: BackendHandle, questions: Sequence[Question], trials: Sequence[Trial]) -> Iterator[Finding]:
+    """Yields capabilities that nothing uses."""
+    kinds = {question.kind for question in questions if question.answer.is_yes}
+    kinds |= {trial.instance.kind for trial in trials if trial.answer.is_yes}
+    where = "hook `byoc_backend_info`"
+    if not kinds:
+        yield Finding("claims-nothing", f"backend `{handle.name}`", "it takes none of the canonical cases")
+        return
+    info = handle.info()
+    if info.dynamic_shapes and "symbolic" not in kinds:
+        text = "`dynamic_shapes` is declared, and no case of symbolic sizes is taken"
+        yield Finding("unused-capability", where, text)
+    if info.data_dependent_sizes and "data-dependent" not in kinds:
+        text = "`data_dependent_sizes` is declared, and no op of such sizes is taken"
+        yield Finding("unused-capability", where, text)

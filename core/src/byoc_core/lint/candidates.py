@@ -1,0 +1,147 @@
+"""What to try while a pattern's instance is searched for: attributes, operand types, sizes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from byoc_core.dims import Dim
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import AttrKind, OpDef, TensorType, Type
+from byoc_core.pattern import Condition, Predicate
+from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape
+
+__all__ = ["Sizes", "fitting_attrs", "leaf_types", "refined", "resized", "size_changes", "with_count"]
+
+Sizes = Mapping[Dim, Dim]
+"""What becomes of sizes."""
+
+_ANY_SIZES = (2, 3, 4, 5, 6, 7)
+_PLAIN_VALUES: Mapping[AttrKind, tuple[object, ...]] = {
+    AttrKind.BOOL: (False, True),
+    AttrKind.INT: (0, 1, -1, 2, 3, 4),
+    AttrKind.FLOAT: (0.0, 1.0, 0.5, 6.0),
+    AttrKind.DIM: (0, 1, 2, 3, 4),
+}
+
+
+def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, object]) -> Mapping[str, Any]:
+    """Gives all attributes of an op: those that a pattern wants, then those of a case, then defaults.
+
+    Raises:
+        IRTypeError: the op has no such attribute, or never holds the value that the pattern wants in that form.
+    """
+    exact = {name: value for name, value in wanted.items() if not isinstance(value, Predicate)}
+    normal = op.normalise_attrs({**given, **exact})
+    for name, value in exact.items():
+        if type(normal[name]) is not type(value) or normal[name] != value:
+            where = f"op `{op.name}`, attribute `{name}`"
+            raise IRTypeError(where, "never has the value in this form", got=repr(value), expected=repr(normal[name]))
+    for name, value in wanted.items():
+        if isinstance(value, Predicate):
+            normal = _tested(op, normal, name, value)
+    return normal
+
+
+def _tested(op: OpDef, normal: Mapping[str, Any], name: str, test: Predicate) -> Mapping[str, Any]:
+    """Gives the attributes with a value of one of them that a test lets pass."""
+    spec = next((spec for spec in op.attrs if spec.name == name), None)
+    if spec is None:
+        op.normalise_attrs({**normal, name: None})  # raises: there is no such attribute
+    if test(normal[name]):
+        return normal
+    for value in _values(op, name, normal[name]):
+        try:
+            changed = op.normalise_attrs({**normal, name: value})
+        except IRTypeError:
+            continue
+        if test(changed[name]):
+            return changed
+    raise IRTypeError(f"op `{op.name}`, attribute `{name}`", "has no value, of those tried, that fits", expected=test)
+
+
+def _values(op: OpDef, name: str, usual: Any) -> Iterator[object]:
+    """Yields values to try for an attribute."""
+    spec = next(spec for spec in op.attrs if spec.name == name)
+    yield from spec.choices
+    yield from _PLAIN_VALUES.get(spec.kind, ())
+    if isinstance(usual, tuple):
+        yield from ((size,) * len(usual) for size in (0, 1, 2, 3))
+
+
+def with_count(types: tuple[TensorType, ...], count: int, op: OpDef) -> tuple[TensorType, ...] | None:
+    """Gives so many types: the last is repeated for an op that takes any number; ``None`` where it does not."""
+    if count == len(types):
+        return types
+    variadic = bool(op.operands) and op.operands[-1].variadic
+    if not variadic or not types or count < len(op.operands) - 1:
+        return None
+    return (*types, *[types[-1]] * (count - len(types)))[:count]
+
+
+def size_changes(pairs: Sequence[tuple[Type, Type]]) -> Sizes | None:
+    """Gives what becomes of each size where types of a case are replaced by others; ``None`` where ranks differ."""
+    changes: dict[Dim, Dim] = {}
+    for before, after in pairs:
+        old = before.shape if isinstance(before, TensorType) else None
+        new = after.shape if isinstance(after, TensorType) else None
+        if old is None or new is None or len(old) != len(new):
+            return None
+        for was, becomes in zip(old, new, strict=True):
+            changes.setdefault(was, becomes)
+    return changes
+
+
+def resized(type_: TensorType, changes: Sizes) -> TensorType:
+    """Gives the type with other sizes."""
+    return TensorType(tuple(changes.get(dim, dim) for dim in type_.shape or ()), type_.dtype)
+
+
+def leaf_types(
+    hint: TensorType, changes: Sizes | None, made: Sequence[TensorType], *, is_free: bool
+) -> list[TensorType]:
+    """Gives what to try for an operand from outside, best first: as in the case, then what suits the other operands.
+
+    Args:
+        hint: the type in the case.
+        changes: what became of the case's sizes in the other operands.
+        made: the types of those.
+        is_free: whether the op leaves the dtype open.
+    """
+    found = [] if changes is None else [resized(hint, changes)]
+    found.append(hint)
+    for type_ in made:
+        shape = type_.shape or ()
+        shapes: list[tuple[Dim, ...]] = [shape, *((size,) for size in dict.fromkeys(reversed(shape))), ()]
+        found += [TensorType(candidate, hint.dtype) for candidate in shapes]
+    if is_free and made:
+        found = [TensorType(type_.shape, made[0].dtype) for type_ in found]
+    return list(dict.fromkeys(found))
+
+
+def refined(hint: TensorType | None, conditions: Sequence[Condition], dtype: str) -> TensorType | None:
+    """Gives the type nearest to a hint that fulfils the conditions, as far as they name dtypes, ranks and sizes."""
+    for condition in conditions:
+        shape = hint.shape if hint is not None else None
+        if isinstance(condition, HasDtype) and hint is not None and hint.dtype not in condition.dtypes:
+            hint = TensorType(hint.shape, condition.dtypes[0])
+        elif isinstance(condition, HasRank) and (shape is None or len(shape) not in condition.ranks):
+            sizes = itertools.islice(itertools.cycle(_ANY_SIZES), condition.ranks[0])
+            hint = TensorType(tuple(sizes), dtype if hint is None else hint.dtype)
+        elif isinstance(condition, HasShape):
+            hint = TensorType(_shaped(shape, condition), dtype if hint is None else hint.dtype)
+    return hint
+
+
+def _shaped(shape: tuple[Dim, ...] | None, condition: HasShape) -> tuple[Dim, ...]:
+    wanted = condition.shape
+    base = shape if shape is not None and len(shape) == len(wanted) else _ANY_SIZES * (len(wanted) // 6 + 1)
+    named: dict[str, Dim] = {}
+    sizes: list[Dim] = []
+    for want, have in zip(wanted, base, strict=False):
+        if isinstance(want, str):
+            sizes.append(named.setdefault(want, have))
+        else:
+            sizes.append(have if want is None else want)
+    return tuple(sizes)

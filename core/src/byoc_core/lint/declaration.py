@@ -1,0 +1,43 @@
+"""Lint of what a backend says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from byoc_core.backend import BackendHandle
+from byoc_core.errors import ByocError, OptionsError
+from byoc_core.lint.findings import Finding, clause_of
+
+__all__ = ["lint_declaration"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
+    """Yields what is wrong with a backend's info, options and status."""
+    info, where = handle.info(), "hook `byoc_backend_info`"
+    if not _NAME.fullmatch(info.name):
+        text = f"the name {info.name!r} is not one lower-case word"
+        yield Finding("bad-name", where, text, hint="Use letters, digits and `_`, a letter first.")
+    if info.constants not in ("embedded", "lifted"):
+        text = f"`constants` is {info.constants!r}, expected 'embedded' or 'lifted'"
+        yield Finding("bad-info", where, text)
+    for layout in info.preferred_layouts:
+        if sorted(str(layout)) != sorted(set(str(layout))) or not {"N", "C"} <= set(str(layout)):
+            text = f"{layout!r} in `preferred_layouts` is no layout, expected letters of axes such as 'NCHW'"
+            yield Finding("bad-info", where, text)
+    try:
+        handle.options()
+    except OptionsError as error:
+        yield Finding("bad-options", where, str(error), hint="Give every field of the options model a default.")
+        return
+    yield from _lint_status(handle)
+
+
+def _lint_status(handle: BackendHandle) -> Iterator[Finding]:
+    where = "hook `byoc_compile_status`"
+    try:
+        handle.compile_status()
+    except ByocError as error:
+        yield Finding("bad-status", where, clause_of(error), hint="Say what is missing, and the remedy.")

@@ -1,0 +1,98 @@
+"""Which ways of reading a pattern to try: one op of each set, one of each alternatives, each at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from byoc_core.pattern import Pattern
+from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
+
+__all__ = ["Selection", "chosen", "describe", "op_key", "op_name", "select", "walk"]
+
+Selection = Mapping[int, int]
+"""The option taken, by the key of the pattern node; the first where none stands here."""
+
+_LIMIT = 64
+
+
+def op_key(node: Pattern) -> int:
+    """Gives what tells nodes apart: patterns for results of one pattern object stand for one op."""
+    return id((node.origin or node) if isinstance(node, OpPattern) else node)
+
+
+def _num_options(node: Pattern) -> int:
+    if isinstance(node, Alternatives):
+        return len(node.choices)
+    return len(node.ops) if isinstance(node, OpPattern) else 1
+
+
+def chosen(node: Alternatives, selection: Selection) -> Pattern:
+    """Gives the choice that a selection takes."""
+    return node.choices[selection.get(id(node), 0)]
+
+
+def op_name(node: OpPattern, selection: Selection) -> str:
+    """Gives the name of the op that a selection takes."""
+    return sorted(node.ops)[selection.get(op_key(node), 0)]
+
+
+def walk(pattern: Pattern, selection: Selection | None = None, *, repeated: bool = True) -> Iterator[Pattern]:
+    """Yields each node once, a node before its parts.
+
+    Args:
+        pattern: where to begin.
+        selection: only what it takes.
+        repeated: also what stands for any number of operands.
+    """
+    pending, seen = [pattern], set[int]()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        parts: list[Pattern] = []
+        if isinstance(node, Alternatives):
+            parts = list(node.choices) if selection is None else [chosen(node, selection)]
+        elif isinstance(node, OpPattern):
+            parts = [*(node.operands or ()), *([node.reads] if node.reads is not None else [])]
+            parts += [node.rest.pattern] if repeated and node.rest is not None else []
+        pending.extend(reversed(parts))
+
+
+def select(pattern: Pattern) -> Iterator[Selection]:
+    """Yields selections that together take every option of every node, the first options first.
+
+    Order: fixed by the pattern. At most 64.
+    """
+    queue: list[Selection] = [{}]
+    planned: set[tuple[int, int]] = set()
+    for forced in queue:
+        options = {op_key(node): _num_options(node) for node in walk(pattern, forced) if _num_options(node) > 1}
+        taken = {key: forced.get(key, 0) for key in options}
+        planned |= set(taken.items())
+        yield taken
+        for key, count in options.items():
+            for option in range(count):
+                if (key, option) not in planned and len(queue) < _LIMIT:
+                    planned.add((key, option))
+                    queue.append({**taken, key: option})
+
+
+def describe(pattern: Pattern, selection: Selection) -> str:
+    """Gives a reading as an expression, ``nn.relu(nn.conv2d(*, const))``."""
+    if isinstance(pattern, Alternatives):
+        return describe(chosen(pattern, selection), selection)
+    if isinstance(pattern, OpPattern):
+        index = f".{pattern.result_index}" if pattern.result_index else ""
+        return f"{op_name(pattern, selection)}({', '.join(_describe_operands(pattern, selection))}){index}"
+    return "*" if isinstance(pattern, ValuePattern) and pattern.kind == "any" else str(pattern)
+
+
+def _describe_operands(pattern: OpPattern, selection: Selection) -> Sequence[str]:
+    if pattern.reads is not None:
+        return "...", describe(pattern.reads, selection), "..."
+    if pattern.operands is None:
+        return ("...",)
+    parts = [describe(operand, selection) for operand in pattern.operands]
+    return [*parts, f"{describe(pattern.rest.pattern, selection)}..."] if pattern.rest is not None else parts

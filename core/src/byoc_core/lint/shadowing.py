@@ -1,0 +1,123 @@
+"""Which patterns never take anything, because another one always goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from byoc_core.backend import BackendHandle
+from byoc_core.ir import COMPOSITE
+from byoc_core.lint.asking import ask_check
+from byoc_core.lint.checks import Trial
+from byoc_core.lint.findings import Finding
+from byoc_core.lint.instances import Instance
+from byoc_core.partitioning import FuseOpsByPattern
+from byoc_core.partitioning.admission import new_admission
+from byoc_core.partitioning.log import PartitionLog
+from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection
+
+__all__ = ["have_equal_form", "lint_shadowing"]
+
+
+def lint_shadowing(
+    patterns: Sequence[CompositePattern], trials: Mapping[int, Sequence[Trial]], handle: BackendHandle
+) -> Iterator[Finding]:
+    """Yields the patterns that take nothing, by the total order among overlapping matches.
+
+    Args:
+        patterns: all patterns of a backend, in its order.
+        trials: by position in ``patterns``, the instances that the core asks about.
+        handle: the backend.
+    """
+    # Names that differ, so that the composites tell which pattern made them.
+    numbered = [
+        replace(pattern, name=f"{pattern.backend}.{order}", check=_quiet(pattern))
+        for order, pattern in enumerate(patterns)
+    ]
+    fuse = FuseOpsByPattern(numbered, admit=new_admission(handle))
+    for order, pattern in enumerate(patterns):
+        taken = [trial.instance for trial in trials.get(order, ()) if trial.answer.is_yes]
+        winners = [_winners(fuse, instance) for instance in taken]
+        if winners and not any(winners):
+            yield _declined(pattern, numbered[order], taken[0], handle)
+        elif winners and not any(order in numbers for numbers in winners):
+            yield _finding(pattern, [patterns[number] for number in sorted(set().union(*winners))], len(taken))
+        elif not taken:
+            yield from _lint_form(patterns, order)
+
+
+def _quiet(pattern: CompositePattern) -> Any:
+    """Gives the check that refuses where the pattern's own is at fault; that is another finding."""
+    check = pattern.check
+    if check is None:
+        return None
+
+    def asked(match: Match) -> Rejection | None:
+        answer = ask_check(lambda: check(match))
+        return Rejection("fault", answer.text) if answer.fault else answer.rejection
+
+    return asked
+
+
+def _winners(fuse: FuseOpsByPattern, instance: Instance) -> set[int]:
+    """Gives the positions of the patterns that take something of an instance."""
+    bindings = fuse(instance.module).functions["main"].bindings
+    return {int(str(b.attrs["name"]).partition(".")[2]) for b in bindings if b.op is COMPOSITE}
+
+
+def _declined(
+    pattern: CompositePattern, numbered: CompositePattern, instance: Instance, handle: BackendHandle
+) -> Finding:
+    """Gives the finding for a pattern whose matches are taken by nobody, not even by itself."""
+    log = PartitionLog()
+    FuseOpsByPattern([numbered], admit=new_admission(handle), log=log)(instance.module)
+    refusals = log.refusals("main", instance.match.root.results[0].name)
+    reasons = [f" ({refusal.rejection.code}): {refusal.rejection.text}" for refusal in refusals]
+    text = f"the core turns away every match{next(iter(reasons), '')}"
+    return Finding("never-asked", f"pattern `{pattern.name}`", text, pattern.name)
+
+
+def _finding(pattern: CompositePattern, winners: Sequence[CompositePattern], count: int) -> Finding:
+    names = ", ".join(f"`{winner.name}`" for winner in winners)
+    certain = all(winner.check is None for winner in winners)
+    text = f"{names} {'wins' if len(winners) == 1 else 'win'} in all {count} instances that it takes"
+    hint = "Higher priority goes first, then more ops, then the order of `byoc_patterns`: move it up, or leave it out."
+    return Finding("shadowed" if certain else "outranked", f"pattern `{pattern.name}`", text, pattern.name, hint)
+
+
+def _lint_form(patterns: Sequence[CompositePattern], order: int) -> Iterator[Finding]:
+    """Yields a finding for a pattern without instances whose equal goes first and has no check."""
+    pattern = patterns[order]
+    ranks = [(-other.priority, number) for number, other in enumerate(patterns)]
+    for number, other in enumerate(patterns):
+        if ranks[number] < ranks[order] and other.check is None and have_equal_form(other.pattern, pattern.pattern):
+            text = f"`{other.name}` is the same pattern, goes first and has no check"
+            yield Finding("shadowed", f"pattern `{pattern.name}`", text, pattern.name, "Leave one of them out.")
+            return
+
+
+def have_equal_form(left: Pattern, right: Pattern) -> bool:
+    """Tells whether two patterns match the same, as far as their form shows: captures do not count."""
+    return _equal(left, right, {}, {})
+
+
+def _equal(left: Any, right: Any, there: dict[int, int], back: dict[int, int]) -> bool:
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(_equal(a, b, there, back) for a, b in zip(left, right, strict=True))
+    if isinstance(left, Mapping):
+        return list(left) == list(right) and all(_equal(left[key], right[key], there, back) for key in left)
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    if not is_dataclass(left):
+        return bool(left == right)
+    names = {field.name for field in fields(left)}
+    if isinstance(left, Pattern):
+        names -= {"name"}
+        if there.setdefault(id(left), id(right)) != id(right) or back.setdefault(id(right), id(left)) != id(left):
+            return False
+    return all(_equal(getattr(left, name), getattr(right, name), there, back) for name in sorted(names))

@@ -1,0 +1,325 @@
+"""Makes a function that one reading of a pattern fits: operands that the type rules take, found by a bounded search.
+
+The canonical cases of the ops say what an op is commonly given. Where an operand is made by another op of the pattern,
+the case says what that op should give, and the sizes that it really gives replace those of the case in the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import Binding, ConstantStore, Function, OpDef, OpRegistry, TensorType, Value, Var
+from byoc_core.lint.candidates import fitting_attrs, leaf_types, refined, resized, size_changes, with_count
+from byoc_core.lint.selections import Selection, chosen, op_key, op_name, walk
+from byoc_core.ops.cases import OpCase, array_of, infer_case, op_cases
+from byoc_core.pattern import FunctionIndex, Pattern
+from byoc_core.pattern.conditions import Condition, HoldsArray
+from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
+from byoc_core.pattern.readers import ReadBy
+
+__all__ = ["Draft", "Synthesis"]
+
+_BUDGET = 400
+_UNKNOWN_SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (2, 16, 9, 8), (2, 5, 3), (3,), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Ops on values, in order.
+
+    Attributes:
+        values: what each pattern node stands for, by its identity.
+        made: the binding that each op node stands for, by the key of the node.
+        bindings: all ops.
+        leaves: the values from outside, in order of making.
+        root: the op that the pattern ends with.
+        readers: ops behind the pattern's own, there because a condition asks for readers.
+    """
+
+    values: Mapping[int, Value]
+    made: Mapping[int, Binding]
+    bindings: tuple[Binding, ...]
+    leaves: tuple[Value, ...]
+    root: Binding | None = None
+    readers: tuple[Binding, ...] = ()
+
+    def function(self, *, is_root_result: bool = True) -> Function:
+        """Gives the draft as a function that returns what the root and the extra readers give."""
+        params = tuple(leaf for leaf in self.leaves if isinstance(leaf, Var))
+        last = [self.root] if self.root is not None and is_root_result else []
+        results = tuple(result for binding in (*last, *self.readers) for result in binding.results)
+        return Function("main", params, self.bindings, results)
+
+
+class _BudgetSpentError(Exception):
+    """Ends a search that takes too long."""
+
+
+class Synthesis:
+    """One search.
+
+    Args:
+        pattern: what to make an instance of.
+        ops: where op names are looked up.
+        selection: the reading of the pattern.
+        dtype: the dtype that free operands have where the ops take it.
+        rotation: how many of each op's cases to put at the end, so that other searches find other things.
+        constants: gets the constants.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        ops: OpRegistry,
+        selection: Selection,
+        dtype: str,
+        rotation: int,
+        constants: ConstantStore,
+    ) -> None:
+        self._pattern = pattern
+        self._ops = ops
+        self._selection = selection
+        self._dtype = dtype
+        self._rotation = rotation
+        self._constants = constants
+        self._left = _BUDGET
+        self._failure = (-1, "")
+        once = {id(node) for node in walk(pattern, repeated=False)}
+        self._each_anew = {id(node): op_key(node) for node in walk(pattern) if id(node) not in once}
+
+    @property
+    def failure(self) -> str:
+        """What went wrong where the search came furthest."""
+        return f"the search was given up after {_BUDGET} trials" if self._left < 0 else self._failure[1]
+
+    def solve(self) -> Iterator[Draft]:
+        """Yields drafts, most common first."""
+        try:
+            for value, draft in self._solve(self._pattern, None, Draft({}, {}, (), ())):
+                root = next((b for b in draft.bindings if any(value is result for result in b.results)), None)
+                if root is not None:
+                    yield self._with_readers(replace(draft, root=root))
+        except _BudgetSpentError:
+            return
+
+    def _with_readers(self, draft: Draft) -> Draft:
+        """Adds ops that read the values whose readers a condition asks for, where none of the pattern's own does."""
+        for node in walk(self._pattern, self._selection):
+            for condition in node.conditions:
+                value = draft.values.get(id(node))
+                if value is None or not isinstance(condition, ReadBy) or self._holds(condition, value, draft):
+                    continue
+                reader = replace(condition.reader, reads=node)
+                found = next(self._solve(reader, None, draft), None)
+                if found is not None:
+                    draft = replace(found[1], readers=(*draft.readers, found[1].bindings[-1]))
+        return draft
+
+    def _holds(self, condition: Condition, value: Value, draft: Draft) -> bool:
+        return condition.holds(value, FunctionIndex(draft.function(is_root_result=False), self._constants))
+
+    def _fail(self, draft: Draft, text: str) -> None:
+        if len(draft.bindings) > self._failure[0]:
+            self._failure = (len(draft.bindings), text)
+
+    def _solve(self, node: Pattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
+        """Yields values that a node may stand for, of the type ``hint`` where that can be had."""
+        known = draft.values.get(id(node))
+        if known is not None:
+            yield known, draft
+            return
+        hint = refined(hint, node.conditions, self._dtype)
+        if isinstance(node, Alternatives):
+            found = self._solve(chosen(node, self._selection), hint, draft)
+        elif isinstance(node, OpPattern):
+            found = self._solve_op(node, hint, draft)
+        elif isinstance(node, ValuePattern) and hint is not None:
+            found = iter([self._new_leaf(node, hint, draft)])
+        else:
+            self._fail(draft, f"nothing is tried for {node}")
+            return
+        for value, after in found:
+            asked = [condition for condition in node.conditions if not isinstance(condition, ReadBy)]
+            if all(self._holds(condition, value, after) for condition in asked):
+                yield value, replace(after, values={**after.values, id(node): value})
+            else:
+                self._fail(draft, f"nothing that was tried fits `{node}`; the first is {value.type}")
+
+    def _new_leaf(self, node: ValuePattern, type_: TensorType, draft: Draft) -> tuple[Value, Draft]:
+        leaf: Value = Var(f"x{len(draft.leaves)}", type_)
+        if node.kind == "const":
+            array = array_of(type_, np.random.default_rng(len(draft.leaves)))
+            wanted = next((c.array for c in node.conditions if isinstance(c, HoldsArray)), None)
+            if wanted is not None:
+                with np.errstate(all="ignore"):
+                    array = np.broadcast_to(wanted, wanted.shape or array.shape).astype(to_numpy(type_.dtype))
+            leaf = self._constants.add(array)
+        return leaf, replace(draft, leaves=(*draft.leaves, leaf))
+
+    def _solve_op(self, node: OpPattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
+        name, twin = op_name(node, self._selection), draft.made.get(op_key(node))
+        if twin is not None:
+            if node.result_index < len(twin.results):
+                yield twin.results[node.result_index], draft
+            return
+        op = self._ops.get(name)
+        if op is None:
+            self._fail(draft, f"op `{name}` is not known")
+            return
+        for case, patterns, hints in self._operand_hints(op, node, hint):
+            try:
+                attrs = fitting_attrs(op, node.attrs, case.attrs if case is not None else {})
+            except IRTypeError as error:
+                self._fail(draft, str(error))
+                continue
+            free = [operand.dtype is None for operand in case.operands] if case is not None else []
+            hints = self._conditioned(patterns, hints)
+            for values, after in self._solve_made(patterns, hints, draft):
+                for operands, filled in self._fill(patterns, hints, values, free, after):
+                    yield from self._bind(node, op, operands, attrs, filled)
+
+    def _operand_hints(
+        self, op: OpDef, node: OpPattern, hint: TensorType | None
+    ) -> Iterator[tuple[OpCase | None, tuple[Pattern, ...], tuple[TensorType, ...]]]:
+        """Yields operand patterns, and types to try for them so that the op gives ``hint`` if possible."""
+        cases = op_cases().get(op.name, ())
+        start = self._rotation % len(cases) if cases else 0
+        for case in (*cases[start:], *cases[:start]):
+            for patterns in _operand_patterns(node, len(case.operands)):
+                for dtype in dict.fromkeys((self._dtype, case.dtype)):
+                    types = with_count(case.types(dtype), len(patterns), op)
+                    if types is not None:
+                        tried = dict.fromkeys((self._scale(op, node, case, types, hint), types))
+                        yield from ((case, patterns, hints) for hints in tried if hints is not None)
+        if not cases:
+            wanted = [hint] if hint is not None else []
+            for type_ in (*wanted, *(TensorType(shape, self._dtype) for shape in _UNKNOWN_SHAPES)):
+                for patterns in _operand_patterns(node, len(op.operands)):
+                    yield None, patterns, (type_,) * len(patterns)
+
+    def _conditioned(self, patterns: Sequence[Pattern], hints: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        """Changes the hints to what the operands' conditions ask for, and sizes that they share along with them."""
+        wanted = [refined(h, p.conditions, self._dtype) or h for p, h in zip(patterns, hints, strict=True)]
+        changed = [(h, w) for h, w in zip(hints, wanted, strict=True) if h.shape != w.shape and h.rank == w.rank]
+        sizes = size_changes(changed) or {}
+        return tuple(w if h.shape != w.shape else resized(w, sizes) for h, w in zip(hints, wanted, strict=True))
+
+    def _scale(
+        self, op: OpDef, node: OpPattern, case: OpCase, types: tuple[TensorType, ...], hint: TensorType | None
+    ) -> tuple[TensorType, ...] | None:
+        """Gives the operand types whose sizes are changed so that the result has those of ``hint``."""
+        if hint is None:
+            return None
+        try:
+            attrs = fitting_attrs(op, node.attrs, case.attrs)
+            results = infer_case(op, [Var("x", type_) for type_ in types], attrs)
+        except IRTypeError:
+            return None
+        result = results[min(node.result_index, len(results) - 1)]
+        sizes = size_changes([(result, hint)])
+        return None if sizes is None else tuple(resized(type_, sizes) for type_ in types)
+
+    def _solve_made(
+        self,
+        patterns: Sequence[Pattern],
+        hints: Sequence[TensorType],
+        draft: Draft,
+        values: tuple[Value | None, ...] = (),
+    ) -> Iterator[tuple[tuple[Value | None, ...], Draft]]:
+        """Yields values for the operands that ops make or that are known already, and ``None`` for the others."""
+        place = len(values)
+        if place == len(patterns):
+            yield values, draft
+        elif self._is_leaf(patterns[place], draft):
+            yield from self._solve_made(patterns, hints, draft, (*values, None))
+        else:
+            changes = [(h, v.type) for h, v in zip(hints, values, strict=False) if v is not None]
+            hint = resized(hints[place], size_changes(changes) or {})
+            for value, after in self._solve(patterns[place], hint, draft):
+                yield from self._solve_made(patterns, hints, self._forgetful(after), (*values, value))
+
+    def _is_leaf(self, node: Pattern, draft: Draft) -> bool:
+        while isinstance(node, Alternatives) and id(node) not in draft.values:
+            node = chosen(node, self._selection)
+        return isinstance(node, ValuePattern) and id(node) not in draft.values
+
+    def _forgetful(self, draft: Draft) -> Draft:
+        """Forgets what nodes that stand for any number of operands stood for, so that the next may differ."""
+        if not self._each_anew:
+            return draft
+        values = {key: value for key, value in draft.values.items() if key not in self._each_anew}
+        repeated = set(self._each_anew.values())
+        return replace(draft, values=values, made={k: b for k, b in draft.made.items() if k not in repeated})
+
+    def _fill(
+        self,
+        patterns: Sequence[Pattern],
+        hints: Sequence[TensorType],
+        values: Sequence[Value | None],
+        free: Sequence[bool],
+        draft: Draft,
+    ) -> Iterator[tuple[tuple[Value, ...], Draft]]:
+        """Yields all operands: those that are made, and leaves that may fit them."""
+        made = [value.type for value in values if value is not None and isinstance(value.type, TensorType)]
+        changes = size_changes([(h, v.type) for h, v in zip(hints, values, strict=True) if v is not None])
+        options = [
+            leaf_types(hints[place], changes, made, is_free=place >= len(free) or free[place])
+            for place, value in enumerate(values)
+            if value is None
+        ]
+        for types in itertools.islice(itertools.product(*options), 64):
+            yield from self._make_leaves(patterns, values, types, draft)
+
+    def _make_leaves(
+        self, patterns: Sequence[Pattern], values: Sequence[Value | None], types: Sequence[TensorType], draft: Draft
+    ) -> Iterator[tuple[tuple[Value, ...], Draft]]:
+        remaining = iter(types)
+        operands: list[Value] = []
+        for pattern, value in zip(patterns, values, strict=True):
+            if value is None:
+                solved = next(self._solve(pattern, next(remaining), draft), None)
+                if solved is None:
+                    return
+                value, draft = solved[0], self._forgetful(solved[1])
+            operands.append(value)
+        yield tuple(operands), draft
+
+    def _bind(
+        self, node: OpPattern, op: OpDef, operands: tuple[Value, ...], attrs: Mapping[str, Any], draft: Draft
+    ) -> Iterator[tuple[Value, Draft]]:
+        self._left -= 1
+        if self._left < 0:
+            raise _BudgetSpentError
+        try:
+            types = infer_case(op, operands, attrs)
+        except IRTypeError as error:
+            self._fail(draft, str(error))
+            return
+        if node.result_index >= len(types):
+            self._fail(draft, f"op `{op.name}` has {len(types)} results, and result {node.result_index} is asked for")
+            return
+        results = tuple(Var(f"v{len(draft.bindings)}_{index}", type_) for index, type_ in enumerate(types))
+        binding = Binding(results, op, operands, attrs)
+        made = {**draft.made, op_key(node): binding}
+        yield results[node.result_index], replace(draft, made=made, bindings=(*draft.bindings, binding))
+
+
+def _operand_patterns(node: OpPattern, usual: int) -> Iterator[tuple[Pattern, ...]]:
+    """Yields patterns of all operands, for an op that usually has so many."""
+    if node.reads is not None:
+        for place in range(usual):
+            yield tuple(node.reads if index == place else ValuePattern() for index in range(usual))
+    elif node.operands is None:
+        yield tuple(ValuePattern() for _ in range(usual))
+    elif node.rest is None:
+        yield node.operands
+    else:
+        count = max(usual - len(node.operands), node.rest.at_least)
+        yield (*node.operands, *[node.rest.pattern] * count)
