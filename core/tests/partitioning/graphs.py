@@ -116,7 +116,7 @@ class Case:
     ) -> tuple[list[Any], list[Any]]:
         """The results of ``main``, and the effects in order: symbol and argument."""
         effects: list[tuple[str, list[int]]] = []
-        recording = map_functions(module, _with_effects(effects))
+        recording = map_functions(module, with_effects(effects))
         results = evaluate_function(recording, "main", self.inputs if inputs is None else inputs)
         return list(results), effects
 
@@ -125,7 +125,7 @@ class Case:
         return Counter(binding.op.name for f in self.module.functions.values() for binding in f.walk())
 
 
-def _with_effects(effects: list[tuple[str, list[int]]]) -> Callable[[Function], Function]:
+def with_effects(effects: list[tuple[str, list[int]]]) -> Callable[[Function], Function]:
     """Gives impure calls a kernel that records them."""
 
     def kernel(x: Any, *, symbol: str, pure: bool) -> Any:
