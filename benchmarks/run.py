@@ -42,12 +42,15 @@ FIGURES = {
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),
+    "partition-chain": Figure("benchmarks.partition", "run_chain", 1, "partition of chains of many ops", SIZES),
+    "partition-layers": Figure("benchmarks.partition", "run_layers", 1, "partition of wide layers of many ops", SIZES),
+    "partition-random": Figure("benchmarks.partition", "run_random", 1, "partition of random graphs", SIZES),
 }
 
 
 def main() -> None:
     """Reads the command line, measures, and writes the result file."""
-    listing = "\n".join(f"  {name:12} {figure.doc}" for name, figure in FIGURES.items())
+    listing = "\n".join(f"  {name:16} {figure.doc}" for name, figure in FIGURES.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run",
         description=__doc__,
@@ -55,7 +58,9 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("figures", nargs="*", metavar="figure", help="which to measure; all where none is given")
-    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of ops of the scale figures instead of their own")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="numbers of ops of the scale and partition figures instead of their own"
+    )
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
     arguments = parser.parse_args()

@@ -81,15 +81,20 @@ def time_stages(data: bytes, backends: Sequence[object]) -> dict[str, float]:
 def measure_growth(
     contestants: Mapping[int, Callable[[], dict[str, float]]], num_rounds: int
 ) -> Iterator[tuple[str, dict[int, Samples]]]:
-    """Yields each stage, and their sum, with its samples by size. The smallest size first runs once unmeasured."""
+    """Yields each stage, and their sum, with its samples by size. The smallest size first runs once unmeasured.
+
+    Args:
+        contestants: by size; each gives the seconds of the same stages.
+        num_rounds: how often each runs.
+    """
     values: dict[int, list[dict[str, float]]] = {size: [] for size in contestants}
     shuffler = random.Random(0)
-    contestants[min(contestants)]()  # what is imported and cached on first use is nobody's
+    stages = contestants[min(contestants)]()  # what is imported and cached on first use is nobody's
     for _ in range(num_rounds):
         for size in shuffler.sample(list(contestants), len(contestants)):
             seconds = contestants[size]()
             values[size].append({**seconds, "all": sum(seconds.values())})
-    for stage in (*STAGES, "all"):
+    for stage in (*stages, "all"):
         yield stage, {size: Samples(tuple(found[stage] for found in rounds)) for size, rounds in values.items()}
 
 
@@ -114,10 +119,18 @@ def run(kind: str, sizes: Sequence[int], num_rounds: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"unit": "s"}
     for name, backends in BACKENDS.items():
         contestants = {size: partial(time_stages, data, backends) for size, data in models.items()}
-        stages = dict(measure_growth(contestants, num_rounds))
-        figures[name] = {stage: _row(found, stages["all"]) for stage, found in stages.items()}
-        _print_table(name, figures[name])
+        figures[name] = tabulate_growth(name, contestants, num_rounds)
     return figures
+
+
+def tabulate_growth(
+    name: str, contestants: Mapping[int, Callable[[], dict[str, float]]], num_rounds: int
+) -> dict[str, Any]:
+    """Gives, and prints as a table, what :func:`measure_growth` finds: seconds, share and growth of each stage."""
+    stages = dict(measure_growth(contestants, num_rounds))
+    rows = {stage: _row(found, stages["all"]) for stage, found in stages.items()}
+    _print_table(name, rows)
+    return rows
 
 
 def _row(found: dict[int, Samples], everything: dict[int, Samples]) -> dict[str, Any]:

@@ -23,15 +23,24 @@ __all__ = [
 
 
 def is_pure(binding: Binding, functions: Mapping[str, Function]) -> bool:
-    """Tells whether a binding may be removed, repeated and moved: nothing it runs has an effect."""
-    if binding.op is CALL_PACKED:
-        return bool(binding.attrs["pure"])
-    if binding.op is CALL:
-        callee = functions.get(str(binding.attrs["callee"]))
-        return callee is not None and all(is_pure(inner, functions) for inner in callee.walk())
-    if Trait.PURE not in binding.op.traits:
-        return False
-    return all(is_pure(inner, functions) for region in binding.regions for inner in region.walk())
+    """Tells whether a binding may be removed, repeated and moved: nothing it runs has an effect.
+
+    Cost: linear in the ops that it holds and calls; each called function is looked at once.
+    """
+    pending, seen = [binding], set[str]()
+    while pending:
+        current = pending.pop()
+        if current.op is CALL:
+            callee = str(current.attrs["callee"])
+            if callee not in functions:
+                return False
+            if callee not in seen:
+                seen.add(callee)
+                pending.extend(functions[callee].bindings)
+        elif not (current.attrs["pure"] if current.op is CALL_PACKED else Trait.PURE in current.op.traits):
+            return False
+        pending.extend(inner for region in current.regions for inner in region.bindings)
+    return True
 
 
 def bind_param_types(function: Function, context: TypeContext) -> dict[str, Dim]:

@@ -1,28 +1,32 @@
 """The legality checker: shows that a partitioned module is the same program as before.
 
-It shares no code with the merger. Both modules are unfolded to value numbers: a value's number stands for the op that
-makes it, its attributes and the numbers of its operands, and calls of region functions are entered. Equal numbers mean
-equal computations, so the laws can be compared directly:
+It shares no code with the merger. Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.unfolding`),
+so the laws can be compared directly:
 
+- the module keeps its functions and attributes, and each function its interface and attributes; one that was annotated
+  already stays as it is;
 - every function gives the same values, and runs the same impure ops in the same order;
-- each op stands in one place: both modules hold the same ops the same number of times;
+- each op stands in one place: both modules hold the same ops the same number of times, in the same bodies, between the
+  same impure ops; where the module before has claims, each op stands in a region of the backend that claimed it, and
+  no other op does;
 - the new module is in SSA order (checked by the verifier), which it can only be if its regions are convex and acyclic;
-- a region holds no impure op and is called once; its inputs are all read (or give a symbolic size that those read do
-  not) and differ, its outputs differ and are all read (or have a size that no input gives); an op whose sizes only the
-  data tells is a region of its own.
+- a region is called once, by a function and not by a region; it holds no impure op, claim, call or control flow; its
+  inputs are no constants, differ and are all read, in their order (or give a symbolic size that those read do not); its
+  outputs are results of its ops, in their order, differ and are all read (or have a size that no input gives); an op
+  whose sizes only the data tells is a region of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.errors import InternalError, VerifyError
 from byoc_core.ir import (
     CALL,
-    CALL_PACKED,
-    COMPOSITE,
+    IF,
+    LOOP,
     Binding,
     Constant,
     Function,
@@ -32,7 +36,9 @@ from byoc_core.ir import (
     binding_window,
     verify,
 )
+from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import given_symbols, type_symbols
+from byoc_core.partitioning.unfolding import Occurrence, Unfolded, Unfolder, impure_functions, walk
 
 __all__ = ["check_partition"]
 
@@ -40,8 +46,13 @@ __all__ = ["check_partition"]
 def check_partition(before: IRModule, after: IRModule) -> None:
     """Checks that partitioning changed the places of ops and nothing else.
 
+    Args:
+        before: where it has claims, ``after`` must have made regions of exactly these; where it has none, anybody may
+            have taken anything.
+        after: the partitioned module.
+
     Raises:
-        InternalError: a law is broken; shows the law and the head of the function.
+        InternalError: a law is broken; shows the law, the function and the IR around the first op that breaks it.
 
     Cost: linear in the ops of both modules.
     """
@@ -49,63 +60,177 @@ def check_partition(before: IRModule, after: IRModule) -> None:
         verify(after)
     except VerifyError as error:
         raise InternalError("partition", f"made an invalid module: {error}") from error
+    _check_module(before, after)
+    regions = {name: function for name, function in after.functions.items() if name not in before.functions}
+    _check_contents(regions, after)
+    is_claimed = any(binding.codegen is not None for binding in _open_bindings(before))
     numbers: dict[object, int] = {}
-    effects_before, effects_after = _Effects(before), _Effects(after)
+    old = Unfolder(before, numbers, (), _claim_before if is_claimed else _no_claim)
+    new = Unfolder(after, numbers, regions, _claim_after if is_claimed else _no_claim)
     for name, function in before.functions.items():
+        if "Codegen" not in function.attrs:
+            _compare(name, _Side(before, old), _Side(after, new))
+    _check_interfaces(regions, after)
+
+
+def _open_bindings(module: IRModule) -> Sequence[Binding]:
+    """Gives the bindings of the functions that partitioning may change."""
+    return list(walk(*(function for function in module.functions.values() if "Codegen" not in function.attrs)))
+
+
+def _no_claim(binding: Binding, body: Function | None) -> str | None:
+    return None
+
+
+def _claim_before(binding: Binding, body: Function | None) -> str | None:
+    return binding.codegen
+
+
+def _claim_after(binding: Binding, body: Function | None) -> str | None:
+    return str(body.attrs["Codegen"]) if body is not None and binding.op is CALL else None
+
+
+def _check_module(before: IRModule, after: IRModule) -> None:
+    """Checks that module and functions keep their interfaces and attributes."""
+    if dict(before.attrs) != dict(after.attrs):
+        got, expected = ", ".join(after.attrs) or "none", ", ".join(before.attrs) or "none"
+        raise InternalError("partition", "changed the attributes of the module", got=got, expected=expected)
+    for name, old in before.functions.items():
         if name not in after.functions:
-            raise InternalError("partition", f"lost function `{name}`", detail=_head(function, before))
-        want = _Unfolding(before, numbers, effects_before).run(function)
-        have = _Unfolding(after, numbers, effects_after).run(after.functions[name])
-        for law, left, right in (
-            ("the results", want.results, have.results),
-            ("the impure ops or their order", want.impure, have.impure),
-            ("the ops, or how often they run", want.ops, have.ops),
+            raise InternalError("partition", f"lost function `{name}`", detail=_head(old, before))
+        new = after.functions[name]
+        if "Codegen" in old.attrs and new != old:
+            problem = f"changed function `{name}`, which was annotated already"
+            raise InternalError("partition", problem, detail=_head(new, after))
+        for what, was, now in (
+            ("attributes", dict(old.attrs), dict(new.attrs)),
+            ("parameters", [str(param.type) for param in old.params], [str(param.type) for param in new.params]),
+            ("names of the inputs", old.input_names, new.input_names),
+            ("names of the outputs", old.output_names, new.output_names),
+            ("result types", list(map(str, old.result_types)), list(map(str, new.result_types))),
         ):
-            if left != right:
-                detail = _head(after.functions[name], after)
-                raise InternalError("partition", f"changed {law} of function `{name}`", detail=detail)
-    _check_interfaces(before, after)
-
-
-def _check_interfaces(before: IRModule, after: IRModule) -> None:
-    uses: dict[str, list[_Use]] = {}
-    for function in after.functions.values():
-        _collect_uses(function, uses)
-    effects = _Effects(after)
-    for name, function in after.functions.items():
-        if name in before.functions:
-            continue
-        problem = _interface_problem(function, uses.get(name, []))
-        if problem is None and effects.of_function(function):
-            problem = "holds an impure op"
-        if problem is not None:
-            raise InternalError(f"region `{name}`", problem, detail=_head(function, after))
+            if was != now:
+                problem = f"changed the {what} of function `{name}`"
+                raise InternalError("partition", problem, got=now, expected=was, detail=_head(new, after))
 
 
 def _head(function: Function, module: IRModule) -> str:
     return binding_window(function, None, module.constants)
 
 
-def _interface_problem(function: Function, uses: Sequence[_Use]) -> str | None:
-    if len(uses) != 1:
-        return f"is called {len(uses)} times, not once"
-    used = _read_ids(function)
-    known = frozenset[str]().union(*(given_symbols(param.type) for param in function.params if id(param) in used))
-    for param in function.params:
-        if id(param) not in used and given_symbols(param.type) <= known:
-            return f"has an input `{param.name}` that it does not read"
-    if len(set(map(id, uses[0].operands))) != len(uses[0].operands):
-        return "has an input twice"
-    if len(set(map(id, function.results))) != len(function.results):
-        return "has an output twice"
-    given = type_symbols(function.params)
-    for result, is_read in zip(function.results, uses[0].is_read, strict=True):
-        gives_nothing = isinstance(result, Constant) or given_symbols(result.type) <= given
-        if len(function.results) > 1 and not is_read and gives_nothing:
-            return "has an output that nothing reads"
-    if len(function.bindings) > 1 and any(Trait.DATA_DEPENDENT in b.op.traits for b in function.bindings):
-        return "holds an op whose sizes the data tells, and others"
+def _window(binding: Binding, module: IRModule) -> str:
+    """Shows the lines around a binding, wherever it stands."""
+    owner = next(function for function in module.functions.values() if any(b is binding for b in walk(function)))
+    return binding_window(owner, binding, module.constants)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two modules that are compared."""
+
+    module: IRModule
+    unfolder: Unfolder
+
+
+def _compare(name: str, before: _Side, after: _Side) -> None:
+    want = before.unfolder.unfold(before.module.functions[name])
+    have = after.unfolder.unfold(after.module.functions[name])
+    for law, left, right in (
+        ("the results", want.results, have.results),
+        ("the impure ops or their order", want.impure, have.impure),
+        ("the ops, or how often they run", Counter(op[0] for op in want.ops), Counter(op[0] for op in have.ops)),
+        ("who takes which op, or the impure ops around it,", Counter(want.ops), Counter(have.ops)),
+    ):
+        if left != right:
+            detail = _first_difference(name, want, have, before, after)
+            raise InternalError("partition", f"changed {law} of function `{name}`", detail=detail)
+
+
+def _first_difference(name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side) -> str:
+    """Shows the first op on each side that the other lacks, in the innermost body; else the heads of the functions."""
+    lost, added = _first_extra(want, have), _first_extra(have, want)
+    while lost is not None and added is not None and lost.regions and len(lost.regions) == len(added.regions):
+        for old, new in zip(lost.regions, added.regions, strict=True):
+            inner_want, inner_have = before.unfolder.body(old), after.unfolder.body(new)
+            inner = _first_extra(inner_want, inner_have), _first_extra(inner_have, inner_want)
+            if inner != (None, None):
+                lost, added = inner
+                break
+        else:
+            break
+    if lost is None and added is None:
+        lost, added = _first_wrong_result(name, want, have, before, after)
+    shown = []
+    for title, binding, side in (("before", lost, before), ("after", added, after)):
+        if binding is not None:
+            shown.append(f"{title}:\n{_window(binding, side.module)}")
+    return "\n".join(shown) or _head(after.module.functions[name], after.module)
+
+
+def _first_extra(have: Unfolded, want: Unfolded) -> Binding | None:
+    """Gives the first op that runs more often than it should."""
+    left: Counter[Occurrence] = Counter(want.ops)
+    for op, binding in zip(have.ops, have.bindings, strict=True):
+        left[op] -= 1
+        if left[op] < 0:
+            return binding
     return None
+
+
+def _first_wrong_result(
+    name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side
+) -> tuple[Binding | None, Binding | None]:
+    """Gives what makes the first result that differs, on each side; ``None`` for an input or a constant."""
+    pairs = enumerate(zip(want.results, have.results, strict=True))
+    index = next((index for index, (old, new) in pairs if old != new), None)
+    if index is None:
+        return None, None
+    old, new = (_maker(side.module.functions[name], index) for side in (before, after))
+    return old, new
+
+
+def _maker(function: Function, index: int) -> Binding | None:
+    value = function.results[index]
+    return next((b for b in function.bindings if any(result is value for result in b.results)), None)
+
+
+def _check_contents(regions: Mapping[str, Function], module: IRModule) -> None:
+    """Checks the laws of new functions that unfolding relies on."""
+    impure = impure_functions(module)
+    external = {symbol for item in module.attrs.get(EXTERNAL_MODULES, ()) for symbol in item.function_names}
+    for name, region in regions.items():
+        symbol = region.attrs.get("global_symbol")
+        if not isinstance(region.attrs.get("Codegen"), str) or not isinstance(symbol, str):
+            raise InternalError(
+                f"function `{name}`", "is new and not annotated for a backend", detail=_head(region, module)
+            )
+        if symbol in external:
+            taken = f"has the global symbol of an external function, `{symbol}`"
+            raise InternalError(f"region `{name}`", taken, detail=_head(region, module))
+        for binding in walk(region):
+            problem = _misplaced(binding)
+            if problem is not None:
+                raise InternalError(f"region `{name}`", problem, detail=_window(binding, module))
+        if name in impure:
+            raise InternalError(f"region `{name}`", "holds an impure op", detail=_head(region, module))
+
+
+def _misplaced(binding: Binding) -> str | None:
+    """Tells why a binding may not stand in a region."""
+    if binding.op in (CALL, IF, LOOP):
+        return f"holds `{binding.op.name}`, which no backend may take"
+    return f"holds an op that is still claimed for `{binding.codegen}`" if binding.codegen is not None else None
+
+
+def _check_interfaces(regions: Mapping[str, Function], module: IRModule) -> None:
+    uses: dict[str, list[_Use]] = {name: [] for name in regions}
+    pending = [function for name, function in module.functions.items() if name not in regions]
+    while pending:
+        _collect_uses(pending.pop(), uses, pending)
+    for name, region in regions.items():
+        problem = _interface_problem(region, uses[name])
+        if problem is not None:
+            raise InternalError(f"region `{name}`", problem, detail=_head(region, module))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,94 +241,58 @@ class _Use:
     is_read: tuple[bool, ...]
 
 
-def _read_ids(function: Function) -> set[int]:
-    read = {id(operand) for binding in function.bindings for operand in binding.operands}
-    return read.union(map(id, function.results))
-
-
-def _collect_uses(function: Function, uses: dict[str, list[_Use]]) -> None:
-    read = _read_ids(function)
+def _collect_uses(function: Function, uses: Mapping[str, list[_Use]], bodies: list[Function]) -> None:
+    """Adds the calls of regions in a function to ``uses``, and its nested functions to ``bodies``."""
+    read = set(_read_ids(function))
     for binding in function.bindings:
-        for region in binding.regions:
-            _collect_uses(region, uses)
-        if binding.op is CALL:
+        bodies.extend(binding.regions)
+        if binding.op is CALL and binding.attrs["callee"] in uses:
             use = _Use(binding.operands, tuple(id(result) in read for result in binding.results))
-            uses.setdefault(str(binding.attrs["callee"]), []).append(use)
+            uses[str(binding.attrs["callee"])].append(use)
 
 
-class _Effects:
-    """Which functions and bindings of a module have effects; each function is looked at once."""
-
-    def __init__(self, module: IRModule) -> None:
-        self._module = module
-        self._known: dict[str, bool] = {}
-
-    def of_function(self, function: Function) -> bool:
-        return any(map(self.of_binding, function.bindings))
-
-    def of_binding(self, binding: Binding) -> bool:
-        if binding.op is CALL_PACKED:
-            return not binding.attrs["pure"]
-        if binding.op is CALL:
-            callee = str(binding.attrs["callee"])
-            if callee not in self._known:
-                self._known[callee] = self.of_function(self._module[callee])
-            return self._known[callee]
-        return Trait.PURE not in binding.op.traits or any(map(self.of_function, binding.regions))
+def _read_ids(function: Function) -> dict[int, None]:
+    """Gives the values that a function reads, by ``id`` and in the order of their first reading."""
+    read = dict.fromkeys(id(operand) for binding in function.bindings for operand in binding.operands)
+    return read | dict.fromkeys(map(id, function.results))
 
 
-class _Unfolding:
-    """One function unfolded: numbers of its results, of its impure ops in order, and how often each op runs."""
+def _interface_problem(region: Function, uses: Sequence[_Use]) -> str | None:
+    if len(uses) != 1:
+        return f"is called {len(uses)} times, not once"
+    operands, is_read = uses[0].operands, uses[0].is_read
+    if any(isinstance(operand, Constant) for operand in operands):
+        return "has an input that is a constant"
+    if len(set(map(id, operands))) != len(operands):
+        return "has an input twice"
+    if len(set(map(id, region.results))) != len(region.results):
+        return "has an output twice"
+    if len(list(walk(region))) > 1 and any(Trait.DATA_DEPENDENT in b.op.traits for b in walk(region)):
+        return "holds an op whose sizes the data tells, and others"
+    return _input_problem(region) or _output_problem(region, is_read)
 
-    def __init__(self, module: IRModule, numbers: dict[object, int], effects: _Effects) -> None:
-        self._module = module
-        self._numbers = numbers
-        self._effects = effects
-        self.results: list[int] = []
-        self.impure: list[int] = []
-        self.ops: Counter[int] = Counter()
 
-    def run(self, function: Function) -> _Unfolding:
-        params = [self._number(("param", index)) for index in range(len(function.params))]
-        self.results = self._enter(function, params)
-        return self
+def _input_problem(region: Function) -> str | None:
+    params = {id(param): param for param in region.params}
+    used = {read: params[read] for read in _read_ids(region) if read in params}
+    known = frozenset[str]().union(*(given_symbols(param.type) for param in used.values()))
+    for param in region.params:
+        if id(param) not in used and given_symbols(param.type) <= known:
+            return f"has an input `{param.name}` that it does not read"
+    if list(params)[: len(used)] != list(used):
+        return "has its inputs in another order than it reads them"
+    return None
 
-    def _number(self, key: object) -> int:
-        return self._numbers.setdefault(key, len(self._numbers))
 
-    def _enter(self, function: Function, arguments: Sequence[int]) -> list[int]:
-        values = {id(param): number for param, number in zip(function.params, arguments, strict=True)}
-
-        def number_of(value: Value) -> int:
-            if isinstance(value, Constant):
-                return self._number(("constant", value.digest, str(value.type)))
-            return values[id(value)]
-
-        for binding in function.bindings:
-            operands = [number_of(operand) for operand in binding.operands]
-            for result, number in zip(binding.results, self._binding(binding, operands), strict=True):
-                values[id(result)] = number
-        return [number_of(result) for result in function.results]
-
-    def _binding(self, binding: Binding, operands: list[int]) -> list[int]:
-        if binding.op is COMPOSITE:
-            return self._enter(binding.regions[0], operands)
-        if binding.op is CALL:
-            callee = self._module[str(binding.attrs["callee"])]
-            if "Codegen" in callee.attrs:
-                return self._enter(callee, operands)
-        regions = tuple(self._region_key(region) for region in binding.regions)
-        key = (binding.op.name, repr(sorted(binding.attrs.items(), key=lambda item: item[0])), tuple(operands), regions)
-        number = self._number(key)
-        self.ops[number] += 1
-        if self._effects.of_binding(binding):
-            self.impure.append(number)
-            number = self._number((number, "run", len(self.impure)))
-        return [self._number((number, "result", index)) for index in range(len(binding.results))]
-
-    def _region_key(self, region: Function) -> tuple[object, ...]:
-        """Numbers a nested body by what it computes from its own parameters."""
-        inner = _Unfolding(self._module, self._numbers, self._effects)
-        inner.run(region)
-        types = tuple(str(param.type) for param in region.params)
-        return (types, tuple(inner.results), tuple(inner.impure), tuple(sorted(inner.ops.items())))
+def _output_problem(region: Function, is_read: Sequence[bool]) -> str | None:
+    made = {id(result): index for index, result in enumerate(r for b in region.bindings for r in b.results)}
+    order = [made.get(id(result), -1) for result in region.results]
+    if -1 in order:
+        return "has an output that none of its ops makes"
+    if order != sorted(order):
+        return "has its outputs in another order than its ops make them"
+    given = type_symbols(region.params)
+    for result, read in zip(region.results, is_read, strict=True):
+        if len(order) > 1 and not read and given_symbols(result.type) <= given:
+            return "has an output that nothing reads"
+    return None
