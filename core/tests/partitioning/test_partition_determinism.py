@@ -5,65 +5,13 @@ The plugins are real distributions on disk, two with a backend and a runtime eac
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from core.tests.plugin.conftest import Site
-
-ROOT = Path(__file__).parents[3]
-
-_BACKEND = """
-from byoc_core.authoring.graph import GraphCodegen
-from byoc_core.backend.hooks import BackendInfo, Rejection, Support, hookimpl
-from byoc_core.pattern import CompositePattern, is_op, wildcard
-from {name}_runtime import Engine
-
-@hookimpl
-def byoc_backend_info():
-    return BackendInfo("{name}", dynamic_shapes=True)
-
-@hookimpl
-def byoc_patterns():
-    inner = is_op("add", "maximum")(wildcard(), wildcard())
-    return [CompositePattern("{name}.{op}_of_two", is_op("{op}")(inner), leaked="return")]
-
-@hookimpl
-def byoc_supports(binding):
-    is_taken = binding.op.name in {ops!r}
-    return Support() if is_taken else Rejection("op", f"no {{binding.op.name}} here")
-
-@hookimpl
-def byoc_codegen(functions, context):
-    return GraphCodegen().compile(functions, context, Engine())
-"""
-
-_RUNTIME = """
-from byoc_core.runtime.graph import KernelEngine, load_graph, save_graph
-from byoc_core.runtime.hooks import RuntimeInfo, hookimpl
-
-class Engine(KernelEngine):
-    @property
-    def type_key(self):
-        return "{name}"
-
-@hookimpl
-def byoc_runtime_info():
-    return RuntimeInfo(type_key="{name}", formats=(1,))
-
-@hookimpl
-def byoc_save_module(module):
-    return save_graph(module)
-
-@hookimpl
-def byoc_load_module(payload, context):
-    return load_graph(payload, context, Engine())
-"""
+from core.tests.partitioning.plugins import install_plugins, run_program
 
 # What is printed is what is compared.
 _PROGRAM = """
@@ -99,21 +47,6 @@ for seed in (3, 6, 14, 22, 34):
 """
 
 
-def _install(site: Site, name: str) -> None:
-    if name == "idle":
-        site.install("byoc-idle", "[byoc.backends]\nidle = idle_backend\n", {"idle_backend": "raise SystemExit(3)"})
-        return
-    op, ops = {"alpha": ("nn.relu", ("add", "split", "nn.relu")), "beta": ("abs", ("abs", "negative", "concat"))}[name]
-    site.install(
-        f"byoc-{name}",
-        f"[byoc.backends]\n{name} = {name}_backend\n[byoc.runtimes]\n{name} = {name}_runtime\n",
-        {
-            f"{name}_backend": _BACKEND.format(name=name, op=op, ops=ops),
-            f"{name}_runtime": _RUNTIME.format(name=name),
-        },
-    )
-
-
 @dataclass(frozen=True)
 class Arrangement:
     """How the same plugins come to be found.
@@ -140,26 +73,9 @@ ARRANGEMENTS = (
 
 def _printed(arrangement: Arrangement, folder: Path) -> bytes:
     """Runs the program in a fresh process that finds the plugins as arranged; gives what it prints."""
-    sites = [Site(folder / f"site{index}") for index in range(len(arrangement.folders))]
-    for site, names in zip(sites, arrangement.folders, strict=True):
-        site.folder.mkdir(parents=True)
-        for name in names:
-            _install(site, name)
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
-    paths = [*(str(site.folder) for site in sites), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _PROGRAM, arrangement.asked, str(folder / "model.byoc")],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        env={
-            **inherited,
-            "PYTHONHASHSEED": arrangement.hash_seed,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        },
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+    sites = install_plugins(folder, arrangement.folders)
+    arguments = [arrangement.asked, str(folder / "model.byoc")]
+    return run_program(_PROGRAM, arguments, sites, PYTHONHASHSEED=arrangement.hash_seed)
 
 
 @pytest.fixture(scope="module")
