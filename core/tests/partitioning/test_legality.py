@@ -246,15 +246,6 @@ class M:
         check_partition(two, R.parse(called_twice))
 
 
-def test_a_claimed_impure_call_is_caught() -> None:
-    module = R.parse("""
-def main(x: R.Tensor((4,))):
-    a = R.call_packed("log", (x,), out_types=[R.Tensor((4,))], codegen="aone")
-    return a
-""")
-    assert problem_of(module) == "region `aone_main_0`: holds an impure op"
-
-
 def test_a_lost_function_is_caught() -> None:
     before = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    return a")
     with pytest.raises(InternalError, match="partition: lost function `main`"):

@@ -217,6 +217,16 @@ BROKEN: dict[str, tuple[Edits, str]] = {
         [("        k = R.nn.relu(j)\n", "        z = btwo_main_1(j)\n        k = R.nn.relu(z)\n")],
         "region `aone_main_2`: holds `call`, which no backend may take",
     ),
+    "a region holds an impure op": (
+        [
+            (
+                "        j = side(x)\n        k = aone_main_2(j)\n" + LOG.format("k"),
+                "        j = side(x)\n        k = aone_main_2(j)\n",
+            ),
+            ("        k = R.nn.relu(j)\n", "        k = R.nn.relu(j)\n" + LOG.format("k")),
+        ],
+        "region `aone_main_2`: holds an impure op",
+    ),
     "a region holds a claim": (
         [("        k = R.nn.relu(j)\n", '        k = R.nn.relu(j, codegen="aone")\n')],
         "region `aone_main_2`: holds an op that is still claimed for `aone`",
@@ -298,6 +308,31 @@ def test_lost_attributes_of_the_module_and_a_taken_symbol_are_caught() -> None:
     keeping = {EXTERNAL_MODULES: (External(),)}
     assert problem_of(before.with_attrs(**keeping), after) == "partition: changed the attributes of the module"
     assert problem_of(before.with_attrs(**keeping), after.with_attrs(**keeping)) == (
+        "region `aone_main_0`: has the global symbol of an external function, `aone_main_0`"
+    )
+
+
+def test_the_symbol_of_a_call_that_a_user_provides_is_taken() -> None:
+    text = """
+def main(x: R.Tensor((4,))):
+    y = R.nn.relu(x, codegen="aone")
+    z = R.call_dps_packed("aone_main_0", (y,), out_types=[R.Tensor((4,))])
+    return z
+"""
+    before = R.parse(text)
+    assert list(MergeCompositeFunctions()(before).functions) == ["aone_main_1", "main"]
+    after = R.parse("""
+class M:
+    def aone_main_0(x: R.Tensor((4,))):
+        R.func_attr({"Codegen": "aone", "global_symbol": "aone_main_0"})
+        y = R.nn.relu(x)
+        return y
+    def main(x: R.Tensor((4,))):
+        y = aone_main_0(x)
+        z = R.call_dps_packed("aone_main_0", (y,), out_types=[R.Tensor((4,))])
+        return z
+""")
+    assert problem_of(before, after) == (
         "region `aone_main_0`: has the global symbol of an external function, `aone_main_0`"
     )
 

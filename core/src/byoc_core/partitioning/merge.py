@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from byoc_core.errors import InternalError
-from byoc_core.ir import Binding, Function, IRModule, Var, binding_window
+from byoc_core.errors import InternalError, PartitionError
+from byoc_core.ir import CALL, IF, LOOP, Binding, Function, IRModule, Var, binding_window, is_pure
 from byoc_core.ir.sizes import SizeGivers, is_data_dependent, type_symbols
 from byoc_core.partitioning.grouping import group_claims
 from byoc_core.partitioning.legality import check_partition
@@ -41,6 +41,7 @@ class MergeCompositeFunctions(Pass):
         impure bindings are barriers. A data-dependent op is a region of its own.
 
         Raises:
+            PartitionError: an op is claimed that no region may hold.
             InternalError: the result breaks a law of partition.
 
         Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.grouping` and
@@ -61,6 +62,8 @@ class MergeCompositeFunctions(Pass):
 def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, sideways: bool) -> Function:
     if "Codegen" in function.attrs:
         return function
+    for binding in function.bindings:
+        _check_claim(binding, function, source, module)
     epochs = barrier_epochs(function, module.functions)
     inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, sideways)))
     function = with_bindings(function, inner)
@@ -82,6 +85,18 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
         for member in members:
             visible.add(member.results)
     return replace(function, bindings=tuple(bindings))
+
+
+def _check_claim(binding: Binding, function: Function, source: str, module: IRModule) -> None:
+    if binding.codegen is None:
+        return
+    if binding.op in (CALL, IF, LOOP) or not is_pure(binding, module.functions):
+        raise PartitionError(
+            f"function `{source}`, binding `{', '.join(result.name for result in binding.results)}`",
+            f"`{binding.op.name}` is claimed for `{binding.codegen}`, but no region may hold it",
+            hint="Claim pure ops and composites; what stands in a body is claimed there.",
+            detail=binding_window(function, binding, module.constants),
+        )
 
 
 def _readers(function: Function) -> dict[int, list[int]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from byoc_core.ir import CALL, Binding, Constant, Function, IRModule, Value, Var
+from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Constant, Function, IRModule, Value, Var
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols
 from byoc_core.transform.capture_sizes import CaptureSizes
@@ -19,7 +19,7 @@ class Outliner:
     """Makes region functions with unique names for one module.
 
     Args:
-        module: its function names, global symbols and external functions are taken already.
+        module: its function names, global symbols, external functions and the symbols that it calls are taken already.
     """
 
     def __init__(self, module: IRModule) -> None:
@@ -29,6 +29,8 @@ class Outliner:
         )
         for external in module.attrs.get(EXTERNAL_MODULES, ()):
             self._taken.update(external.function_names)
+        called = (binding for function in module.functions.values() for binding in function.walk())
+        self._taken.update(str(b.attrs["symbol"]) for b in called if b.op in (CALL_DPS_PACKED, CALL_PACKED))
         self._next: dict[str, int] = {}
         self.functions: dict[str, Function] = {}
 
@@ -67,7 +69,7 @@ class Outliner:
         )
 
     def _symbol(self, wish: str) -> str:
-        base = re.sub(r"\W", "_", wish, flags=re.ASCII)
+        base = re.sub(r"\W|^(?=\d)", "_", wish, flags=re.ASCII)
         number = self._next.get(base, 0)
         while f"{base}_{number}" in self._taken:
             number += 1
