@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from byoc_core.ir import Binding, Function, IRModule
 from hypothesis import strategies as st
 
 from core.tests.partitioning.graphs import Case, grow, plans
@@ -12,5 +13,35 @@ from core.tests.partitioning.graphs import Case, grow, plans
 
 @pytest.fixture(scope="session")
 def cases() -> Callable[..., st.SearchStrategy[Case]]:
-    """Random modules with claims and patterns of 1 to 4 backends, of up to ``max_size`` ops in ``main``."""
-    return lambda max_size=60: plans(max_size).map(grow)
+    """Random modules of static shapes with claims and patterns of 1 to 4 backends; up to ``max_size`` ops in ``main``."""
+    return lambda max_size=60: plans(max_size, symbolic=False).map(grow)
+
+
+class Placement:
+    """Which region each op of a partitioned module stands in, read off the names of results.
+
+    Args:
+        module: partitioned; names are unique within a function of the original.
+    """
+
+    def __init__(self, module: IRModule) -> None:
+        self.region_of: dict[str, str] = {}
+        self.backend_of: dict[str, str] = {}
+        for name, function in module.functions.items():
+            if "Codegen" in function.attrs:
+                self.backend_of[name] = str(function.attrs["Codegen"])
+                self.region_of.update((binding.results[0].name, name) for binding in _members(function))
+
+
+def _members(function: Function) -> Iterator[Binding]:
+    for binding in function.bindings:
+        if binding.op.name == "composite":
+            yield from _members(binding.regions[0])
+        else:
+            yield binding
+
+
+@pytest.fixture(scope="session")
+def placement() -> Callable[[IRModule], Placement]:
+    """Gives the region of each op of a partitioned module; see :class:`Placement`."""
+    return Placement

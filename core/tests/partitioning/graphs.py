@@ -352,8 +352,8 @@ def plan_of_seed(seed: int) -> Plan:
     )
 
 
-def plans(max_size: int = 60) -> st.SearchStrategy[Plan]:
-    """Plans drawn by hypothesis, of up to ``max_size`` steps in ``main``."""
+def plans(max_size: int = 60, *, symbolic: bool = True) -> st.SearchStrategy[Plan]:
+    """Plans drawn by hypothesis, of up to ``max_size`` steps in ``main``; with ``symbolic``, half of symbolic sizes."""
     number = st.integers(0, 60)
     steps = st.tuples(st.sampled_from(KINDS), number, number, st.integers(0, 7))
     picks = st.tuples(st.integers(0, 3), st.sampled_from(tuple(PATTERNS)), st.integers(0, 6), st.booleans())
@@ -370,5 +370,5 @@ def plans(max_size: int = 60) -> st.SearchStrategy[Plan]:
         results=st.lists(number, min_size=1, max_size=4).map(tuple),
         backends=st.integers(1, 4),
         lifted=st.integers(0, 15),
-        symbolic=st.booleans(),
+        symbolic=st.booleans() if symbolic else st.just(value=False),
     )
