@@ -67,7 +67,7 @@ def two_streams(length: int) -> list[Binding]:
 
 def test_a_search_goes_on_while_the_budget_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     bindings = two_streams(200)
-    monkeypatch.setattr(byoc_core.partitioning.grouping, "_MIN_VISITS", 4)
+    monkeypatch.setattr(byoc_core.partitioning.grouping, "_FREE_VISITS", 4)
     groups = group_claims(bindings, [0] * len(bindings))
     assert are_acyclic(bindings, groups)
     assert_maximal(bindings, groups)

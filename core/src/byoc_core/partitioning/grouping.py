@@ -6,9 +6,9 @@ both are claimed by one backend and no other way leads from that group to the bi
 would depend on itself. The group of the highest stage is asked first: then a refusal holds for good, since the other
 way passes through a binding of another claim, and the groups that result are maximal.
 
-Ways are searched from both ends at once, between the stages of the two groups only. All searches of a function draw on
-one budget, which grows with it; what is left after that are short searches. A search that its bound stops leaves the
-groups apart, which is always legal.
+Ways are searched from both ends at once, between the stages of the two groups only. What long searches look at beyond
+a fixed length is drawn on one budget of the function. A search that meets its bound leaves the groups apart, which is
+always legal.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from byoc_core.ir.sizes import dependencies, is_data_dependent
 
 __all__ = ["group_claims", "may_share"]
 
+_FREE_VISITS = 4096
+"""How many edges any search may look at from either end."""
 _SEARCH_BUDGET = 1_000_000
-"""How many edges the searches of a function together look at from either end, ..."""
+"""How many more the searches of a function may look at, all together, ..."""
 _SEARCH_BUDGET_PER_BINDING = 64
-"""... and how many more for each of its bindings."""
-_MIN_VISITS = 4096
-"""How many edges a search may look at from either end once the budget is spent."""
+"""... and how many more again for each of its bindings."""
 
 
 def may_share(binding: Binding) -> bool:
@@ -45,9 +45,8 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
         bindings: in SSA order; those that :func:`may_share` denies are groups of their own.
         epochs: from :func:`byoc_core.partitioning.ordering.barrier_epochs`; groups stay within one.
 
-    Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim. Searches
-    are short but where long branches that are independent of each other are read together; 100,000 bindings of random
-    graphs stay within a fraction of the budget.
+    Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim. Long
+    searches are seldom: they come where long branches that are independent of each other are read together.
     """
     groups = _Groups(len(bindings))
     is_shared = [may_share(binding) for binding in bindings]
@@ -133,8 +132,8 @@ class _Groups:
         origins: dict[int, int] = {}
         forward = self._walk(self._successors, before, after, low, high)
         backward = self._walk(self._predecessors, after, before, low, high)
-        for _ in range(max(self._budget, _MIN_VISITS)):
-            self._budget -= 1
+        for visits in range(_FREE_VISITS + self._budget):
+            self._budget -= visits >= _FREE_VISITS
             step = next(backward, None)
             if step is None:
                 return False
