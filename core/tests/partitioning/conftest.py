@@ -13,7 +13,7 @@ from core.tests.partitioning.graphs import Case, grow, plans
 
 @pytest.fixture(scope="session")
 def cases() -> Callable[..., st.SearchStrategy[Case]]:
-    """Random modules of static shapes with claims and patterns of 1 to 4 backends; up to ``max_size`` ops in ``main``."""
+    """Random modules of static shapes with claims and patterns of 1 to 4 backends, of up to ``max_size`` ops."""
     return lambda max_size=60: plans(max_size, symbolic=False).map(grow)
 
 
