@@ -19,7 +19,7 @@ so the laws can be compared directly:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.errors import InternalError, VerifyError
@@ -73,9 +73,9 @@ def check_partition(before: IRModule, after: IRModule) -> None:
     _check_interfaces(regions, after)
 
 
-def _open_bindings(module: IRModule) -> Sequence[Binding]:
-    """Gives the bindings of the functions that partitioning may change."""
-    return list(walk(*(function for function in module.functions.values() if "Codegen" not in function.attrs)))
+def _open_bindings(module: IRModule) -> Iterator[Binding]:
+    """Yields the bindings of the functions that partitioning may change."""
+    return walk(*(function for function in module.functions.values() if "Codegen" not in function.attrs))
 
 
 def _no_claim(binding: Binding, body: Function | None) -> str | None:
