@@ -1,7 +1,8 @@
 """What `nox` runs: lint, types, floors, and the tests of each package against its installed wheel.
 
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.12 -- -k dims``
-runs a part of one. ``nox -s demo`` does the main job of the README. Environments are reused between runs
+runs a part of one. ``nox -s demo`` does the main job of the README; ``nox -s partition-laws``, which is not among the
+default ones, tries partition on many random graphs. Environments are reused between runs
 (``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
 """
 
@@ -155,6 +156,13 @@ def docs(session: nox.Session) -> None:
     """Runs the code of the README and of every page under docs/."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     run_tests(session, "docs")
+
+
+@nox.session(name="partition-laws", requires=["wheels"])
+def partition_laws(session: nox.Session) -> None:
+    """Holds partition to its laws on many random graphs: ``nox -s partition-laws -- --graphs 20000 --seed 1``."""
+    install_wheels(session, ("core",), *group("test"))
+    session.run("python", "-m", "core.tests.partitioning.long_run", *(session.posargs or ["--graphs", "1000"]))
 
 
 @nox.session(requires=["wheels"])

@@ -165,12 +165,12 @@ def run_compiled() -> Callable[..., Any]:
     """Runs a function of a module after ``RunCodegen`` with the reference interpreter, external modules included."""
 
     def run(module: IRModule, name: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        return evaluate_function(_with_inlined_externals(module), name, inputs)
+        return evaluate_function(with_inlined_externals(module), name, inputs)
 
     return run
 
 
-def _with_inlined_externals(module: IRModule) -> IRModule:
+def with_inlined_externals(module: IRModule) -> IRModule:
     """Gives the module in which external functions of fake backends are functions of the module again."""
     functions = {
         f"extern_{symbol}": replace(function, name=f"extern_{symbol}", attrs={})

@@ -113,8 +113,8 @@ def main(s: R.Tensor(("n",)), p: R.Tensor((), "bool"), x: R.Tensor((4,))):
         sideways=sideways,
     )
     assert interfaces(module) == {
-        "aone_main_0": ("s", "b", "b"),
-        "btwo_main_0": ("s", "c", "c"),
+        "aone_main_0": ("s_1", "b", "b"),
+        "btwo_main_0": ("s_2", "c", "c"),
         "aone_main_1": ("s", "a", "a"),
     }
 

@@ -1,71 +1,103 @@
-"""Partition is the same in every process, whatever seed hashes have."""
+"""Partition gives the same bytes in every process: whatever seed hashes have, and in whatever order plugins are found.
+
+The plugins are real distributions on disk, two with a backend and a runtime each, and a third that takes no part.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from byoc_core import script as R
-from byoc_core.ir import IRModule
-from byoc_core.partitioning import partition
+import pytest
 
+from core.tests.partitioning.plugins import install_plugins, run_program
+
+# What is printed is what is compared.
 _PROGRAM = """
-import importlib.util, random, sys
-from dataclasses import replace
-
-def load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-fakes = load("fakes", sys.argv[1])
-graphs = load("graphs", sys.argv[2])
+import hashlib, json, sys
+from pathlib import Path
+import byoc_core
 from byoc_core.ir import structural_hash
-from byoc_core.partitioning import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen, partition
+from byoc_core.partitioning import MergeCompositeFunctions, RunCodegen, partition
+from core.tests.conftest import FakeBackend
+from core.tests.partitioning.graphs import grow, plan_of_seed
 
-rng = random.Random(7)
-kinds = graphs._KINDS
-for size in (6, 20, 60, 100):
-    steps = [(rng.choice(kinds), rng.randrange(60), rng.randrange(60), rng.randrange(4)) for _ in range(size)]
-    picks = [(rng.randrange(3), what, 9) for what in graphs._PATTERNS]
-    case = graphs.make_case(steps, steps[:3], picks, 3)
-    backends = [
-        fakes.FakeBackend(name, ["nn.relu", "add", "split"][i:], [p for p in case.patterns if p.backend == name])
-        for i, name in enumerate(case.backends)
-    ]
-    parted = partition(case.module, backends)
+def simplify(results):
+    return results[0] if len(results) == 1 else tuple(results)
+
+for name in sys.argv[1].split(","):
+    byoc_core.backends.get(name)  # the order in which plugins are first asked for
+for seed in (3, 6, 14, 22, 34):
+    case = grow(plan_of_seed(seed))
+    parted = byoc_core.partition(case.module, backends=["alpha", "beta"])
+    executable = byoc_core.build(case.module, backends=["alpha", "beta"])
     print(parted, structural_hash(parted))
-    print(RunCodegen(backends=backends)(parted))
-    print(MergeCompositeFunctions()(case.claimed()))
-    leaking = [replace(pattern, leaked="return") for pattern in case.patterns]
-    print(MergeCompositeFunctions()(FuseOpsByPattern(leaking)(case.module)))
+    print(json.dumps(executable.report_data))
+    executable.save(sys.argv[2])
+    digest = hashlib.sha256(Path(sys.argv[2]).read_bytes()).hexdigest()
+    print(digest, [module.type_key for module in executable.modules])
+    if not case.count()["call_packed"]:
+        results = byoc_core.VirtualMachine(byoc_core.load(sys.argv[2]))["main"](*case.inputs)
+        print(repr(results), repr(results) == repr(simplify(case.evaluate(case.module)[0])))
+    fakes = case.plugins(FakeBackend)
+    print(RunCodegen(backends=fakes)(partition(case.module, fakes)))
+    for sideways in (False, True):
+        print(MergeCompositeFunctions(sideways=sideways)(case.claimed()))
 """
 
 
-def _printed(hash_seed: str) -> bytes:
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(here.parent / "conftest.py"), str(here / "conftest.py")],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+@dataclass(frozen=True)
+class Arrangement:
+    """How the same plugins come to be found.
+
+    Attributes:
+        hash_seed: of the process.
+        folders: the distributions in each folder of the path, in the order in which they are installed.
+        asked: the order in which plugins are first asked for.
+    """
+
+    hash_seed: str
+    folders: tuple[tuple[str, ...], ...]
+    asked: str
 
 
-def test_every_hash_seed_gives_the_same_bytes() -> None:
-    first, *others = (_printed(seed) for seed in ("0", "1", "4242"))
-    assert first.count(b"global_symbol") > 50
-    assert b"call_dps_packed" in first
-    assert all(other == first for other in others)
+ARRANGEMENTS = (
+    Arrangement("1", (("alpha", "beta"),), "alpha,beta"),
+    Arrangement("4242", (("beta", "alpha"),), "beta,alpha"),
+    Arrangement("0", (("alpha",), ("beta",)), "beta,alpha"),
+    Arrangement("0", (("beta",), ("alpha",)), "alpha,beta"),
+    Arrangement("7", (("idle", "beta"), ("alpha",)), "beta,host,alpha"),
+)
 
 
-def test_p25_names_of_any_script_give_plain_symbols(fake_backend: type) -> None:
-    text = "def größe_1(x: R.Tensor((4,))):\n    ü = R.nn.relu(x)\n    return ü"
-    parted: IRModule = partition(R.parse(text), [fake_backend("aone", ["nn.relu"])])
-    symbols = [str(f.attrs["global_symbol"]) for f in parted.functions.values() if "global_symbol" in f.attrs]
-    assert symbols == ["aone_gr__e_1_0"]
+def _printed(arrangement: Arrangement, folder: Path) -> bytes:
+    """Runs the program in a fresh process that finds the plugins as arranged; gives what it prints."""
+    sites = install_plugins(folder, arrangement.folders)
+    arguments = [arrangement.asked, str(folder / "model.byoc")]
+    return run_program(_PROGRAM, arguments, sites, PYTHONHASHSEED=arrangement.hash_seed)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return _printed(ARRANGEMENTS[0], tmp_path_factory.mktemp("first"))
+
+
+def test_what_is_compared_says_something(first: bytes) -> None:
+    text = first.decode()
+    assert text.count("global_symbol") > 500
+    assert "call_dps_packed" in text
+    assert 'composite("alpha.nn.relu_of_two"' in text
+    modules = re.findall(r"^[0-9a-f]{64} (\[.*\])$", text, re.MULTILINE)
+    assert len(modules) == 5
+    assert sum("'alpha'" in types and "'beta'" in types for types in modules) == 4
+    assert len(re.findall(r"\) True$", text, re.MULTILINE)) == 2  # the artifacts that can run without externs
+    assert " False\n" not in text
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS[1:], ids=str)
+def test_hash_seeds_and_the_order_of_plugins_change_no_byte(
+    arrangement: Arrangement, first: bytes, tmp_path: Path
+) -> None:
+    """The printed module, the report, the artifact and the results, for all of :data:`ARRANGEMENTS`."""
+    assert _printed(arrangement, tmp_path) == first

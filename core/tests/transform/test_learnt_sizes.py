@@ -178,12 +178,12 @@ return b"""
 
 CLOSED = """
 @R.region
-def then(y: R.Tensor((3,), "float32"), x: R.Tensor(("n",), "float32")):
+def then(y: R.Tensor((3,), "float32"), x_1: R.Tensor(("n",), "float32")):
     z = R.broadcast_to(y, shape=("n", 3))
     s = R.sum(z, axis=(0,))
     return s
 @R.region
-def otherwise(y: R.Tensor((3,), "float32"), x: R.Tensor(("n",), "float32")):
+def otherwise(y: R.Tensor((3,), "float32"), x_2: R.Tensor(("n",), "float32")):
     return y
 b = R.if_(c, R.const([1.0, 2.0, 3.0], "float32"), x, regions=[then, otherwise])
 return b"""
@@ -194,23 +194,23 @@ def test_a_branch_gets_the_value_that_gives_its_size(rewrites: Any) -> None:
 
 
 def test_nested_loops_carry_it_unchanged(rewrites: Any) -> None:
-    def nested(params: str, values: str) -> str:
-        results = f", x{values}" if values else ""
+    def nested(outer: str = "", inner: str = "") -> str:
+        sized = ', {}: R.Tensor(("n",), "float32")'
         return f"""
 t = R.abs(R.const([1.0, 2.0, 3.0], "float32"))
 @R.region
-def outer(i: R.Tensor((), "int64"), y: R.Tensor((3,), "float32"){params}):
+def outer(i: R.Tensor((), "int64"), y: R.Tensor((3,), "float32"){outer and sized.format("x_1")}):
     @R.region
-    def inner(j: R.Tensor((), "int64"), w: R.Tensor((3,), "float32"){params}):
+    def inner(j: R.Tensor((), "int64"), w: R.Tensor((3,), "float32"){inner and sized.format(inner)}):
         z = R.broadcast_to(w, shape=("n", 3))
         s = R.sum(z, axis=(0,))
-        return R.const(True, "bool"), s{results}
-    u{results and ", x_1"} = R.loop(i, R.const(True, "bool"), y{results}, regions=[inner])
-    return R.const(True, "bool"), u{results}
-v{results and ", x_1"} = R.loop(R.const(2, "int64"), c, t{results}, regions=[outer])
+        return R.const(True, "bool"), s{inner and f", {inner}"}
+    u{inner and ", x_1_2"} = R.loop(i, R.const(True, "bool"), y{outer and ", x_1"}, regions=[inner])
+    return R.const(True, "bool"), u{outer and ", x_1"}
+v{outer and ", x_2"} = R.loop(R.const(2, "int64"), c, t{outer}, regions=[outer])
 return v"""
 
-    rewrites(CaptureSizes(), PARAMS, nested("", ""), nested(', x: R.Tensor(("n",), "float32")', " "))
+    rewrites(CaptureSizes(), PARAMS, nested(), nested(", x", "x_1_1"))
 
 
 def test_a_body_that_knows_its_sizes_is_left_alone(function: Callable[[str], IRModule]) -> None:

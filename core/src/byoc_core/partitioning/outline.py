@@ -84,10 +84,13 @@ def outline_claims(module: IRModule, is_wanted: Callable[[Binding], bool]) -> IR
 
     def change(function: Function, source: str) -> Function:
         visible = SizeGivers(function.params)
+        read = {id(operand) for binding in function.bindings for operand in binding.operands}
+        read.update(map(id, function.results))
         bindings = []
         for binding in map_regions(function.bindings, lambda region: change(region, source)):
             if binding.codegen is not None and is_wanted(binding):
-                binding = outliner.outline(source, [binding], binding.results, visible)
+                outputs = [result for result in binding.results if id(result) in read] or binding.results[:1]
+                binding = outliner.outline(source, [binding], outputs, visible)
             bindings.append(binding)
             visible.add(binding.results)
         return with_bindings(function, bindings)

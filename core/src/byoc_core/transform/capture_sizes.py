@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from byoc_core.ir import IF, LOOP, Binding, Function, IRModule, Var
 from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols, learnt_symbols, type_symbols
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, with_bindings
+from byoc_core.transform.unique_names import defined_values
 
 __all__ = ["CaptureSizes"]
 
@@ -24,18 +26,34 @@ class CaptureSizes(Pass):
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with the operands added. Cost: linear in ops and in the depth of their nesting."""
-        return map_functions(module, lambda function: _close(function, module.functions))
+        return map_functions(module, lambda function: _close(function, module.functions, _FreshNames(function)))
 
 
-def _close(function: Function, functions: Mapping[str, Function]) -> Function:
+class _FreshNames:
+    """Names for new values that no value of a function has, so that what stood there keeps its own."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._taken: set[str] = set()
+
+    def find(self, wish: str) -> str:
+        """Gives the wish with a number behind it; the first search costs one walk over the function."""
+        if not self._taken:
+            self._taken.update(var.name for var in defined_values(self._function))
+        name = next(name for number in count(1) if (name := f"{wish}_{number}") not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+def _close(function: Function, functions: Mapping[str, Function], names: _FreshNames) -> Function:
     if not any(binding.op in (IF, LOOP) for binding in function.bindings):
         return function
     givers = SizeGivers(function.params)
     bindings: list[Binding] = []
     for binding in function.bindings:
         if binding.op in (IF, LOOP):
-            binding = _with_sizes(binding, givers, functions)
-            regions = tuple(_close(region, functions) for region in binding.regions)
+            binding = _with_sizes(binding, givers, functions, names)
+            regions = tuple(_close(region, functions, names) for region in binding.regions)
             if any(new is not old for new, old in zip(regions, binding.regions, strict=True)):
                 binding = replace(binding, regions=regions)
         bindings.append(binding)
@@ -43,12 +61,14 @@ def _close(function: Function, functions: Mapping[str, Function]) -> Function:
     return with_bindings(function, bindings)
 
 
-def _with_sizes(binding: Binding, givers: SizeGivers, functions: Mapping[str, Function]) -> Binding:
+def _with_sizes(
+    binding: Binding, givers: SizeGivers, functions: Mapping[str, Function], names: _FreshNames
+) -> Binding:
     values = givers.find({name for region in binding.regions for name in _missing(region, functions)})
     if not values:
         return binding
-    regions = tuple(_with_params(region, values, is_loop=binding.op is LOOP) for region in binding.regions)
-    carried = tuple(Var(value.name, value.type) for value in values) if binding.op is LOOP else ()
+    regions = tuple(_with_params(region, values, names, is_loop=binding.op is LOOP) for region in binding.regions)
+    carried = tuple(Var(names.find(value.name), value.type) for value in values) if binding.op is LOOP else ()
     return replace(
         binding,
         operands=(*binding.operands, *values),
@@ -68,7 +88,7 @@ def _missing(region: Function, functions: Mapping[str, Function]) -> set[str]:
     return missing
 
 
-def _with_params(region: Function, values: Sequence[Var], *, is_loop: bool) -> Function:
-    params = tuple(Var(value.name, value.type) for value in values)
+def _with_params(region: Function, values: Sequence[Var], names: _FreshNames, *, is_loop: bool) -> Function:
+    params = tuple(Var(names.find(value.name), value.type) for value in values)
     results = (*region.results, *params) if is_loop else region.results
     return replace(region, params=(*region.params, *params), results=results)

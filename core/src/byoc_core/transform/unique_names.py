@@ -9,7 +9,7 @@ from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Value, Var
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, remap
 
-__all__ = ["UniqueNames"]
+__all__ = ["UniqueNames", "defined_values"]
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,16 @@ class UniqueNames(Pass):
 
 
 def _renamed(function: Function) -> Function:
-    names = [var.name for var in _defined(function)]
+    names = [var.name for var in defined_values(function)]
     return function if len(set(names)) == len(names) else _Renamer().function(function)
 
 
-def _defined(function: Function) -> Iterator[Var]:
+def defined_values(function: Function) -> Iterator[Var]:
+    """Yields parameters and results, those of nested regions included; bodies of composites have names of their own."""
     yield from function.params
     for binding in function.bindings:
         for region in binding.regions if binding.op is not COMPOSITE else ():
-            yield from _defined(region)
+            yield from defined_values(region)
         yield from binding.results
 
 

@@ -1,0 +1,271 @@
+"""Broken mergers are caught: a law that no defect can break would be no law.
+
+Each mutant patches real functions of the merger. The brute-force laws must catch it by themselves, with the product's
+own checks disarmed, within the first graphs of the long run; a control holds the unbroken merger to the same. What the
+product's checker says of each mutant stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from byoc_core.errors import InternalError
+from byoc_core.ir import Binding, Function, IRModule, Var
+from byoc_core.partitioning import MergeCompositeFunctions, grouping, merge, ordering
+from byoc_core.partitioning.outline import Outliner
+
+from core.tests.partitioning.graphs import Case, grow, plan_of_seed
+from core.tests.partitioning.laws import LawBrokenError, check_laws
+from core.tests.partitioning.trial import check_same_run
+
+NUM_GRAPHS = 60
+"""How many graphs are tried: seeds 0 to 59 of the long run."""
+
+
+def without_convexity_check(patch: pytest.MonkeyPatch) -> None:
+    """Neighbours of one claim are merged, whatever other way leads from one to the other."""
+    patch.setattr(grouping._Groups, "_is_indirect", lambda self, before, after: False)
+    _without_stages(patch)
+
+
+def with_stale_dependencies(patch: pytest.MonkeyPatch) -> None:
+    """A merged group knows the edges of one of its halves only."""
+    patch.setattr(grouping, "_union", lambda left, right: left)
+    _without_stages(patch)
+
+
+def without_recheck(patch: pytest.MonkeyPatch) -> None:
+    """Ways are searched in the graph as it was before any merge."""
+
+    groups = grouping._Groups
+
+    class Judging(groups):  # type: ignore[misc, valid-type]
+        def __init__(self, count: int) -> None:
+            super().__init__(count)
+            self._single = groups(count)
+            self._sources: dict[int, Sequence[int]] = {}
+
+        def add(self, position: int, sources: Sequence[int]) -> None:
+            super().add(position, sources)
+            self._single.add(position, sources)
+            self._sources[position] = sources
+            self._last = position
+
+        def _is_indirect(self, before: int, after: int) -> bool:
+            if not super()._is_indirect(before, after):
+                return False
+            read = [source for source in self._sources[self._last] if self.find(source) == before]
+            return any(self._single._is_indirect(source, self._last) for source in read)
+
+    patch.setattr(grouping, "_Groups", Judging)
+    _without_stages(patch)
+
+
+def _without_stages(patch: pytest.MonkeyPatch) -> None:
+    """Renumbering would never end on the cycles that a mutant makes; all stages stay within a search's bounds."""
+    patch.setattr(grouping._Groups, "_raise_successors", lambda self, before, after, stage: None)
+
+
+def with_results_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """The call of a region names its results the other way round."""
+    outline = Outliner.outline
+
+    def reversed_outline(self: Outliner, *arguments: object) -> Binding:
+        call = outline(self, *arguments)  # type: ignore[arg-type]
+        return replace(call, results=call.results[::-1])
+
+    patch.setattr(Outliner, "outline", reversed_outline)
+
+
+def with_impure_crossed(patch: pytest.MonkeyPatch) -> None:
+    """Impure bindings are no barriers."""
+    patch.setattr(merge, "barrier_epochs", lambda function, functions: [0] * len(function.bindings))
+
+
+def _change_regions(patch: pytest.MonkeyPatch, change: Callable[[Function, Binding], tuple[Function, Binding]]) -> None:
+    """Changes each region and its call as they are made."""
+    outline = Outliner.outline
+
+    def changed(self: Outliner, *arguments: object) -> Binding:
+        call = outline(self, *arguments)  # type: ignore[arg-type]
+        symbol = str(call.attrs["callee"])
+        self.functions[symbol], call = change(self.functions[symbol], call)
+        return call
+
+    patch.setattr(Outliner, "outline", changed)
+
+
+def merging_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(grouping._Groups, "_is_indirect", lambda self, before, after: True)
+
+
+def with_inputs_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    _change_regions(
+        patch,
+        lambda region, call: (
+            replace(region, params=region.params[::-1]),
+            replace(call, operands=call.operands[::-1]),
+        ),
+    )
+
+
+def with_every_result_an_output(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(merge, "_outputs", lambda members, readers: [r for member in members for r in member.results])
+
+
+def for_another_backend(patch: pytest.MonkeyPatch) -> None:
+    _change_regions(patch, lambda region, call: (region.with_attrs(Codegen="other"), call))
+
+
+def with_an_op_twice(patch: pytest.MonkeyPatch) -> None:
+    def twice(region: Function, call: Binding) -> tuple[Function, Binding]:
+        last = region.bindings[-1]
+        again = replace(last, results=tuple(Var(result.name, result.type) for result in last.results))
+        return replace(region, bindings=(*region.bindings, again)), call
+
+    _change_regions(patch, twice)
+
+
+OTHERS = [
+    (merging_nothing, "maximal"),
+    (with_inputs_out_of_order, "inputs"),
+    (with_every_result_an_output, "outputs"),
+    (for_another_backend, "claims"),
+    (with_an_op_twice, "one place"),
+]
+"""One mutant for each law that the five above leave alone."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken merger.
+
+    Attributes:
+        breaks: patches it.
+        laws: those that it breaks.
+        refusal: what the merger says of its own regions before it makes them; empty if it sees nothing.
+        checker: what the product's checker says of the result, of some graphs; it complains of all.
+    """
+
+    breaks: Callable[[pytest.MonkeyPatch], None]
+    laws: frozenset[str]
+    refusal: str
+    checker: str
+
+
+CAUGHT_WITHIN = 10
+"""The laws catch each mutant on one of this many graphs, seeds 0 to 9."""
+
+_WAYS = frozenset({"convex", "acyclic"})
+_CYCLE = "its regions depend on one another in a cycle"
+_EARLY = "is not defined before it is read here"
+MUTANTS = [
+    Mutant(without_convexity_check, _WAYS, _CYCLE, _EARLY),
+    Mutant(with_stale_dependencies, _WAYS, _CYCLE, _EARLY),
+    Mutant(without_recheck, _WAYS, _CYCLE, _EARLY),
+    Mutant(with_results_out_of_order, frozenset({"same program", "same results"}), "", "changed the results of"),
+    Mutant(with_impure_crossed, frozenset({"impure"}), "", "the impure ops around it"),
+]
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Case]:
+    return [grow(plan_of_seed(seed)) for seed in range(NUM_GRAPHS)]
+
+
+def _disarm(patch: pytest.MonkeyPatch, *, checker: bool) -> None:
+    """Takes the merger's refusal of cycles away, and the product's checker too."""
+
+    def sort_somehow(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Sequence[int]) -> list[list[int]]:
+        members: dict[int, list[int]] = {}
+        for position, group in enumerate(group_of):
+            members.setdefault(group, []).append(position)
+        return ordering.sort_groups(bindings, group_of, epochs) or list(members.values())
+
+    patch.setattr(merge, "sort_groups", sort_somehow)
+    if checker:
+        patch.setattr(merge, "check_partition", lambda before, after: None)
+
+
+def _broken_law(case: Case) -> str:
+    """Gives the law that the merger breaks on a graph, or an empty text."""
+    claimed = case.claimed()
+    try:
+        after = MergeCompositeFunctions()(claimed)
+        check_laws(claimed, after, case.claims)
+        check_same_run(case, after)
+    except LawBrokenError as error:
+        return error.law
+    return ""
+
+
+@pytest.fixture(scope="module")
+def unbroken(sample: list[Case]) -> list[IRModule]:
+    return [MergeCompositeFunctions()(case.claimed()) for case in sample]
+
+
+def _changed(sample: list[Case], unbroken: list[IRModule]) -> list[int]:
+    """Gives the graphs on which the merger, now broken and disarmed, gives something else."""
+    broken = [MergeCompositeFunctions()(case.claimed()) for case in sample]
+    return [index for index, pair in enumerate(zip(unbroken, broken, strict=True)) if pair[0] != pair[1]]
+
+
+def _complaints(sample: list[Case], indices: Sequence[int]) -> list[str]:
+    """Gives what the product says of each graph, empty where it says nothing."""
+    said = []
+    for index in indices:
+        try:
+            MergeCompositeFunctions()(sample[index].claimed())
+            said.append("")
+        except InternalError as error:
+            said.append(str(error).splitlines()[0])
+    return said
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks.__name__)
+def test_the_laws_alone_catch_a_broken_merger(
+    mutant: Mutant, sample: list[Case], unbroken: list[IRModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant.breaks(monkeypatch)
+    _disarm(monkeypatch, checker=True)
+    caught = {index: law for index, case in enumerate(sample) if (law := _broken_law(case))}
+    assert min(caught) < CAUGHT_WITHIN
+    assert set(caught.values()) <= mutant.laws
+    assert list(caught) == _changed(sample, unbroken)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks.__name__)
+def test_the_product_catches_a_broken_merger(
+    mutant: Mutant, sample: list[Case], unbroken: list[IRModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant.breaks(monkeypatch)
+    with monkeypatch.context() as disarmed:
+        _disarm(disarmed, checker=True)
+        changed = _changed(sample, unbroken)
+    if mutant.refusal:
+        assert all(mutant.refusal in text for text in _complaints(sample, changed))
+    _disarm(monkeypatch, checker=False)
+    complaints = _complaints(sample, changed)
+    assert any(mutant.checker in text for text in complaints)
+    assert all(complaints)
+
+
+@pytest.mark.parametrize(("breaks", "law"), OTHERS, ids=lambda value: getattr(value, "__name__", value))
+def test_each_other_law_catches_what_breaks_it(
+    breaks: Callable[[pytest.MonkeyPatch], None], law: str, sample: list[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks(monkeypatch)
+    _disarm(monkeypatch, checker=True)
+    assert {_broken_law(case) for case in sample[:CAUGHT_WITHIN]} <= {law, ""}
+    assert any(_broken_law(case) for case in sample[:CAUGHT_WITHIN])
+
+
+def test_the_unbroken_merger_breaks_no_law(
+    sample: list[Case], unbroken: list[IRModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _disarm(monkeypatch, checker=True)
+    assert [_broken_law(case) for case in sample] == [""] * NUM_GRAPHS
+    assert _changed(sample, unbroken) == []
+    assert sum("Codegen" in f.attrs for module in unbroken for f in module.functions.values()) > 500

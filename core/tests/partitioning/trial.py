@@ -1,0 +1,99 @@
+"""One graph put through partition, and everything that must hold of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.ir import IRModule
+from byoc_core.partitioning import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen, partition
+
+from core.tests.conftest import FakeBackend, with_inlined_externals
+from core.tests.partitioning.graphs import Case
+from core.tests.partitioning.laws import LawBrokenError, check_laws
+
+__all__ = ["check_case", "check_claims_merged", "check_composites_alone", "check_same_run"]
+
+
+def check_case(case: Case) -> int:
+    """Partitions and compiles a case; gives how many regions there were.
+
+    Beside the laws of :func:`check_laws`: ``same run`` (numbers and effects, before and after, and once compiled),
+    ``deterministic`` (partition says the same twice) and ``stable`` (a second run changes nothing).
+
+    Raises:
+        LawBrokenError: the first law that is broken.
+        InternalError: the product's own checker found something.
+    """
+    fakes = case.plugins(FakeBackend)
+    after = partition(case.module, fakes)
+    facts = check_laws(case.module, after, case.claims)
+    run = case.evaluate(case.module)
+    check_same_run(case, after, run)
+    text = str(after)
+    if str(partition(case.module, fakes)) != text:
+        raise LawBrokenError("deterministic", "a second run from the same module prints another text")
+    again = partition(after, fakes)
+    if again != after or str(again) != text:
+        raise LawBrokenError("stable", "a second run after the first changes the module")
+    compiled = RunCodegen(backends=fakes)(after)
+    if any("Codegen" in function.attrs for function in compiled.functions.values()):
+        raise LawBrokenError("same run", "codegen left an annotated function")
+    check_same_run(case, with_inlined_externals(compiled), run)
+    return len(facts.calls)
+
+
+def check_claims_merged(case: Case, *, sideways: bool) -> int:
+    """Merges the claims of a case without patterns; gives how many regions there were.
+
+    Raises:
+        LawBrokenError: the first law that is broken.
+    """
+    merge = MergeCompositeFunctions(sideways=sideways)
+    before = case.claimed()
+    after = merge(before)
+    facts = check_laws(before, after, case.claims, sideways=sideways)
+    check_same_run(case, after)
+    if merge(after) is not after:
+        raise LawBrokenError("stable", "a second run after the first changes the module")
+    return len(facts.calls)
+
+
+def check_composites_alone(case: Case) -> int:
+    """Makes a region of each composite of a case; gives how many there were.
+
+    Raises:
+        LawBrokenError: the first law that is broken; regions are not merged, so they are not maximal.
+    """
+    after = FuseOpsByPattern(case.patterns, annotate_codegen=True)(case.module)
+    facts = check_laws(case.module, after, maximal=False)
+    check_same_run(case, after)
+    return len(facts.calls)
+
+
+def check_same_run(
+    case: Case,
+    after: IRModule,
+    run: tuple[list[Any], list[Any]] | None = None,
+    inputs: Sequence[npt.NDArray[Any]] | None = None,
+) -> None:
+    """Checks that a module gives the same results bit for bit, and the same effects in the same order.
+
+    Args:
+        case: what it was made of.
+        after: the module.
+        run: results and effects of the case, where they are known.
+        inputs: arguments of its ``main``, where they are not the case's.
+
+    Raises:
+        LawBrokenError: it does not.
+    """
+    results, effects = case.evaluate(after, inputs)
+    expected_results, expected_effects = run if run is not None else case.evaluate(case.module)
+    if effects != expected_effects:
+        raise LawBrokenError("same run", f"effects were {expected_effects}, are {effects}")
+    for have, want in zip(results, expected_results, strict=True):
+        if have.dtype != want.dtype or not np.array_equal(have, want):
+            raise LawBrokenError("same run", f"a result was {want}, is {have}")
