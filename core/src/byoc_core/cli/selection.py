@@ -13,6 +13,7 @@ from byoc_core.errors import ArtifactError, OptionsError, PluginError
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
+    from byoc_core.ir import IRModule
 
 __all__ = [
     "BackendOption",
@@ -21,6 +22,7 @@ __all__ = [
     "build_model",
     "check_output",
     "choose_backends",
+    "import_model",
     "is_artifact",
     "parse_options",
 ]
@@ -121,6 +123,21 @@ def _describe_zip(path: Path) -> str:
     return "is compiled already"
 
 
+def import_model(path: Path) -> IRModule:
+    """Imports an ONNX model.
+
+    Raises:
+        OSError: the file cannot be read.
+        ArtifactError: it is an artifact, or another zip archive.
+        FrontendError: it is no model, or cannot be imported.
+    """
+    from byoc_core.frontend.onnx import from_onnx
+
+    if is_artifact(path):
+        raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
+    return from_onnx(path)
+
+
 def build_model(
     path: Path,
     given_backends: Sequence[str] | None,
@@ -136,13 +153,10 @@ def build_model(
     """
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import build
-    from byoc_core.frontend.onnx import from_onnx
 
-    if is_artifact(path):
-        raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
-        module = from_onnx(path)
+        module = import_model(path)
         return build(module, chosen, options=options, fallback=fallback, progress=show, on_pass=observer)

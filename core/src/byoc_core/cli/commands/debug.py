@@ -1,0 +1,160 @@
+"""``byoc debug``: each region on its backend and on the host, with the same inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from byoc_core.cli.selection import BackendOption, OptionOption
+
+if TYPE_CHECKING:
+    from byoc_core.debugging import DebugReport
+
+__all__ = ["debug"]
+
+_DIVERGES = 1
+_SHOWN_OPS = 4
+
+
+def debug(
+    model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=FILE",
+            help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
+            "names. Inputs that are not given are drawn at random.",
+        ),
+    ] = None,
+    function: Annotated[str, typer.Option(help="The function to run.")] = "main",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
+    ] = None,
+    backend: BackendOption = None,
+    option: OptionOption = None,
+    factor: Annotated[
+        float, typer.Option(help="How many times as far from float64 as the host's a result may be.")
+    ] = 4.0,
+    rtol: Annotated[
+        float | None,
+        typer.Option(min=0, help="Judge by |error| <= atol + rtol * |expected| instead.", show_default=False),
+    ] = None,
+    atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.", show_default=False)] = None,
+    isolate: Annotated[
+        bool,
+        typer.Option(
+            "--isolate/--no-isolate",
+            help="Run regions in a process of their own, so that a crash is a divergence and does not end the session.",
+        ),
+    ] = True,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds that this process may take to compile and run a region.")
+    ] = 120.0,
+    accumulate: Annotated[
+        bool,
+        typer.Option("--accumulate", help="Go on with the backends' values, and judge the results of the run too."),
+    ] = False,
+    narrow: Annotated[
+        bool, typer.Option("--narrow/--no-narrow", help="Look for the op at fault in regions that diverge.")
+    ] = True,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="DIR",
+            readable=False,
+            help="Write a script that reproduces it for each region that diverges.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Runs each region of a model on its backend and on the host, and shows where they diverge.
+
+    Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested.
+    """
+    from byoc_core.cli.console import show_stages
+    from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
+    from byoc_core.cli.selection import choose_backends, import_model, parse_options
+    from byoc_core.debugging import Tolerance, debug_model, save_reproducers, signature_of
+
+    sizes = parse_sizes(dim)
+    options = parse_options(option)
+    with show_stages(model.name) as show:
+        show("import")
+        module = import_model(model)
+        signature = signature_of(module[function])
+        inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
+        report = debug_model(
+            module,
+            choose_backends(backend),
+            inputs,
+            function=function,
+            options=options,
+            tolerance=Tolerance(factor, rtol, atol),
+            isolate=isolate,
+            deadline=deadline,
+            accumulate=accumulate,
+            narrow=narrow,
+            progress=show,
+        )
+    folders = save_reproducers(report, save) if save is not None else ()
+    _print(report, drawn_sizes, folders, as_json=as_json)
+    if not report.is_right or not report.is_tested:
+        raise typer.Exit(_DIVERGES)
+
+
+def _print(report: DebugReport, sizes: dict[str, int], folders: tuple[Path, ...], *, as_json: bool) -> None:
+    from byoc_core.cli.console import open_console
+
+    if as_json:
+        import json
+
+        data = {**report.to_data(), "sizes": sizes, "saved": [str(folder) for folder in folders]}
+        typer.echo(json.dumps(data, indent=2, allow_nan=False))
+        return
+    console = open_console()
+    console.print(_new_table(report))
+    for result in report.results:
+        text = f"result `{result.name}` of the whole run: relative error {result.relative_error:.3g}"
+        console.print(f"{text}, the host's own {result.host_relative_error:.3g}", soft_wrap=True)
+    drawn = ", with " + ", ".join(f"{name}={size}" for name, size in sizes.items()) if sizes else ""
+    console.print(report.summary() + drawn, soft_wrap=True)
+    if report.details():
+        console.print("\n" + report.details(), soft_wrap=True)
+    for folder in folders:
+        console.print(f"wrote {folder / 'repro.py'}", soft_wrap=True)
+
+
+def _new_table(report: DebugReport) -> Any:
+    from byoc_core.cli.console import new_table
+
+    figures = ("abs error", "rel error", "host's own", "allowed")
+    table = new_table(
+        "Regions", "region", "backend", "ops", "calls", "worst output", *figures, "verdict", right=("calls", *figures)
+    )
+    for region in report.regions:
+        worst = region.shown.worst if region.shown is not None else None
+        names = [op.partition(" (")[0] for op in region.ops[:_SHOWN_OPS]]
+        names += ["..."] if len(region.ops) > _SHOWN_OPS else []
+        numbers = (
+            (worst.max_abs_error, worst.relative_error, worst.host_relative_error, worst.allowed_relative_error)
+            if worst is not None
+            else ()
+        )
+        table.add_row(
+            region.name,
+            region.backend,
+            f"{len(region.ops)}: {', '.join(names)}",
+            str(len(region.checks)),
+            worst.name if worst is not None else "",
+            *([f"{number:.2e}" for number in numbers] or [""] * len(figures)),
+            region.verdict,
+        )
+    return table

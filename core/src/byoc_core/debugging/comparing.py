@@ -1,0 +1,272 @@
+"""Judges the results of a region: against the region in float64, beside the reference kernels in its own dtypes.
+
+Two right programs that add in another order differ, and how much depends on the sizes and on the data: no fixed
+tolerance fits. The reference kernels in the region's own dtypes show how much rounding costs on these inputs. A result
+may be ``factor`` times as far from the region in float64 as theirs, or as one rounding of its largest element where
+that is more. Where it is further, the region in float64 is run again on inputs that are off by half a unit in the last
+place: what so little moves (a sum whose terms cancel) no backend can know better. Only an error beyond
+``factor`` times that too is wrong. Integers and booleans must be those of one of these runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.debugging.findings import Finding, OutputError
+from byoc_core.dtypes import dtype_name, is_float, to_numpy
+from byoc_core.ir import IRModule
+from byoc_core.transform import evaluate_function
+
+__all__ = ["References", "Tolerance", "compare_outputs"]
+
+NDArray = npt.NDArray[Any]
+
+_NUM_PERTURBED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much error is taken for rounding.
+
+    Attributes:
+        factor: how many times as far from float64 as the reference kernels a result may be.
+        rtol: with ``atol``, replaces the rule: ``|error| <= atol + rtol * |expected|`` for every element.
+        atol: see ``rtol``; one that is left out is 0 where the other is given.
+    """
+
+    factor: float = 4.0
+    rtol: float | None = None
+    atol: float | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether bounds were given instead of the rule."""
+        return self.rtol is not None or self.atol is not None
+
+
+class References:
+    """What a function gives on inputs by the reference kernels; what is asked for is computed once.
+
+    Args:
+        module: where the function stands.
+        name: the function.
+        inputs: one array per parameter.
+
+    Attributes:
+        host: the results in the program's own dtypes.
+
+    Raises:
+        ExecutionError: the function calls something that has no reference kernel.
+    """
+
+    def __init__(self, module: IRModule, name: str, inputs: Sequence[NDArray]) -> None:
+        self._module = module
+        self._name = name
+        self._inputs = inputs
+        self.host = evaluate_function(module, name, inputs)
+
+    @cached_property
+    def exact(self) -> tuple[NDArray, ...]:
+        """The results in float64; one whose shape depends on the data and comes out another is the host's."""
+        return self._widened(self._inputs)
+
+    @cached_property
+    def perturbed(self) -> tuple[tuple[NDArray, ...], ...]:
+        """The results in float64 on inputs that are off by half a unit in the last place, several times."""
+        generator = np.random.default_rng(0)
+        return tuple(
+            self._widened([_perturb(array, generator) for array in self._inputs]) for _ in range(_NUM_PERTURBED)
+        )
+
+    def _widened(self, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
+        results = evaluate_function(self._module, self._name, inputs, exact=True)
+        return tuple(
+            result if result.shape == host.shape else host for result, host in zip(results, self.host, strict=True)
+        )
+
+
+def compare_outputs(
+    found: Sequence[NDArray], names: Sequence[str], references: References, tolerance: Tolerance
+) -> tuple[list[Finding], list[OutputError]]:
+    """Judges results.
+
+    Args:
+        found: the results.
+        names: of the results.
+        references: what they should be.
+        tolerance: how much error is taken for rounding.
+
+    Returns:
+        What is wrong, and the figures of each result.
+    """
+    findings: list[Finding] = []
+    errors = []
+    for index, (array, name) in enumerate(zip(found, names, strict=True)):
+        comparison = _Comparison(array, name, index, references, tolerance)
+        findings += comparison.findings
+        errors.append(comparison.error)
+    return findings, errors
+
+
+class _Comparison:
+    """One result beside its references; judged when made."""
+
+    def __init__(self, found: NDArray, name: str, index: int, references: References, tolerance: Tolerance) -> None:
+        self._found = found
+        self._index = index
+        self._name = name
+        self._references = references
+        self._tolerance = tolerance
+        self._host = references.host[index]
+        self._dtype = dtype_name(self._host.dtype)
+        self.findings: list[Finding] = []
+        self.error = OutputError(name, self._dtype)
+        if found.shape != self._host.shape:
+            self._misfit("wrong-shape", list(found.shape), list(self._host.shape))
+        elif found.dtype != self._host.dtype:
+            self._misfit("wrong-dtype", found.dtype.name, self._dtype)
+        elif found.size and is_float(self._dtype):
+            self._judge_floats()
+        elif found.size:
+            self._judge_integers()
+
+    def _misfit(self, code: str, got: object, expected: object) -> None:
+        self._add(code, f"got {got}, expected {expected}")
+        self.error = OutputError(self._name, self._dtype, math.inf, math.inf, 0.0, 0.0, math.inf)
+
+    def _add(self, code: str, text: str) -> None:
+        self.findings.append(Finding(code, f"output `{self._name}`: {text}", self._index))
+
+    @property
+    def _exact(self) -> NDArray:
+        return self._references.exact[self._index]
+
+    def _perturbed(self) -> list[NDArray]:
+        return [_to_float64(results[self._index]) for results in self._references.perturbed]
+
+    def _judge_floats(self) -> None:
+        found, host, exact = map(_to_float64, (self._found, self._host, self._exact))
+        dtype = to_numpy(self._dtype)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            rounded = _to_float64(self._exact.astype(dtype))
+        self._check_kinds(found, host, rounded, dtype)
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(found - exact)
+            host_error = _largest(np.abs(host - exact))
+        error[~np.isfinite(error)] = 0.0
+        scale = _largest(np.abs(exact))
+        if self._tolerance.is_fixed:
+            self._judge_fixed(error, exact, scale, host_error)
+            return
+        factor = self._tolerance.factor
+        eps, tiny = _float_limits(dtype)
+        allowed = factor * max(host_error, eps * scale, tiny)
+        largest = float(error.max())
+        if largest > allowed:
+            with np.errstate(invalid="ignore", over="ignore"):
+                moved = max(_largest(np.abs(perturbed - exact)) for perturbed in self._perturbed())
+            allowed = max(allowed, factor * moved)
+        self.error = _figures(self._name, self._dtype, largest, host_error, allowed, scale)
+        if largest > allowed:
+            self._say_values(error, found, exact, f"more than {allowed:.3g}")
+
+    def _judge_fixed(self, error: NDArray, exact: NDArray, scale: float, host_error: float) -> None:
+        bound = (self._tolerance.atol or 0.0) + (self._tolerance.rtol or 0.0) * np.abs(exact)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.where(error > 0, error / bound, 0.0)
+        excess[~np.isfinite(bound)] = 0.0
+        worst = int(np.argmax(excess))
+        largest, allowed = float(error.reshape(-1)[worst]), float(bound.reshape(-1)[worst])
+        self.error = _figures(self._name, self._dtype, largest, host_error, allowed, scale)
+        if largest > allowed:
+            self._say_values(excess, _to_float64(self._found), exact, f"more than {allowed:.3g}")
+
+    def _check_kinds(self, found: NDArray, host: NDArray, rounded: NDArray, dtype: np.dtype[Any]) -> None:
+        kinds = _kinds(found)
+        wrong = (kinds != _kinds(host)) & (kinds != _kinds(rounded))
+        if wrong.any():
+            for perturbed in self._perturbed():
+                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                    wrong &= kinds != _kinds(_to_float64(perturbed.astype(dtype)))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            self._add(
+                "wrong-nonfinite",
+                f"{int(wrong.sum())} of {wrong.size} elements, the first at {_position(first, found.shape)}: got "
+                f"{found.reshape(-1)[first]:g}, expected {rounded.reshape(-1)[first]:g}",
+            )
+
+    def _judge_integers(self) -> None:
+        found, host = self._found, self._host
+        wrong = (found != host) & (found != self._exact)
+        if wrong.any():
+            for results in self._references.perturbed:
+                wrong &= found != results[self._index]
+        if not wrong.any():
+            return
+        error = np.where(wrong, np.abs(_to_float64(found) - _to_float64(host)), 0.0)
+        scale = _largest(np.abs(_to_float64(host)))
+        self.error = _figures(self._name, self._dtype, float(error.max()), 0.0, 0.0, scale)
+        self._say_values(error, _to_float64(found), _to_float64(host), "and integers must be equal")
+
+    def _say_values(self, error: NDArray, found: NDArray, expected: NDArray, rule: str) -> None:
+        worst = int(np.argmax(error))
+        self._add(
+            "wrong-values",
+            f"error {self.error.max_abs_error:.3g}, {rule}; at {_position(worst, found.shape)} got "
+            f"{found.reshape(-1)[worst]:.9g}, expected {expected.reshape(-1)[worst]:.9g}",
+        )
+
+
+def _figures(name: str, dtype: str, error: float, host_error: float, allowed: float, scale: float) -> OutputError:
+    excess = 0.0 if error == 0 else error / allowed if allowed else math.inf
+    return OutputError(
+        name, dtype, error, _ratio(error, scale), _ratio(host_error, scale), _ratio(allowed, scale), excess
+    )
+
+
+def _ratio(error: float, scale: float) -> float:
+    return 0.0 if error == 0 else error / scale if scale else math.inf
+
+
+def _perturb(array: NDArray, generator: np.random.Generator) -> NDArray:
+    if not is_float(dtype_name(array.dtype)):
+        return array
+    half_unit = _float_limits(array.dtype)[0] / 2
+    return _to_float64(array) * (1.0 + half_unit * generator.choice((-1.0, 1.0), array.shape))
+
+
+def _float_limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Gives the relative spacing at 1 and the smallest normal number of a floating-point type."""
+    if dtype.kind == "f":
+        info: Any = np.finfo(dtype)
+    else:
+        import ml_dtypes
+
+        extension: Any = ml_dtypes
+        info = extension.finfo(dtype)
+    return float(info.eps), float(info.smallest_normal)
+
+
+def _to_float64(array: NDArray) -> NDArray:
+    return np.asarray(array).astype(np.float64)
+
+
+def _largest(values: NDArray) -> float:
+    return float(np.max(values, initial=0.0, where=np.isfinite(values)))
+
+
+def _kinds(array: NDArray) -> NDArray:
+    """Gives 0 for finite elements, 1 for NaN, 2 and 3 for the infinities."""
+    return np.select([np.isnan(array), np.isposinf(array), np.isneginf(array)], [1, 2, 3], 0)
+
+
+def _position(flat: int, shape: tuple[int, ...]) -> str:
+    return f"[{', '.join(str(int(axis)) for axis in np.unravel_index(flat, shape))}]" if shape else "[]"
