@@ -66,7 +66,11 @@ def call_region(
     ]
     if len(runs) == 2:
         return CallOutcome((runs[0],), tuple(findings))
-    findings += _explain_difference(runs, compiled, names)
+    about_buffers = _buffer_findings(runs, compiled, names)
+    if about_buffers:  # what the second call left says nothing more
+        return CallOutcome((runs[0],), (*findings, *about_buffers))
+    if compiled.is_deterministic:
+        findings.append(Finding("not-deterministic", "two calls on the same inputs differ"))
     return CallOutcome((runs[0], runs[1]), tuple(findings))
 
 
@@ -128,26 +132,27 @@ def _same(left: Sequence[NDArray], right: Sequence[NDArray]) -> bool:
     return all(a.shape == b.shape and np.array_equal(_bytes(a), _bytes(b)) for a, b in zip(left, right, strict=True))
 
 
-def _explain_difference(
+def _buffer_findings(
     runs: Sequence[tuple[NDArray, ...]], compiled: CompiledRegion, names: Sequence[str]
 ) -> list[Finding]:
-    """Says why two calls differ: the third began with the outputs of the first, so these two differ by chance only."""
+    """Gives what is wrong where two calls differ because their outputs held other values before.
+
+    The third call began with what the first began with, so these two differ by chance only.
+    """
+    if compiled.function.returns_results:
+        return []
     first, second, third = runs
-    findings = []
-    if not compiled.function.returns_results:
-        for index, (a, b) in enumerate(zip(first, second, strict=True)):
-            fills = [_bytes(_filled(a.shape, a.dtype, fill)) for fill in _FILLS]
-            missing = ((_bytes(a) == fills[0]) & (_bytes(b) == fills[1])).all(axis=1)
-            if missing.any():
-                text = f"output `{names[index]}`: {int(missing.sum())} of {a.size} elements are never written"
-                findings.append(Finding("output-unwritten", text, index))
-    if findings:
-        return findings
-    if _same(first, third) and not compiled.function.returns_results:
+    unwritten, is_read = [], False
+    for index, (a, b) in enumerate(zip(first, second, strict=True)):
+        fills = [_bytes(_filled(a.shape, a.dtype, fill)) for fill in _FILLS]
+        missing = ((_bytes(a) == fills[0]) & (_bytes(b) == fills[1])).all(axis=1)
+        is_read = is_read or bool(((_bytes(a) != _bytes(b)).any(axis=1) & ~missing).any())
+        if missing.any():
+            text = f"output `{names[index]}`: {int(missing.sum())} of {a.size} elements are never written"
+            unwritten.append(Finding("output-unwritten", text, index))
+    if is_read and _same(first, third):
         return [Finding("output-read", "other values in the outputs before the call give other results")]
-    if compiled.is_deterministic:
-        return [Finding("not-deterministic", "two calls on the same inputs differ")]
-    return []
+    return unwritten
 
 
 def _signature_problem(

@@ -1,17 +1,23 @@
 """Judges the results of a region: against the region in float64, beside the reference kernels in its own dtypes.
 
 Two right programs that add in another order differ, and how much depends on the sizes and on the data: no fixed
-tolerance fits. The reference kernels in the region's own dtypes show how much rounding costs on these inputs. A result
-may be ``factor`` times as far from the region in float64 as theirs, or as one rounding of its largest element where
-that is more. Where it is further, the region in float64 is run again on inputs that are off by half a unit in the last
-place: what so little moves (a sum whose terms cancel) no backend can know better. Only an error beyond
-``factor`` times that too is wrong. Integers and booleans must be those of one of these runs.
+tolerance fits. A result is wrong where its largest error against the region in float64 is more than ``factor`` times
+the largest of these:
+
+- the error of the reference kernels in the region's own dtypes, on the same inputs;
+- ``sqrt(K)`` roundings of the result's largest element, where ``K`` is the number of operations that go into one
+  element of the op in the region that has most of them: independent roundings of a sum of ``K`` terms add up so
+  (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019);
+- ``sqrt(K)`` times what moves in float64 where the inputs are off by half a unit in the last place: no backend can
+  know better a sum whose terms cancel. It is computed only for a result that the other two do not acquit.
+
+Integers and booleans must be those of one of these runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,8 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.debugging.findings import Finding, OutputError
+from byoc_core.dims import Dim, evaluate, solve_symbol, symbols_of
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
-from byoc_core.ir import IRModule
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import Binding, Function, IRModule, TensorType
 from byoc_core.transform import evaluate_function
 
 __all__ = ["References", "Tolerance", "compare_outputs"]
@@ -36,7 +44,7 @@ class Tolerance:
     """How much error is taken for rounding.
 
     Attributes:
-        factor: how many times as far from float64 as the reference kernels a result may be.
+        factor: how many times as far from float64 as the rule's own measures a result may be.
         rtol: with ``atol``, replaces the rule: ``|error| <= atol + rtol * |expected|`` for every element.
         atol: see ``rtol``; one that is left out is 0 where the other is given.
     """
@@ -71,6 +79,13 @@ class References:
         self._name = name
         self._inputs = inputs
         self.host = evaluate_function(module, name, inputs)
+
+    @cached_property
+    def spread(self) -> float:
+        """The square root of the number of operations behind one element of the op that has most of them."""
+        function = self._module[self._name]
+        sizes = _sizes_of(function, self._inputs)
+        return math.sqrt(max((_operations_per_element(binding, sizes) for binding in function.walk()), default=1.0))
 
     @cached_property
     def exact(self) -> tuple[NDArray, ...]:
@@ -167,12 +182,13 @@ class _Comparison:
             return
         factor = self._tolerance.factor
         eps, tiny = _float_limits(dtype)
-        allowed = factor * max(host_error, eps * scale, tiny)
+        spread = self._references.spread
+        allowed = factor * max(host_error, spread * eps * scale, tiny)
         largest = float(error.max())
         if largest > allowed:
             with np.errstate(invalid="ignore", over="ignore"):
                 moved = max(_largest(np.abs(perturbed - exact)) for perturbed in self._perturbed())
-            allowed = max(allowed, factor * moved)
+            allowed = max(allowed, factor * spread * moved)
         self.error = _figures(self._name, self._dtype, largest, host_error, allowed, scale)
         if largest > allowed:
             self._say_values(error, found, exact, f"more than {allowed:.3g}")
@@ -223,6 +239,35 @@ class _Comparison:
             f"error {self.error.max_abs_error:.3g}, {rule}; at {_position(worst, found.shape)} got "
             f"{found.reshape(-1)[worst]:.9g}, expected {expected.reshape(-1)[worst]:.9g}",
         )
+
+
+def _sizes_of(function: Function, inputs: Sequence[NDArray]) -> dict[str, int]:
+    """Gives the sizes of the symbols that the shapes of inputs tell."""
+    sizes: dict[str, int] = {}
+    for param, array in zip(function.params, inputs, strict=True):
+        shape = param.type.shape if isinstance(param.type, TensorType) else None
+        for dim, size in zip(shape or (), array.shape, strict=False):
+            solved = solve_symbol(dim, size)
+            if solved is not None:
+                sizes.setdefault(*solved)
+    return sizes
+
+
+def _operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
+    """Gives the floating-point operations of an op over the elements of its results; sizes that nobody knows are 1."""
+    elements = sum(
+        math.prod(_size(dim, sizes) for dim in result.type.shape)
+        for result in binding.results
+        if isinstance(result.type, TensorType) and result.type.shape is not None
+    )
+    return max(1.0, _size(binding.op.flops(binding.cost_context()), sizes) / max(1, elements))
+
+
+def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+    try:
+        return evaluate(dim, {**dict.fromkeys(symbols_of(dim), 1), **sizes})
+    except IRTypeError:  # a quotient by a size that is 0
+        return 1
 
 
 def _figures(name: str, dtype: str, error: float, host_error: float, allowed: float, scale: float) -> OutputError:

@@ -90,7 +90,7 @@ def _bisect(checker: RegionChecker, module: IRModule, region: Function, inputs: 
             right = middle
         else:
             wrong = middle
-    how = f"the first {wrong} ops together diverge, and without it they do not"
+    how = f"the first {wrong} ops together diverge, and without the last of them they do not"
     return _new_guilt(module, region, [region.bindings[right]], how)
 
 
