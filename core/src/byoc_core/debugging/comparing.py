@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.findings import Finding, OutputError
 from byoc_core.dims import Dim, evaluate, solve_symbol, symbols_of
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
@@ -83,9 +84,10 @@ class References:
     @cached_property
     def spread(self) -> float:
         """The square root of the number of operations behind one element of the op that has most of them."""
-        function = self._module[self._name]
-        sizes = _sizes_of(function, self._inputs)
-        return math.sqrt(max((_operations_per_element(binding, sizes) for binding in function.walk()), default=1.0))
+        sizes = _sizes_of(self._module[self._name], self._inputs)
+        functions = extract_region(self._module, self._name).functions.values()
+        bindings = (binding for function in functions for binding in function.walk())
+        return math.sqrt(max((_operations_per_element(binding, sizes) for binding in bindings), default=1.0))
 
     @cached_property
     def exact(self) -> tuple[NDArray, ...]:
