@@ -81,6 +81,11 @@ def _backward_dense(x: Array, w: Array) -> Array:
     return total.astype(x.dtype)
 
 
+def _half_dense(x: Array, w: Array) -> Array:
+    """A dense layer whose operands are rounded to half precision first."""
+    return x.astype(np.float16).astype(x.dtype) @ w.astype(np.float16).astype(w.dtype).T
+
+
 def _write_input(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     inputs[0].reshape(-1)[0] = 7
 
@@ -177,8 +182,9 @@ class FaultyModule(RuntimeModule):
         return any(b.op.name == self._options.op and id(b.result) in results for b in function.bindings)
 
     def _sabotage(self, binding: Binding) -> Binding:
-        if binding.op.name == "nn.dense" and self._options.fault == "backward":
-            return replace(binding, op=replace(binding.op, kernel=_backward_dense))
+        dense = {"backward": _backward_dense, "half-dense": _half_dense}.get(self._options.fault)
+        if binding.op.name == "nn.dense" and dense is not None:
+            return replace(binding, op=replace(binding.op, kernel=dense))
         name = "lane" if self._options.fault == "fused" else self._options.fault
         fault, kernel = VALUE_FAULTS.get(name), binding.op.kernel
         if fault is None or binding.op.name != self._options.op:

@@ -11,6 +11,7 @@ import pytest
 from byoc_core import debug_model, parse
 from byoc_core.debugging import CODES, DebugReport, Tolerance
 from byoc_core.dtypes import to_numpy
+from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
 
 CHAIN = """
@@ -157,11 +158,35 @@ def test_another_order_of_a_long_sum_is_no_divergence(faulty: Callable[..., Any]
     assert report.is_right, str(report)
 
 
-def test_a_sum_in_a_narrower_type_is_a_divergence(faulty: Callable[..., Any]) -> None:
-    x, w = RNG.standard_normal((16, 256)), RNG.standard_normal((1, 256))
-    text = _dense(256, 16)
-    report = debug(faulty(), text, [x.astype(np.float32), w.astype(np.float32)], fault="half", op="nn.dense")
-    assert codes(report) == ["wrong-values"]
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("terms", [1, 16, 256, 4096])
+def test_a_product_in_half_precision_is_a_divergence(faulty: Callable[..., Any], terms: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((16, terms), (1, terms)))
+    assert codes(debug(faulty(), _dense(terms, 16), [x, w], fault="half-dense")) == ["wrong-values"]
+
+
+def test_an_overflow_in_one_element_hides_no_error_in_another(faulty: Callable[..., Any]) -> None:
+    text = """
+class M:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        y = R.exp(x)
+        return y
+"""
+    x = np.array([200, 0], np.float32)
+    for tolerance in (Tolerance(), Tolerance(atol=1e-3), Tolerance(rtol=1e-3)):
+        session = {"tolerance": tolerance}
+        assert debug(faulty(), text, [x], session=session).is_right
+        assert codes(debug(faulty(), text, [x], session=session, fault="lane", op="exp")) == ["wrong-values"]
+
+
+@pytest.mark.parametrize("bounds", [{"factor": -1}, {"rtol": math.nan}, {"atol": math.inf}])
+def test_bounds_that_are_none(bounds: dict[str, float]) -> None:
+    ((name, value),) = bounds.items()
+    with pytest.raises(OptionsError) as caught:
+        Tolerance(**bounds)
+    assert str(caught.value) == f"{name}: is no bound; got {value}, expected a finite number from 0"
 
 
 def test_bounds_of_the_user_replace_the_rule(faulty: Callable[..., Any]) -> None:

@@ -108,4 +108,4 @@ def test_options_and_deadlines_that_make_no_sense(installed_faulty: str) -> None
     assert str(caught.value).startswith("isolate: an option cannot be passed to another process: ")
     with pytest.raises(OptionsError) as caught:
         debug(deadline=0)
-    assert str(caught.value) == "deadline: is not positive; got 0"
+    assert str(caught.value) == "deadline: is no time to wait; got 0, expected seconds, more than 0"

@@ -106,7 +106,7 @@ def test_only_what_is_its_own_is_replaced(installed_faulty: str, tmp_path: Path)
     (first / "notes.txt").write_text("mine")
     with pytest.raises(OptionsError) as caught:
         save_reproducers(report, tmp_path / "out")
-    assert str(caught.value) == f"--save: `{first}` exists and is no reproducer. Name another folder."
+    assert str(caught.value) == f"folder `{first}`: exists and is no reproducer. Name another one."
 
     other = tmp_path / "other" / "01_faulty_main_1"
     other.mkdir(parents=True)

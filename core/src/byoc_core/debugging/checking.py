@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from byoc_core.debugging.running import LocalRunner, RegionRunner
 from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
 
-__all__ = ["DEADLINE", "RegionChecker", "check_region", "open_runner"]
+__all__ = ["DEADLINE", "CheckedCall", "RegionChecker", "check_region", "open_runner"]
 
 NDArray = npt.NDArray[Any]
 Options = Mapping[str, Mapping[str, object]]
@@ -73,10 +74,10 @@ def open_runner(handles: Sequence[BackendHandle], options: Options, *, isolate: 
     """Gives a runner to be used in a ``with`` statement.
 
     Raises:
-        OptionsError: another process cannot have the backends or options, or the deadline is no positive number.
+        OptionsError: another process cannot have the backends or options, or the deadline is no time to wait.
     """
-    if not deadline > 0:
-        raise OptionsError("deadline", "is not positive", got=deadline)
+    if not 0 < deadline <= threading.TIMEOUT_MAX:
+        raise OptionsError("deadline", "is no time to wait", got=deadline, expected="seconds, more than 0")
     if isolate:
         return IsolatedRunner(handles, options, deadline)
     return LocalRunner(handles, options)

@@ -29,7 +29,7 @@ from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.findings import Finding, OutputError
 from byoc_core.dims import Dim, evaluate, solve_symbol, symbols_of
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
-from byoc_core.errors import IRTypeError
+from byoc_core.errors import IRTypeError, OptionsError
 from byoc_core.ir import Binding, Function, IRModule, TensorType
 from byoc_core.transform import evaluate_function
 
@@ -48,11 +48,19 @@ class Tolerance:
         factor: how many times as far from float64 as the rule's own measures a result may be.
         rtol: with ``atol``, replaces the rule: ``|error| <= atol + rtol * |expected|`` for every element.
         atol: see ``rtol``; one that is left out is 0 where the other is given.
+
+    Raises:
+        OptionsError: one is negative or not finite.
     """
 
     factor: float = 4.0
     rtol: float | None = None
     atol: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("factor", self.factor), ("rtol", self.rtol), ("atol", self.atol)):
+            if value is not None and not 0 <= value < math.inf:
+                raise OptionsError(name, "is no bound", got=value, expected="a finite number from 0")
 
     @property
     def is_fixed(self) -> bool:
@@ -146,17 +154,12 @@ class _Comparison:
         self.findings: list[Finding] = []
         self.error = OutputError(name, self._dtype)
         if found.shape != self._host.shape:
-            self._misfit("wrong-shape", list(found.shape), list(self._host.shape))
-        elif found.dtype != self._host.dtype:
-            self._misfit("wrong-dtype", found.dtype.name, self._dtype)
+            self._add("wrong-shape", f"got {list(found.shape)}, expected {list(self._host.shape)}")
+            self.error = OutputError(name, self._dtype, math.inf, math.inf, 0.0, 0.0, math.inf)
         elif found.size and is_float(self._dtype):
             self._judge_floats()
         elif found.size:
             self._judge_integers()
-
-    def _misfit(self, code: str, got: object, expected: object) -> None:
-        self._add(code, f"got {got}, expected {expected}")
-        self.error = OutputError(self._name, self._dtype, math.inf, math.inf, 0.0, 0.0, math.inf)
 
     def _add(self, code: str, text: str) -> None:
         self.findings.append(Finding(code, f"output `{self._name}`: {text}", self._index))
@@ -171,35 +174,30 @@ class _Comparison:
     def _judge_floats(self) -> None:
         found, host, exact = map(_to_float64, (self._found, self._host, self._exact))
         dtype = to_numpy(self._dtype)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            rounded = _to_float64(self._exact.astype(dtype))
+        rounded = _round_to(self._exact, dtype)
         self._check_kinds(found, host, rounded, dtype)
-        with np.errstate(invalid="ignore", over="ignore"):
-            error = np.abs(found - exact)
-            host_error = _largest(np.abs(host - exact))
-        error[~np.isfinite(error)] = 0.0
-        scale = _largest(np.abs(exact))
+        # Where the result is infinite in its dtype, or NaN, there is no error to measure.
+        measured = np.isfinite(rounded)
+        error, host_error = _errors(found, exact, measured), float(_errors(host, exact, measured).max())
+        scale = float(np.max(np.abs(exact), initial=0.0, where=measured))
         if self._tolerance.is_fixed:
             self._judge_fixed(error, exact, scale, host_error)
             return
-        factor = self._tolerance.factor
+        factor, spread = self._tolerance.factor, self._references.spread
         eps, tiny = _float_limits(dtype)
-        spread = self._references.spread
         allowed = factor * max(host_error, spread * eps * scale, tiny)
         largest = float(error.max())
         if largest > allowed:
-            with np.errstate(invalid="ignore", over="ignore"):
-                moved = max(_largest(np.abs(perturbed - exact)) for perturbed in self._perturbed())
+            moved = max(float(_errors(perturbed, exact, measured).max()) for perturbed in self._perturbed())
             allowed = max(allowed, factor * spread * moved)
         self.error = _figures(self._name, self._dtype, largest, host_error, allowed, scale)
         if largest > allowed:
             self._say_values(error, found, exact, f"more than {allowed:.3g}")
 
     def _judge_fixed(self, error: NDArray, exact: NDArray, scale: float, host_error: float) -> None:
-        bound = (self._tolerance.atol or 0.0) + (self._tolerance.rtol or 0.0) * np.abs(exact)
         with np.errstate(divide="ignore", invalid="ignore"):
+            bound = (self._tolerance.atol or 0.0) + (self._tolerance.rtol or 0.0) * np.abs(exact)
             excess = np.where(error > 0, error / bound, 0.0)
-        excess[~np.isfinite(bound)] = 0.0
         worst = int(np.argmax(excess))
         largest, allowed = float(error.reshape(-1)[worst]), float(bound.reshape(-1)[worst])
         self.error = _figures(self._name, self._dtype, largest, host_error, allowed, scale)
@@ -211,8 +209,7 @@ class _Comparison:
         wrong = (kinds != _kinds(host)) & (kinds != _kinds(rounded))
         if wrong.any():
             for perturbed in self._perturbed():
-                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                    wrong &= kinds != _kinds(_to_float64(perturbed.astype(dtype)))
+                wrong &= kinds != _kinds(_round_to(perturbed, dtype))
         if wrong.any():
             first = int(np.argmax(wrong))
             self._add(
@@ -230,7 +227,7 @@ class _Comparison:
         if not wrong.any():
             return
         error = np.where(wrong, np.abs(_to_float64(found) - _to_float64(host)), 0.0)
-        scale = _largest(np.abs(_to_float64(host)))
+        scale = float(np.abs(_to_float64(host)).max())
         self.error = _figures(self._name, self._dtype, float(error.max()), 0.0, 0.0, scale)
         self._say_values(error, _to_float64(found), _to_float64(host), "and integers must be equal")
 
@@ -306,8 +303,17 @@ def _to_float64(array: NDArray) -> NDArray:
     return np.asarray(array).astype(np.float64)
 
 
-def _largest(values: NDArray) -> float:
-    return float(np.max(values, initial=0.0, where=np.isfinite(values)))
+def _round_to(array: NDArray, dtype: np.dtype[Any]) -> NDArray:
+    """Gives the values that an array has in a dtype, in float64."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return _to_float64(array.astype(dtype))
+
+
+def _errors(found: NDArray, exact: NDArray, measured: NDArray) -> NDArray:
+    """Gives the differences; 0 where none is measured, or where what was found is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(found - exact)
+    return np.where(measured & np.isfinite(error), error, 0.0)
 
 
 def _kinds(array: NDArray) -> NDArray:

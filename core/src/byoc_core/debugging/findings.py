@@ -17,8 +17,7 @@ CODES: Mapping[str, str] = MappingProxyType(
     {
         "wrong-values": "an output is further from the reference in float64 than is allowed",
         "wrong-nonfinite": "an output is NaN or infinite where the reference is not, or the other way round",
-        "wrong-shape": "an output has another shape than the op's rules give",
-        "wrong-dtype": "an output has another dtype than the op's rules give",
+        "wrong-shape": "an output whose size only running tells has another shape than the reference",
         "wrong-signature": "the compiled function does not take and give what the region does",
         "output-unwritten": "elements of an output are never written",
         "output-read": "the results depend on what was in the outputs before the call",

@@ -36,6 +36,7 @@ _START = (
     "from byoc_core.debugging.worker import main; main(sys.argv[2])"
 )
 _NUM_STDERR_LINES = 8
+_GRACE = 5.0
 
 
 def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
@@ -170,7 +171,11 @@ class _Worker:
         return reply
 
     def _crash(self) -> Finding:
-        status = self._process.wait()
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:  # it closed its end, and lives
+            self._process.kill()
+            status = self._process.wait()
         lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
         text = f"the process ended with {_describe_status(status)}"
         return Finding("crash", "\n".join([text, *lines]))

@@ -61,7 +61,7 @@ def find_guilt(
     Cost: compiles the region once more, or about log2 of the number of its ops times more.
     """
     region = module[name]
-    if verdict.is_right or verdict.verdict in ("hang", "not-deterministic"):
+    if verdict.is_right or verdict.verdict in ("hang", "not-deterministic") or not region.bindings:
         return None
     if len(region.bindings) == 1:
         return _new_guilt(module, region, region.bindings, "it is the only op of the region")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pprint
 import re
 from collections.abc import Mapping
@@ -83,21 +84,23 @@ def save_reproducers(report: DebugReport, folder: str | Path) -> tuple[Path, ...
         The folders, in module order.
 
     Raises:
-        OptionsError: a folder holds something that is no earlier reproducer; nothing is written then.
+        OptionsError: a folder holds something that is no earlier reproducer, or a backend's options are no plain
+            values; nothing is written then.
         OSError: a file cannot be written.
     """
     root = Path(folder)
     places = [(case, root / _safe_name(index, case.name)) for index, case in enumerate(report.cases)]
+    scripts = [_script(case, report) for case, _ in places]
     for _, place in places:
         _check_own(place)
-    for case, place in places:
+    for (case, place), script in zip(places, scripts, strict=True):
         place.mkdir(parents=True, exist_ok=True)
         region = extract_region(case.module, case.name)
         names = [param.name for param in case.module[case.name].params]
         inputs = {f"{i}_{_word(name)}": array for i, (name, array) in enumerate(zip(names, case.inputs, strict=True))}
         save_arrays(place / "inputs.npz", inputs)
         save_arrays(place / "constants.npz", dict(region.constants))
-        for name, text in (("region.py", str(region)), ("repro.py", _script(case, report))):
+        for name, text in (("region.py", str(region)), ("repro.py", script)):
             with replace_file(place / name) as file:
                 file.write(text.encode("utf-8"))
     return tuple(place for _, place in places)
@@ -117,7 +120,7 @@ def _check_own(place: Path) -> None:
         )
     )
     if not is_own:
-        raise OptionsError("--save", f"`{place}` exists and is no reproducer", hint="Name another folder.")
+        raise OptionsError(f"folder `{place}`", "exists and is no reproducer", hint="Name another one.")
 
 
 def _script(case: FailingCase, report: DebugReport) -> str:
@@ -152,7 +155,12 @@ def _versions(backend: str) -> str:
 
 
 def _literal(options: Mapping[str, Mapping[str, object]]) -> str:
-    return pprint.pformat({name: dict(given) for name, given in options.items()}, width=100)
+    text = pprint.pformat({name: dict(given) for name, given in options.items()}, width=100)
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise OptionsError("options", "are no plain values, and cannot be written into a script", got=text) from error
+    return text
 
 
 def _safe_name(index: int, name: str) -> str:

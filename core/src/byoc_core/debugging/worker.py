@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -25,13 +24,18 @@ __all__ = ["main"]
 def main(setup: str) -> None:
     """Answers the requests on stdin until it is closed.
 
-    What regions print goes to stderr: stdout is for replies.
+    Both ends are kept from what regions and compilers do: these read nothing, and what they print goes to stderr.
     """
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
+    with (
+        os.fdopen(os.dup(0), encoding="utf-8") as requests,
+        os.fdopen(os.dup(1), "w", encoding="utf-8") as replies,
+        Path(os.devnull).open("rb") as nothing,
+    ):
+        os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
         given = json.loads(setup)
         worker = _Worker(given["backends"], given["options"])
-        for line in sys.stdin:
+        for line in requests:
             replies.write(json.dumps(worker.answer(json.loads(line))) + "\n")
             replies.flush()
 

@@ -43,9 +43,9 @@ def debug(
     ] = 4.0,
     rtol: Annotated[
         float | None,
-        typer.Option(min=0, help="Judge by |error| <= atol + rtol * |expected| instead.", show_default=False),
+        typer.Option(help="Judge by |error| <= atol + rtol * |expected| instead.", show_default=False),
     ] = None,
-    atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.", show_default=False)] = None,
+    atol: Annotated[float | None, typer.Option(help="See --rtol.", show_default=False)] = None,
     isolate: Annotated[
         bool,
         typer.Option(
@@ -79,6 +79,8 @@ def debug(
 
     Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested.
     """
+    import json
+
     from byoc_core.cli.console import show_stages
     from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
     from byoc_core.cli.selection import choose_backends, import_model, parse_options
@@ -104,21 +106,22 @@ def debug(
             narrow=narrow,
             progress=show,
         )
+    if not as_json:
+        _print(report, drawn_sizes)  # before anything is written, which may fail
     folders = save_reproducers(report, save) if save is not None else ()
-    _print(report, drawn_sizes, folders, as_json=as_json)
+    if as_json:
+        data = {**report.to_data(), "sizes": drawn_sizes, "saved": [str(folder) for folder in folders]}
+        typer.echo(json.dumps(data, indent=2, allow_nan=False))
+    else:
+        for folder in folders:
+            typer.echo(f"wrote {folder / 'repro.py'}")
     if not report.is_right or not report.is_tested:
         raise typer.Exit(_DIVERGES)
 
 
-def _print(report: DebugReport, sizes: dict[str, int], folders: tuple[Path, ...], *, as_json: bool) -> None:
+def _print(report: DebugReport, sizes: dict[str, int]) -> None:
     from byoc_core.cli.console import open_console
 
-    if as_json:
-        import json
-
-        data = {**report.to_data(), "sizes": sizes, "saved": [str(folder) for folder in folders]}
-        typer.echo(json.dumps(data, indent=2, allow_nan=False))
-        return
     console = open_console()
     console.print(_new_table(report))
     for result in report.results:
@@ -128,8 +131,6 @@ def _print(report: DebugReport, sizes: dict[str, int], folders: tuple[Path, ...]
     console.print(report.summary() + drawn, soft_wrap=True)
     if report.details():
         console.print("\n" + report.details(), soft_wrap=True)
-    for folder in folders:
-        console.print(f"wrote {folder / 'repro.py'}", soft_wrap=True)
 
 
 def _new_table(report: DebugReport) -> Any:
