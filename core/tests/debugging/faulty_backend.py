@@ -83,7 +83,8 @@ def _backward_dense(x: Array, w: Array) -> Array:
 
 def _half_dense(x: Array, w: Array) -> Array:
     """A dense layer whose operands are rounded to half precision first."""
-    return x.astype(np.float16).astype(x.dtype) @ w.astype(np.float16).astype(w.dtype).T
+    total: Array = _half(x) @ _half(w).T
+    return total
 
 
 def _write_input(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
