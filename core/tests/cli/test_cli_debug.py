@@ -43,7 +43,7 @@ def test_a_divergence_is_shown_saved_and_reproduced(byoc: Any, faulty: str, mode
     arguments = ("debug", model, "--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--save", "out")
     done = byoc(*arguments)
     assert (done.code, done.err) == (1, "")
-    assert "first divergence: region `faulty_main_" in done.out
+    assert "first and worst divergence: region `faulty_main_" in done.out
     assert "guilty: `nn.relu` (`" in done.out
     (script,) = Path("out").glob("*/repro.py")
     assert done.out.endswith(f"\nwrote {script}\n")

@@ -40,8 +40,8 @@ def test_a_right_backend_diverges_nowhere(faulty: Callable[..., Any]) -> None:
     report = debug(faulty())
     assert (report.is_right, report.is_tested, report.first, report.worst, report.cases) == (True, True, None, None, ())
     assert [region.ops for region in report.regions] == [("add", "multiply", "subtract", "nn.relu")]
-    assert report.summary() == "1 regions, 1 calls: nothing diverges"
-    assert str(report) == "faulty_main_0 (faulty, 4 ops): right\n1 regions, 1 calls: nothing diverges"
+    assert report.summary() == "1 region, 1 call: nothing diverges"
+    assert str(report) == "faulty_main_0 (faulty, 4 ops): right\n1 region, 1 call: nothing diverges"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_refused_region_is_not_wrong_and_not_tested(faulty: Callable[..., Any]
     report = debug(faulty(), fault="refuse")
     assert (report.is_right, report.is_tested, report.cases) == (True, False, ())
     assert report.regions[0].verdict == "refused"
-    assert report.summary() == "1 regions, 1 calls: every region was refused, so nothing was tested"
+    assert report.summary() == "1 region, 1 call: every region was refused, so nothing was tested"
 
 
 def test_one_region_that_fails_does_not_hide_the_others(faulty: Callable[..., Any]) -> None:

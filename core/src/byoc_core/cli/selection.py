@@ -1,4 +1,4 @@
-"""What to compile, and for whom: models, backends and options as the command line names them."""
+"""What to compile, for whom, and what to run it on: the arguments that commands share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackendOption",
+    "DimOption",
     "Fallback",
+    "FunctionOption",
+    "InputOption",
     "OptionOption",
+    "SeedOption",
     "build_model",
     "check_output",
     "choose_backends",
@@ -44,6 +48,23 @@ OptionOption = Annotated[
     typer.Option(
         "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
     ),
+]
+
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=FILE",
+        help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
+        "names. Inputs that are not given are drawn at random.",
+    ),
+]
+FunctionOption = Annotated[str, typer.Option("--function", help="The function to run.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
 ]
 
 

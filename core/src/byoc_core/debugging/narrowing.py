@@ -99,7 +99,7 @@ def _beginning(region: Function, length: int) -> Function:
     head, rest = region.bindings[:length], region.bindings[length:]
     read = {id(operand) for binding in rest for operand in binding.operands} | {id(r) for r in region.results}
     results = tuple(result for binding in head for result in binding.results if id(result) in read)
-    return replace(region, bindings=head, results=results)
+    return replace(region, bindings=head, results=results or head[-1].results)  # nothing reads what is dead
 
 
 def _new_guilt(module: IRModule, region: Function, bindings: Sequence[Binding], how: str) -> Guilt:

@@ -149,22 +149,23 @@ class DebugReport:
     def summary(self) -> str:
         """Gives one line: how much was checked, and how much of it diverges."""
         wrong = sum(region.case is not None for region in self.regions)
-        text = f"{len(self.regions)} regions, {len(self.checks)} calls"
+        text = f"{_count(len(self.regions), 'region')}, {_count(len(self.checks), 'call')}"
         if not self.is_tested:
             return f"{text}: every region was refused, so nothing was tested"
         if self.is_right:
             return f"{text}: nothing diverges"
         if not wrong:
             return f"{text}: no region diverges by itself, but the results of the whole run do"
-        return f"{text}: {wrong} region{'s diverge' if wrong > 1 else ' diverges'}"
+        return f"{text}: {_count(wrong, 'region')} diverge{'s' if wrong == 1 else ''}"
 
     def details(self) -> str:
         """Gives the first and the worst divergence, and the op at fault in each region that diverges."""
         parts = []
         if self.first is not None and self.worst is not None:
-            parts.append(f"first divergence: {self.first}")
-            if self.worst is not self.first:
-                parts.append(f"worst divergence: {self.worst}")
+            if self.worst is self.first:
+                parts.append(f"first and worst divergence: {self.first}")
+            else:
+                parts += [f"first divergence: {self.first}", f"worst divergence: {self.worst}"]
         parts += [f"{case.name}: {case.guilt}" for case in self.cases if case.guilt is not None]
         parts += [f"whole run: {finding.code}: {finding.text}" for finding in self.findings]
         return "\n\n".join(parts)
@@ -174,3 +175,7 @@ class DebugReport:
             f"{region.name} ({region.backend}, {len(region.ops)} ops): {region.verdict}" for region in self.regions
         ]
         return "\n\n".join(filter(None, ["\n".join([*lines, self.summary()]), self.details()]))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

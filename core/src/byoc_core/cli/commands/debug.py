@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from byoc_core.cli.selection import BackendOption, OptionOption
+from byoc_core.cli.selection import (
+    BackendOption,
+    DimOption,
+    FunctionOption,
+    InputOption,
+    OptionOption,
+    SeedOption,
+)
 
 if TYPE_CHECKING:
     from byoc_core.debugging import DebugReport
@@ -20,26 +27,14 @@ _SHOWN_OPS = 4
 
 def debug(
     model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=FILE",
-            help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
-            "names. Inputs that are not given are drawn at random.",
-        ),
-    ] = None,
-    function: Annotated[str, typer.Option(help="The function to run.")] = "main",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
-    ] = None,
+    given: InputOption = None,
+    function: FunctionOption = "main",
+    seed: SeedOption = 0,
+    dim: DimOption = None,
     backend: BackendOption = None,
     option: OptionOption = None,
     factor: Annotated[
-        float, typer.Option(help="How many times as far from float64 as the host's a result may be.")
+        float, typer.Option(help="How many times as far from float64 as rounding explains a result may be.")
     ] = 4.0,
     rtol: Annotated[
         float | None,
