@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from byoc_core import script as R
 from byoc_core.backend import Rejection, Status
-from byoc_core.driver import pass_names
+from byoc_core.driver import carve_regions, pass_names
 from byoc_core.errors import BackendNotFoundError, CodegenError, OptionsError, PartitionError, PluginError, VerifyError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionRequest
@@ -247,6 +247,18 @@ def test_the_policy_may_be_replaced(fake: Any) -> None:
 
     executable = byoc_core.build(MODULE, [fake("aone", None)], policy=nothing)
     assert set(outcomes(executable).values()) == {"host"}
+
+
+def test_regions_can_be_had_before_they_are_compiled(fake: Any) -> None:
+    first, second = fake("first", ops=["nn.dense", "nn.relu"]), fake("second", ops=["tanh"])
+    carved = carve_regions(MODULE, [first, second])
+    report = byoc_core.build(MODULE, [first, second]).report_data
+    regions = {name: f.attrs["Codegen"] for name, f in carved.functions.items() if "Codegen" in f.attrs}
+    assert regions == {row["region"]: row["outcome"] for row in report["ops"]}
+    assert list(regions.values()) == ["first", "second"]
+    left = carve_regions(MODULE, [first])
+    assert [f.attrs.get("Codegen") for f in left.functions.values()] == ["first", None], "the host's ops stay"
+    assert [binding.op.name for binding in left["main"].bindings] == ["call", "tanh"]
 
 
 def test_dump_and_progress(fake: Any, tmp_path: Path) -> None:

@@ -23,9 +23,23 @@ from byoc_core.plugin import snapshot
 from byoc_core.version import __version__
 
 if TYPE_CHECKING:
-    from byoc_core import artifact, authoring, dims, errors, ir, ops, partitioning, pattern, runtime, script, transform
+    from byoc_core import (
+        artifact,
+        authoring,
+        debugging,
+        dims,
+        errors,
+        ir,
+        ops,
+        partitioning,
+        pattern,
+        runtime,
+        script,
+        transform,
+    )
     from byoc_core.artifact import Executable, inspect, load, load_module, verify
     from byoc_core.backend.registry import Backends
+    from byoc_core.debugging import debug_model
     from byoc_core.driver import Explanation, build, explain
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
@@ -49,6 +63,8 @@ __all__ = [
     "authoring",
     "backends",
     "build",
+    "debug_model",
+    "debugging",
     "dims",
     "errors",
     "explain",
@@ -76,6 +92,7 @@ _HOMES = {
     "TensorType": "ir",
     "VirtualMachine": "vm",
     "build": "driver",
+    "debug_model": "debugging",
     "explain": "driver",
     "from_onnx": "frontend.onnx",
     "inspect": "artifact",

@@ -35,6 +35,7 @@ COMPILE_SIDE = (
     ("partitioning", "lower"),
     ("frontend", "lint"),
     ("driver",),
+    ("debugging",),
     ("cli",),
 )
 GROUND = RUN_SIDE[0]
@@ -45,6 +46,7 @@ BRIDGES = {
     "backend": {"plugin", "runtime"},
     "lower": {"vm", "runtime"},
     "driver": {"artifact"},
+    "debugging": {"runtime"},
     "cli": {"artifact", "native", "plugin", "runtime", "vm"},
 }
 

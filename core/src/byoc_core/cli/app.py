@@ -8,6 +8,7 @@ import typer
 
 from byoc_core.cli.commands.backends import list_backends
 from byoc_core.cli.commands.compile import compile_model
+from byoc_core.cli.commands.debug import debug
 from byoc_core.cli.commands.demo import run_demo
 from byoc_core.cli.commands.doctor import examine
 from byoc_core.cli.commands.explain import explain_offload
@@ -92,6 +93,14 @@ app.command(
         "byoc explain model.onnx --json > report.json",
     ),
 )(explain_offload)
+app.command(
+    "debug",
+    epilog=_examples(
+        "byoc debug model.onnx --backend NAME",
+        "byoc debug model.onnx --input x=photo.npy --dim n=8 --save failures",
+        "byoc debug model.onnx --accumulate --json > report.json",
+    ),
+)(debug)
 app.command("inspect", epilog=_examples("byoc inspect model.byoc", "byoc inspect model.byoc --program"))(
     inspect_artifact
 )

@@ -1,4 +1,4 @@
-"""What to compile, and for whom: models, backends and options as the command line names them."""
+"""What to compile, for whom, and what to run it on: the arguments that commands share."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
     from byoc_core.driver import Explanation
+    from byoc_core.ir import IRModule
     from byoc_core.partitioning import PartitionOptions, Policy
 
 __all__ = [
     "BackendOption",
+    "DimOption",
     "Fallback",
+    "FunctionOption",
+    "InputOption",
     "OptionOption",
     "PolicyName",
     "PolicyOption",
     "RequireOffloadOption",
+    "SeedOption",
     "build_model",
     "check_output",
     "choose_backends",
     "explain_model",
+    "import_model",
     "is_artifact",
     "new_policy",
     "parse_options",
@@ -69,6 +75,23 @@ RequireOffloadOption = Annotated[
         help="Stop with exit status 1 if less than this share of the FLOPs is offloaded: 0.9, or 90%.",
         show_default=False,
     ),
+]
+
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=FILE",
+        help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
+        "names. Inputs that are not given are drawn at random.",
+    ),
+]
+FunctionOption = Annotated[str, typer.Option("--function", help="The function to run.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
 ]
 
 
@@ -174,6 +197,21 @@ def _describe_zip(path: Path) -> str:
     return "is compiled already"
 
 
+def import_model(path: Path) -> IRModule:
+    """Imports an ONNX model.
+
+    Raises:
+        OSError: the file cannot be read.
+        ArtifactError: it is an artifact, or another zip archive.
+        FrontendError: it is no model, or cannot be imported.
+    """
+    from byoc_core.frontend.onnx import from_onnx
+
+    if is_artifact(path):
+        raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
+    return from_onnx(path)
+
+
 def build_model(
     path: Path,
     given_backends: Sequence[str] | None,
@@ -191,15 +229,12 @@ def build_model(
     """
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import build
-    from byoc_core.frontend.onnx import from_onnx
 
-    if is_artifact(path):
-        raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
-        module = from_onnx(path)
+        module = import_model(path)
         return build(
             module,
             chosen,
@@ -227,12 +262,11 @@ def explain_model(
     """
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import explain
-    from byoc_core.frontend.onnx import from_onnx
 
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
     with show_stages(path.name) as show:
         show("import")
-        module = from_onnx(path)
+        module = import_model(path)
         decide = new_policy(policy)
         return explain(module, chosen, options=options, policy=decide, progress=show, partition_options=constraints)

@@ -26,7 +26,7 @@ from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
 from byoc_core.transform.rewrite import inline_composites
 
-__all__ = ["BuildOptions", "build", "explain", "pass_names"]
+__all__ = ["BuildOptions", "build", "carve_regions", "explain", "pass_names"]
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -141,6 +141,36 @@ def explain(
     return Explanation(made.partitioned, made.report_data)
 
 
+def carve_regions(
+    module: IRModule,
+    backends: Sequence[str | object],
+    *,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    policy: Policy | None = None,
+    progress: Progress | None = None,
+    partition_options: PartitionOptions | None = None,
+) -> IRModule:
+    """Gives the module as :func:`build` has it just before it compiles for these backends.
+
+    What they claim stands in functions annotated for them; what they leave, :func:`build` gives to the host.
+
+    Args:
+        module: what to partition.
+        backends: names or plugin objects, from the first to be asked to the last.
+        options: each backend's options, by backend name.
+        policy: who takes what; greedy by order by default.
+        progress: called with the name of each stage as it begins.
+        partition_options: constraints on who takes what.
+
+    Raises:
+        ByocError: what :func:`build` raises before it compiles.
+    """
+    wishes = partition_options or PartitionOptions()
+    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes)
+    job = _Build(module, backends, options or {}, chosen)
+    return job.offload(job.prepare())
+
+
 def pass_names(backends: Sequence[str | object] = ()) -> tuple[str, ...]:
     """Gives the names of the passes that :func:`build` runs for these backends, in order.
 
@@ -198,28 +228,36 @@ class _Build:
         self.asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
         check_option_owners(options, [handle.name for handle in self._handles])
 
-    def compile(self) -> _Compiled:
-        annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
+    def prepare(self) -> IRModule:
+        """Gives the module as it is partitioned."""
         missing = self._missing()
-        offloading = [handle for handle in self._handles if handle.name in self.asked and handle.name not in missing]
         self._unavailable = frozenset(missing)
         for name, rejection in missing.items() if self._chosen.fallback != "error" else ():
             warnings.warn(
-                f"backend `{name}` {rejection.text}.\nOther backends and the host take its ops.", stacklevel=3
+                f"backend `{name}` {rejection.text}.\nOther backends and the host take its ops.", stacklevel=4
             )
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
             *default_passes(),
-            *map(self._preparation, offloading),
+            *map(self._preparation, self._offloading),
             UniqueNames(),
         ]
         module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
-        self._say("partition")
         names = [handle.name for handle in self._handles]
         self._constraints = Constraints.resolve(self._chosen.partition_options, module, names)
         self._refuse_all(module, missing)
+        return module
+
+    def offload(self, module: IRModule) -> IRModule:
+        """Gives the module with a function for each region that a backend claims, the host excepted."""
+        self._say("partition")
+        return self._partition(module, self._offloading, self._chosen.policy, _PARTITION)
+
+    def compile(self) -> _Compiled:
+        annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
+        module = self.prepare()
         sizes = [origin.to_data() for origin in trace_sizes(module).origins]
-        module = self._partition(module, offloading, self._chosen.policy, _PARTITION)
+        module = self.offload(module)
         module = self._partition(module, [self._handles[-1]], None, _PARTITION_HOST)
         self._say("compile")
         codegen = RunCodegen(
@@ -244,6 +282,10 @@ class _Build:
         for external in modules:
             constants.update(external.constants)
         return Executable(program, modules, constants, made.report_data)
+
+    @property
+    def _offloading(self) -> list[BackendHandle]:
+        return [h for h in self._handles if h.name in self.asked and h.name not in self._unavailable]
 
     def _missing(self) -> dict[str, Rejection]:
         """Gives the backends that cannot compile on this machine, and why: they take nothing."""

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from byoc_core.cli.selection import BackendOption, OptionOption
+from byoc_core.cli.selection import (
+    BackendOption,
+    DimOption,
+    FunctionOption,
+    InputOption,
+    OptionOption,
+    SeedOption,
+)
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
@@ -23,26 +30,14 @@ def run_model(
             readable=False, metavar="MODEL", help="An artifact, or an ONNX model to compile first.", show_default=False
         ),
     ],
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=FILE",
-            help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
-            "names. Inputs that are not given are drawn at random.",
-        ),
-    ] = None,
+    given: InputOption = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", readable=False, help="Write the outputs to this .npz file.", show_default=False),
     ] = None,
-    function: Annotated[str, typer.Option(help="The function to run.")] = "main",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
-    ] = None,
+    function: FunctionOption = "main",
+    seed: SeedOption = 0,
+    dim: DimOption = None,
     allow_native: Annotated[
         bool, typer.Option("--allow-native", help="Load native code of an artifact that you did not compile.")
     ] = False,

@@ -1,0 +1,180 @@
+"""``byoc debug``: each region on its backend and on the host, with the same inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from byoc_core.cli.constraints import (
+    AllowOption,
+    ForceOption,
+    MinBytesOption,
+    MinFlopsOption,
+    MinOpsOption,
+    SidewaysOption,
+    StopAtOption,
+)
+from byoc_core.cli.selection import (
+    BackendOption,
+    DimOption,
+    FunctionOption,
+    InputOption,
+    OptionOption,
+    PolicyOption,
+    SeedOption,
+)
+
+if TYPE_CHECKING:
+    from byoc_core.debugging import DebugReport
+
+__all__ = ["debug"]
+
+_DIVERGES = 1
+_SHOWN_OPS = 4
+
+
+def debug(
+    model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
+    given: InputOption = None,
+    function: FunctionOption = "main",
+    seed: SeedOption = 0,
+    dim: DimOption = None,
+    backend: BackendOption = None,
+    option: OptionOption = None,
+    policy: PolicyOption = None,
+    force: ForceOption = None,
+    stop_at: StopAtOption = None,
+    allow: AllowOption = None,
+    min_ops: MinOpsOption = 0,
+    min_flops: MinFlopsOption = 0,
+    min_bytes: MinBytesOption = 0,
+    sideways: SidewaysOption = False,
+    factor: Annotated[
+        float, typer.Option(help="How many times as far from float64 as rounding explains a result may be.")
+    ] = 4.0,
+    rtol: Annotated[
+        float | None,
+        typer.Option(help="Judge by |error| <= atol + rtol * |expected| instead.", show_default=False),
+    ] = None,
+    atol: Annotated[float | None, typer.Option(help="See --rtol.", show_default=False)] = None,
+    isolate: Annotated[
+        bool,
+        typer.Option(
+            "--isolate/--no-isolate",
+            help="Run regions in a process of their own, so that a crash is a divergence and does not end the session.",
+        ),
+    ] = True,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds that this process may take to compile and run a region.")
+    ] = 120.0,
+    accumulate: Annotated[
+        bool,
+        typer.Option("--accumulate", help="Go on with the backends' values, and judge the results of the run too."),
+    ] = False,
+    narrow: Annotated[
+        bool, typer.Option("--narrow/--no-narrow", help="Look for the op at fault in regions that diverge.")
+    ] = True,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="DIR",
+            readable=False,
+            help="Write a script that reproduces it for each region that diverges.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Runs each region of a model on its backend and on the host, and shows where they diverge.
+
+    Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested.
+    """
+    import json
+
+    from byoc_core.cli.console import show_stages
+    from byoc_core.cli.constraints import parse_constraints
+    from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
+    from byoc_core.cli.selection import choose_backends, import_model, new_policy, parse_options
+    from byoc_core.debugging import Tolerance, debug_model, save_reproducers, signature_of
+
+    sizes = parse_sizes(dim)
+    options = parse_options(option)
+    constraints = parse_constraints(
+        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
+    )
+    with show_stages(model.name) as show:
+        show("import")
+        module = import_model(model)
+        signature = signature_of(module[function])
+        inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
+        report = debug_model(
+            module,
+            choose_backends(backend),
+            inputs,
+            function=function,
+            options=options,
+            policy=new_policy(policy),
+            partition_options=constraints,
+            tolerance=Tolerance(factor, rtol, atol),
+            isolate=isolate,
+            deadline=deadline,
+            accumulate=accumulate,
+            narrow=narrow,
+            progress=show,
+        )
+    if not as_json:
+        _print(report, drawn_sizes)  # before anything is written, which may fail
+    folders = save_reproducers(report, save) if save is not None else ()
+    if as_json:
+        data = {**report.to_data(), "sizes": drawn_sizes, "saved": [str(folder) for folder in folders]}
+        typer.echo(json.dumps(data, indent=2, allow_nan=False))
+    else:
+        for folder in folders:
+            typer.echo(f"wrote {folder / 'repro.py'}")
+    if not report.is_right or not report.is_tested:
+        raise typer.Exit(_DIVERGES)
+
+
+def _print(report: DebugReport, sizes: dict[str, int]) -> None:
+    from byoc_core.cli.console import open_console
+
+    console = open_console()
+    console.print(_new_table(report))
+    for result in report.results:
+        text = f"result `{result.name}` of the whole run: relative error {result.relative_error:.3g}"
+        console.print(f"{text}, the host's own {result.host_relative_error:.3g}", soft_wrap=True)
+    drawn = ", with " + ", ".join(f"{name}={size}" for name, size in sizes.items()) if sizes else ""
+    console.print(report.summary() + drawn, soft_wrap=True)
+    if report.details():
+        console.print("\n" + report.details(), soft_wrap=True)
+
+
+def _new_table(report: DebugReport) -> Any:
+    from byoc_core.cli.console import new_table
+
+    figures = ("abs error", "rel error", "host's own", "allowed")
+    table = new_table(
+        "Regions", "region", "backend", "ops", "calls", "worst output", *figures, "verdict", right=("calls", *figures)
+    )
+    for region in report.regions:
+        worst = region.shown.worst if region.shown is not None else None
+        names = [op.partition(" (")[0] for op in region.ops[:_SHOWN_OPS]]
+        names += ["..."] if len(region.ops) > _SHOWN_OPS else []
+        numbers = (
+            (worst.max_abs_error, worst.relative_error, worst.host_relative_error, worst.allowed_relative_error)
+            if worst is not None
+            else ()
+        )
+        table.add_row(
+            region.name,
+            region.backend,
+            f"{len(region.ops)}: {', '.join(names)}",
+            str(len(region.checks)),
+            worst.name if worst is not None else "",
+            *([f"{number:.2e}" for number in numbers] or [""] * len(figures)),
+            region.verdict,
+        )
+    return table

@@ -1,0 +1,28 @@
+"""Differential debugging: each region on its backend and on the reference kernels, with the same inputs."""
+
+from byoc_core.debugging.arrays import load_arrays, save_arrays
+from byoc_core.debugging.checking import check_region
+from byoc_core.debugging.comparing import Tolerance
+from byoc_core.debugging.findings import CODES, Finding, OutputError, RegionCheck
+from byoc_core.debugging.narrowing import Guilt
+from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
+from byoc_core.debugging.reproducing import save_reproducers
+from byoc_core.debugging.session import debug_model, signature_of
+
+__all__ = [
+    "CODES",
+    "DebugReport",
+    "FailingCase",
+    "Finding",
+    "Guilt",
+    "OutputError",
+    "RegionCheck",
+    "RegionReport",
+    "Tolerance",
+    "check_region",
+    "debug_model",
+    "load_arrays",
+    "save_arrays",
+    "save_reproducers",
+    "signature_of",
+]

@@ -1,0 +1,56 @@
+"""Arrays in ``.npz`` files without pickle, the dtypes that numpy lacks included; equal arrays give equal bytes."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.dtypes import dtype_info, dtype_name, to_numpy
+from byoc_core.errors import ArtifactError, IRTypeError
+from byoc_core.file_replacement import replace_file
+
+__all__ = ["load_arrays", "save_arrays"]
+
+NDArray = npt.NDArray[Any]
+
+_MARK = "|"
+"""Stands between an array's name and its dtype where numpy has no such dtype; the bytes are stored as integers."""
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray]) -> None:
+    """Writes arrays by name, in order; the file appears whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            dtype = dtype_name(array.dtype)
+            key, stored = name, np.asarray(array)
+            if dtype_info(dtype).from_ml_dtypes:
+                key, stored = f"{name}{_MARK}{dtype}", stored.view(f"u{array.dtype.itemsize}")
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, stored, allow_pickle=False)
+
+
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray]:
+    """Gives the arrays of a file that :func:`save_arrays` wrote, by name, in order.
+
+    Raises:
+        OSError: the file cannot be read.
+        ArtifactError: it is no such file.
+    """
+    arrays: dict[str, NDArray] = {}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            for key in stored.files:
+                name, mark, dtype = key.partition(_MARK)
+                arrays[name] = stored[key].view(to_numpy(dtype)) if mark else stored[key]
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError, IRTypeError) as error:
+        raise ArtifactError(f"file `{os.fspath(path)}`", "is no .npz file of arrays") from error
+    return arrays

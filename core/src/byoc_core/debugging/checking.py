@@ -1,0 +1,134 @@
+"""Checks one region: runs it on its backend and on the reference kernels, and compares."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from byoc_core.backend import BackendHandle
+from byoc_core.backend import backends as installed_backends
+from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
+from byoc_core.debugging.compiling import result_names
+from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
+from byoc_core.debugging.isolation import IsolatedRunner
+from byoc_core.debugging.running import LocalRunner, RegionRunner
+from byoc_core.errors import OptionsError
+from byoc_core.ir import IRModule
+
+__all__ = ["DEADLINE", "CheckedCall", "RegionChecker", "check_region", "open_runner"]
+
+NDArray = npt.NDArray[Any]
+Options = Mapping[str, Mapping[str, object]]
+
+DEADLINE = 120.0
+"""Seconds that a process of its own may take to compile and call a region."""
+
+
+def check_region(
+    module: IRModule,
+    name: str,
+    inputs: Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike],
+    *,
+    backends: Sequence[str | object] = (),
+    options: Options | None = None,
+    tolerance: Tolerance | None = None,
+    isolate: bool = False,
+    deadline: float = DEADLINE,
+) -> RegionCheck:
+    """Compiles a function that is annotated for a backend, runs it, and compares with the reference kernels.
+
+    Args:
+        module: where the function stands.
+        name: the function.
+        inputs: one array per parameter, in order or by the parameter's name.
+        backends: names or plugin objects, the function's backend among them; by default the one of that name.
+        options: each backend's options, by backend name.
+        tolerance: how much error is taken for rounding.
+        isolate: compile and run in a process of its own: a crash is then a finding.
+        deadline: seconds that this process may take.
+
+    Raises:
+        OptionsError: the function is not annotated, its backend is not listed, or it cannot be isolated.
+        BackendNotFoundError: a backend is not installed.
+        ExecutionError: the function calls something that has no reference kernel, or its inputs do not fit.
+    """
+    function = module[name]
+    backend = function.attrs.get("Codegen")
+    if backend is None:
+        raise OptionsError(f"function `{name}`", "is not annotated with `Codegen`")
+    handles = [installed_backends().get(item) for item in backends or [str(backend)]]
+    if backend not in [handle.name for handle in handles]:
+        raise OptionsError("backends", f"do not have the function's own, `{backend}`")
+    given = [inputs[param.name] for param in function.params] if isinstance(inputs, Mapping) else inputs
+    with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
+        checker = RegionChecker(runner, tolerance or Tolerance())
+        return checker.check(module, name, [np.asarray(array) for array in given]).verdict
+
+
+def open_runner(handles: Sequence[BackendHandle], options: Options, *, isolate: bool, deadline: float) -> RegionRunner:
+    """Gives a runner to be used in a ``with`` statement.
+
+    Raises:
+        OptionsError: another process cannot have the backends or options, or the deadline is no time to wait.
+    """
+    if not 0 < deadline <= threading.TIMEOUT_MAX:
+        raise OptionsError("deadline", "is no time to wait", got=deadline, expected="seconds, more than 0")
+    if isolate:
+        return IsolatedRunner(handles, options, deadline)
+    return LocalRunner(handles, options)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """A verdict, with what the call gave and what it should have given.
+
+    Attributes:
+        verdict: the verdict.
+        host: the results of the reference kernels.
+        found: the backend's results; ``None`` where there are none of the right shapes and dtypes.
+    """
+
+    verdict: RegionCheck
+    host: Sequence[NDArray]
+    found: Sequence[NDArray] | None
+
+
+class RegionChecker:
+    """Checks calls of regions.
+
+    Args:
+        runner: what compiles and calls them.
+        tolerance: how much error is taken for rounding.
+    """
+
+    def __init__(self, runner: RegionRunner, tolerance: Tolerance) -> None:
+        self._runner = runner
+        self._tolerance = tolerance
+
+    def check(self, module: IRModule, name: str, inputs: Sequence[NDArray], call: int = 0) -> CheckedCall:
+        """Gives what comes out of one call.
+
+        Raises:
+            ExecutionError: the reference kernels cannot run it.
+        """
+        function = module[name]
+        references = References(module, name, inputs)
+        results = [(array.shape, array.dtype) for array in references.host]
+        outcome = self._runner.run(module, name, inputs, results)
+        findings: list[Finding] = list(outcome.findings)
+        errors: list[OutputError] = []
+        for run in outcome.runs:
+            found, figures = compare_outputs(run, result_names(function), references, self._tolerance)
+            if not errors or max(f.excess for f in figures) > max(e.excess for e in errors):
+                errors = figures
+            findings += [finding for finding in found if finding not in findings]
+        verdict = RegionCheck(name, str(function.attrs["Codegen"]), call, tuple(findings), tuple(errors))
+        fits = outcome.runs and all(
+            (array.shape, array.dtype) == spec for array, spec in zip(outcome.runs[0], results, strict=True)
+        )
+        return CheckedCall(verdict, references.host, outcome.runs[0] if fits else None)

@@ -1,0 +1,107 @@
+"""Compiles one region by itself, as ``build`` would among others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy.typing as npt
+
+from byoc_core.backend import BackendHandle
+from byoc_core.errors import CodegenError
+from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRModule, Var
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir.sizes import result_symbols
+from byoc_core.partitioning import RunCodegen
+from byoc_core.pattern import Rejection
+from byoc_core.runtime.module import PackedFunction
+
+__all__ = ["CompiledRegion", "RefusedError", "compile_region", "extract_region", "result_names"]
+
+NDArray = npt.NDArray[Any]
+
+
+class RefusedError(CodegenError):
+    """A backend's codegen gave a ``Rejection`` for a region that the backend had claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRegion:
+    """A region that can be called.
+
+    Attributes:
+        function: the compiled function.
+        constants: what to pass behind the inputs: constants that the backend wanted as parameters.
+        must_return: whether it has to return its results, because only running tells their sizes.
+        is_deterministic: whether the backend says that equal inputs give equal outputs, bit for bit.
+    """
+
+    function: PackedFunction
+    constants: tuple[NDArray, ...]
+    must_return: bool
+    is_deterministic: bool
+
+
+def extract_region(module: IRModule, name: str) -> IRModule:
+    """Gives a module of one function, those that it calls, and the constants they cite."""
+    wanted = {name: module[name]}
+    pending = [name]
+    while pending:
+        for binding in wanted[pending.pop()].walk():
+            callee = str(binding.attrs["callee"]) if binding.op is CALL else name
+            if callee not in wanted:
+                wanted[callee] = module[callee]
+                pending.append(callee)
+    store = ConstantStore()
+    for function in wanted.values():
+        bodies = (region for binding in function.walk() for region in binding.regions)
+        operands = (operand for binding in function.walk() for operand in binding.operands)
+        for value in (*operands, *function.results, *(result for body in bodies for result in body.results)):
+            if isinstance(value, Constant):
+                store.adopt(value, module.constants[value.digest])
+    return IRModule(wanted, store)
+
+
+def compile_region(module: IRModule, name: str, handle: BackendHandle, options: Mapping[str, object]) -> CompiledRegion:
+    """Compiles the function of a module that is annotated for a backend.
+
+    Raises:
+        RefusedError: the backend refuses it.
+        ByocError: it cannot be compiled, or a hook failed.
+    """
+    region = module[name]
+    entry = _call_of(region, f"call_{name}")
+    codegen = RunCodegen(
+        options={handle.name: options},
+        backends=[handle],
+        handover=_refuse,
+    )
+    compiled = codegen(module.with_function(entry))
+    (call,) = compiled[entry.name].bindings
+    constants = [value for value in call.operands if isinstance(value, Constant)]
+    (external,) = compiled.attrs[EXTERNAL_MODULES]
+    return CompiledRegion(
+        external.get_function(str(region.attrs["global_symbol"])),
+        tuple(compiled.constants[constant.digest] for constant in constants),
+        bool(result_symbols(region)),
+        handle.info().deterministic,
+    )
+
+
+def _call_of(region: Function, name: str) -> Function:
+    """Gives a function that does nothing but call the region."""
+    params = tuple(Var(param.name, param.type) for param in region.params)
+    results = tuple(Var(f"r{index}", type_) for index, type_ in enumerate(region.result_types))
+    call = Binding(results, CALL, params, CALL.normalise_attrs({"callee": region.name}))
+    return Function(name, params, (call,), results)
+
+
+def _refuse(function: Function, backend: str, rejection: Rejection) -> NoReturn:
+    problem = f"backend `{backend}` refused it ({rejection.code}): {rejection.text}"
+    raise RefusedError(f"region `{function.name}`", problem)
+
+
+def result_names(function: Function) -> Sequence[str]:
+    """Gives a name for each result of a region: that of the value, as the printed region has it."""
+    return [value.name if isinstance(value, Var) else f"constant{i}" for i, value in enumerate(function.results)]

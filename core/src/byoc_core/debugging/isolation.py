@@ -1,0 +1,208 @@
+"""Runs regions in a process of their own, so that one that crashes or hangs is a finding like any other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import numpy.typing as npt
+
+from byoc_core.backend import BackendHandle
+from byoc_core.backend import backends as installed_backends
+from byoc_core.debugging.arrays import load_arrays, save_arrays
+from byoc_core.debugging.calling import CallOutcome, ResultSpec
+from byoc_core.debugging.compiling import extract_region
+from byoc_core.debugging.findings import Finding
+from byoc_core.dtypes import dtype_name
+from byoc_core.errors import InternalError, OptionsError
+from byoc_core.ir import Function, IRModule
+
+__all__ = ["IsolatedRunner", "check_isolable"]
+
+NDArray = npt.NDArray[Any]
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from byoc_core.debugging.worker import main; main(sys.argv[2])"
+)
+_NUM_STDERR_LINES = 8
+_GRACE = 5.0
+
+
+def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
+    """Checks that another process can have the same backends and options.
+
+    Raises:
+        OptionsError: a backend is an object that only this process has, or an option is no plain value.
+    """
+    for handle in handles:
+        known = handle.name in installed_backends().names()
+        if not known or installed_backends().get(handle.name).plugin is not handle.plugin:
+            raise OptionsError(
+                "isolate", f"backend `{handle.name}` is an object of this process; another process cannot have it"
+            )
+    try:
+        json.dumps(options)
+    except (TypeError, ValueError) as error:
+        raise OptionsError("isolate", f"an option cannot be passed to another process: {error}") from error
+
+
+class IsolatedRunner:
+    """Runs regions in a worker process, which is started anew where it died or was too slow.
+
+    Args:
+        handles: the backends; installed ones.
+        options: each backend's options, by backend name: plain JSON values.
+        deadline: seconds that compiling and calling a region may take.
+
+    Raises:
+        OptionsError: see :func:`check_isolable`.
+    """
+
+    def __init__(
+        self, handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]], deadline: float
+    ) -> None:
+        check_isolable(handles, options)
+        self._setup = {"backends": [handle.name for handle in handles], "options": options}
+        self._deadline = deadline
+        self._regions: dict[int, tuple[Function, Path]] = {}
+        self._failed: dict[int, Finding] = {}
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="byoc-debug-")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
+        """Has the region compiled, if it is new, and called; see :meth:`RegionRunner.run`.
+
+        A region that hung is not called again in this session.
+        """
+        region = module[name]
+        if id(region) in self._failed:
+            return CallOutcome(findings=(self._failed[id(region)],))
+        folder = Path(self._folder.name)
+        if id(region) not in self._regions:
+            place = folder / f"region{len(self._regions)}"
+            place.mkdir()
+            extracted = extract_region(module, name)
+            (place / "region.py").write_text(str(extracted), encoding="utf-8")
+            save_arrays(place / "constants.npz", dict(extracted.constants))
+            self._regions[id(region)] = (region, place)
+        save_arrays(folder / "inputs.npz", {str(index): array for index, array in enumerate(inputs)})
+        request = {
+            "region": str(self._regions[id(region)][1]),
+            "name": name,
+            "inputs": str(folder / "inputs.npz"),
+            "outputs": str(folder / "outputs.npz"),
+            "results": [[list(shape), dtype_name(dtype)] for shape, dtype in results],
+        }
+        if self._worker is None:
+            self._worker = _Worker(self._setup, folder / "stderr.txt")
+        reply = self._worker.ask(request, self._deadline)
+        if isinstance(reply, Finding):
+            self._stop()
+            if reply.code == "hang":
+                self._failed[id(region)] = reply
+            return CallOutcome(findings=(reply,))
+        arrays = list(load_arrays(folder / "outputs.npz").values())
+        width = len(results)
+        runs = tuple(tuple(arrays[run * width : (run + 1) * width]) for run in range(reply["runs"]))
+        return CallOutcome(runs, tuple(Finding(**finding) for finding in reply["findings"]))
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+
+class _Worker:
+    """One process that answers requests, one JSON line each."""
+
+    def __init__(self, setup: Mapping[str, object], stderr: Path) -> None:
+        self._stderr = stderr
+        self._errors = stderr.open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, json.dumps(sys.path), json.dumps(setup)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+        )
+        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(target=_read_lines, args=(self._process.stdout, self._replies), daemon=True)
+        self._reader.start()
+
+    def ask(self, request: Mapping[str, object], deadline: float) -> dict[str, Any] | Finding:
+        """Gives the reply, or what became of the process instead."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except OSError:  # it is dead; the reader says so too
+            return self._crash()
+        try:
+            line = self._replies.get(timeout=deadline)
+        except queue.Empty:
+            return Finding("hang", f"no result within {deadline:g} s")
+        if not line:
+            return self._crash()
+        reply: dict[str, Any] = json.loads(line)
+        if "bug" in reply:
+            raise InternalError("the process that runs regions", "failed", detail=str(reply["bug"]))
+        return reply
+
+    def _crash(self) -> Finding:
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:  # it closed its end, and lives
+            self._process.kill()
+            status = self._process.wait()
+        lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
+        text = f"the process ended with {_describe_status(status)}"
+        return Finding("crash", "\n".join([text, *lines]))
+
+    def stop(self) -> None:
+        """Ends the process and waits for it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def _read_lines(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put("")
+
+
+def _describe_status(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"

@@ -1,0 +1,116 @@
+"""Finds the op at fault in a region that diverges, by compiling parts of the region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy.typing as npt
+
+from byoc_core.debugging.checking import RegionChecker
+from byoc_core.debugging.findings import REFUSED, RegionCheck
+from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, binding_window
+
+__all__ = ["Guilt", "find_guilt", "op_label"]
+
+NDArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Guilt:
+    """Which op of a region diverges first.
+
+    Attributes:
+        ops: the op, or where the backend refuses the parts that would tell more, the ops among which it is.
+        values: the names of their results, in the same order.
+        how: how it was found.
+        window: the printed region around the op, its line marked.
+    """
+
+    ops: tuple[str, ...]
+    values: tuple[str, ...]
+    how: str
+    window: str
+
+    def to_data(self) -> dict[str, Any]:
+        """Gives plain JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        named = ", ".join(f"`{op}` (`{value}`)" for op, value in zip(self.ops, self.values, strict=True))
+        return f"guilty: {named}; {self.how}\n{self.window}"
+
+
+def find_guilt(
+    checker: RegionChecker, module: IRModule, name: str, inputs: Sequence[NDArray], verdict: RegionCheck
+) -> Guilt | None:
+    """Gives the first op of a region that diverges; ``None`` where that cannot be told.
+
+    First the whole region is compiled with the values of all its ops as results: the first that is wrong names the op.
+    Where all of them are right, or that region fails as a whole, the shortest part from the region's beginning that
+    still diverges ends with the op. A composite is one op here.
+
+    Args:
+        checker: checks the parts.
+        module: where the region stands.
+        name: the region's function.
+        inputs: on which it diverges.
+        verdict: what was found. A region that hangs is not run again, and one that was not deterministic tells nothing.
+
+    Cost: compiles the region once more, or about log2 of the number of its ops times more.
+    """
+    region = module[name]
+    if verdict.is_right or verdict.verdict in ("hang", "not-deterministic") or not region.bindings:
+        return None
+    if len(region.bindings) == 1:
+        return _new_guilt(module, region, region.bindings, "it is the only op of the region")
+    opened = replace(region, results=tuple(result for binding in region.bindings for result in binding.results))
+    seen = checker.check(module.with_function(opened), name, inputs).verdict
+    wrong = {finding.output for finding in seen.findings}
+    position = 0
+    for binding in region.bindings:
+        if wrong.intersection(range(position, position + len(binding.results))):
+            return _new_guilt(module, region, [binding], "its value is the first that diverges")
+        position += len(binding.results)
+    return _bisect(checker, module, region, inputs)
+
+
+def _bisect(checker: RegionChecker, module: IRModule, region: Function, inputs: Sequence[NDArray]) -> Guilt:
+    """Looks for the shortest beginning of a region that diverges, between one that does not and one that does."""
+    right, wrong = 0, len(region.bindings)
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        part = _beginning(region, middle)
+        verdict = checker.check(module.with_function(part), region.name, inputs).verdict
+        if verdict.verdict == REFUSED:
+            how = f"the backend refuses the first {middle} ops alone, which would tell more"
+            return _new_guilt(module, region, region.bindings[right:wrong], how)
+        if verdict.is_right:
+            right = middle
+        else:
+            wrong = middle
+    how = f"the first {wrong} ops together diverge, and without the last of them they do not"
+    return _new_guilt(module, region, [region.bindings[right]], how)
+
+
+def _beginning(region: Function, length: int) -> Function:
+    """Gives the first ops of a region, with the values that the rest or the caller reads as results."""
+    head, rest = region.bindings[:length], region.bindings[length:]
+    read = {id(operand) for binding in rest for operand in binding.operands} | {id(r) for r in region.results}
+    results = tuple(result for binding in head for result in binding.results if id(result) in read)
+    return replace(region, bindings=head, results=results or head[-1].results)  # nothing reads what is dead
+
+
+def _new_guilt(module: IRModule, region: Function, bindings: Sequence[Binding], how: str) -> Guilt:
+    labels = tuple(map(op_label, bindings))
+    values = tuple(binding.results[0].name for binding in bindings)
+    return Guilt(labels, values, how, binding_window(region, bindings[0], module.constants))
+
+
+def op_label(binding: Binding) -> str:
+    """Gives an op's name; a composite's with those of the ops inside it."""
+    if binding.op is not COMPOSITE:
+        return binding.op.name
+    inner = ", ".join(inner.op.name for inner in binding.regions[0].bindings)
+    return f"{binding.attrs['name']} ({inner})"

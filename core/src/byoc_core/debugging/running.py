@@ -1,0 +1,86 @@
+"""Runners: what compiles regions and calls them, here or in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy.typing as npt
+
+from byoc_core.backend import BackendHandle
+from byoc_core.backend import backends as installed_backends
+from byoc_core.debugging.calling import CallOutcome, ResultSpec, call_region
+from byoc_core.debugging.compiling import CompiledRegion, RefusedError, compile_region, extract_region, result_names
+from byoc_core.debugging.findings import REFUSED, Finding
+from byoc_core.errors import ByocError
+from byoc_core.ir import Function, IRModule
+
+__all__ = ["LocalRunner", "RegionRunner"]
+
+NDArray = npt.NDArray[Any]
+
+
+class RegionRunner(Protocol):
+    """Compiles and calls regions. What goes wrong is a finding; nothing is raised for it."""
+
+    def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
+        """Calls the function of a module that is annotated for a backend.
+
+        Args:
+            module: where it stands.
+            name: the function.
+            inputs: one array per parameter.
+            results: shape and dtype of each result.
+        """
+
+    def __enter__(self) -> Self:
+        """Gives the runner."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Gives back what the runner holds."""
+
+
+class LocalRunner:
+    """Runs regions in this process, each compiled once.
+
+    Args:
+        handles: the backends; one that a function is annotated for and that is not among them is an installed one.
+        options: each backend's options, by backend name.
+    """
+
+    def __init__(self, handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
+        self._handles = {handle.name: handle for handle in handles}
+        self._options = options
+        self._compiled: dict[int, tuple[Function, CompiledRegion | Finding]] = {}
+
+    def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
+        """Compiles the region if it is new, and calls it; see :meth:`RegionRunner.run`."""
+        region = module[name]
+        if id(region) not in self._compiled:  # the function is kept beside it, so that its id stays its own
+            self._compiled[id(region)] = (region, self._compile(module, region))
+        compiled = self._compiled[id(region)][1]
+        if isinstance(compiled, Finding):
+            return CallOutcome(findings=(compiled,))
+        return call_region(compiled, inputs, results, result_names(region))
+
+    def _compile(self, module: IRModule, region: Function) -> CompiledRegion | Finding:
+        backend = str(region.attrs["Codegen"])
+        try:
+            handle = self._handles[backend] if backend in self._handles else installed_backends().get(backend)
+            extracted = extract_region(module, region.name)
+            return compile_region(extracted, region.name, handle, self._options.get(backend, {}))
+        except RefusedError as error:
+            return Finding(REFUSED, str(error))
+        except ByocError as error:
+            return Finding("compile-error", str(error))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._compiled.clear()

@@ -1,0 +1,189 @@
+"""Runs a partitioned module with the reference interpreter and checks every call of a region on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
+from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
+from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
+from byoc_core.debugging.narrowing import find_guilt, op_label
+from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
+from byoc_core.driver import Progress, carve_regions
+from byoc_core.errors import CallError, OptionsError, PartitionError, near_names
+from byoc_core.ir import Function, IRModule, TensorType
+from byoc_core.partitioning import PartitionOptions, Policy
+from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
+from byoc_core.runtime.module import Signature, TensorSpec
+from byoc_core.transform import evaluate_function
+
+__all__ = ["debug_model", "signature_of"]
+
+NDArray = npt.NDArray[Any]
+
+
+def debug_model(
+    module: IRModule,
+    backends: Sequence[str | object],
+    inputs: Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike],
+    *,
+    function: str = "main",
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    policy: Policy | None = None,
+    tolerance: Tolerance | None = None,
+    isolate: bool = False,
+    deadline: float = DEADLINE,
+    accumulate: bool = False,
+    narrow: bool = True,
+    progress: Progress | None = None,
+    partition_options: PartitionOptions | None = None,
+) -> DebugReport:
+    """Runs each region of a model on its backend and on the reference kernels, with the same inputs, and compares.
+
+    The model is partitioned as :func:`byoc_core.build` does it. The rest runs on the reference kernels, whose values go
+    on to the next region too, so each region is judged by itself. Regions in ``if`` and ``loop`` bodies are checked
+    each time they run.
+
+    Args:
+        module: the model.
+        backends: names or plugin objects, from the first to be asked to the last.
+        inputs: one array per input, in order or by name.
+        function: the function to run.
+        options: each backend's options, by backend name.
+        policy: who takes what; greedy by order by default.
+        tolerance: how much error is taken for rounding.
+        isolate: compile and run regions in a process of their own, so that a crash or a region that does not end is a
+            finding. Only installed backends can be isolated.
+        deadline: seconds that this process may take for one region.
+        accumulate: go on with the backends' values instead, and judge the results of the whole run too.
+        narrow: look for the op at fault in each region that diverges.
+        progress: called with the name of each stage as it begins.
+        partition_options: constraints on who takes what.
+
+    Raises:
+        PartitionError: no backend claims anything, or the run reaches none of the regions: nothing is tested then.
+        CallError: an input is missing or does not fit.
+        OptionsError: an option is unknown or has a bad value, or a backend cannot be isolated.
+        ExecutionError: the model calls something that has no reference kernel.
+        ByocError: what :func:`byoc_core.build` raises before it compiles.
+    """
+    if isinstance(backends, str):
+        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
+    arrays = _ordered_inputs(module[function], inputs)
+    handles = [handle for handle in installed_backends().order(backends) if handle.name != HOST_NAME]
+    chosen = tolerance or Tolerance()
+    with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
+        carved = carve_regions(
+            module, backends, options=options, policy=policy, progress=progress, partition_options=partition_options
+        )
+        walk = _Walk(carved, RegionChecker(runner, chosen), accumulate=accumulate, narrow=narrow, progress=progress)
+        results = evaluate_function(carved, function, arrays, on_call=walk.on_call)
+        reports = walk.reports()
+    findings: list[Finding] = []
+    errors: list[OutputError] = []
+    if accumulate:
+        names = module[function].output_names
+        findings, errors = compare_outputs(results, names, References(carved, function, arrays), chosen)
+    return DebugReport(
+        reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline
+    )
+
+
+def signature_of(function: Function) -> Signature:
+    """Gives what a function takes and gives, by the names that its caller knows.
+
+    Raises:
+        CallError: an input or output is no tensor of known rank.
+    """
+    inputs = zip(function.input_names, (param.type for param in function.params), strict=True)
+    outputs = zip(function.output_names, function.result_types, strict=True)
+    return Signature(*(tuple(_spec(function, name, type_) for name, type_ in pairs) for pairs in (inputs, outputs)))
+
+
+def _spec(function: Function, name: str, type_: object) -> TensorSpec:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        raise CallError(f"function `{function.name}`", f"`{name}` is no tensor of known rank", got=type_)
+    return TensorSpec(name, type_.dtype, type_.shape)
+
+
+def _ordered_inputs(function: Function, inputs: Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike]) -> list[NDArray]:
+    """Gives the inputs in order, checked against the function's parameters."""
+    where = f"function `{function.name}`"
+    specs = signature_of(function).inputs
+    names = [spec.name for spec in specs]
+    if isinstance(inputs, Mapping):
+        for name in inputs:
+            if name not in names:
+                hint = near_names(name, names) or None
+                raise CallError(where, f"has no input `{name}`", expected=", ".join(names) or "no input", hint=hint)
+        missing = [name for name in names if name not in inputs]
+        if missing:
+            raise CallError(where, f"input {', '.join(f'`{name}`' for name in missing)} is missing")
+        given: list[npt.ArrayLike] = [inputs[name] for name in names]
+    else:
+        given = list(inputs)
+    if len(given) != len(specs):
+        raise CallError(where, "wrong number of inputs", got=len(given), expected=f"{len(specs)}: {', '.join(names)}")
+    places = argument_places(where, "input", specs)
+    arrays = [as_input(a, spec, place) for a, spec, place in zip(given, specs, places, strict=True)]
+    bind_symbols(specs, arrays, places)
+    return arrays
+
+
+class _Walk:
+    """What happens at each call on the way through a module."""
+
+    def __init__(
+        self, module: IRModule, checker: RegionChecker, *, accumulate: bool, narrow: bool, progress: Progress | None
+    ) -> None:
+        self._module = module
+        self._checker = checker
+        self._accumulate = accumulate
+        self._narrow = narrow
+        self._say: Callable[[str], None] = progress or (lambda _stage: None)
+        self._regions = {
+            function.name: function
+            for function in module.functions.values()
+            if function.attrs.get("Codegen", HOST_NAME) != HOST_NAME
+        }
+        self._calls: Counter[str] = Counter()
+        self._cases: dict[str, FailingCase] = {}
+        self.checks: list[RegionCheck] = []
+        if not self._regions:
+            raise PartitionError(
+                "debug", "no backend claims any op, so there is nothing to compare", hint="`byoc explain` says why."
+            )
+
+    def on_call(self, function: Function, inputs: Sequence[NDArray]) -> Sequence[NDArray] | None:
+        name = function.name
+        if name not in self._regions:
+            return None
+        self._say(f"check {name}")
+        call = self._calls[name]
+        self._calls[name] += 1
+        checked = self._checker.check(self._module, name, inputs, call)
+        self.checks.append(checked.verdict)
+        if not checked.verdict.is_right and name not in self._cases:
+            guilt = None
+            if self._narrow:
+                self._say(f"narrow {name}")
+                guilt = find_guilt(self._checker, self._module, name, inputs, checked.verdict)
+            self._cases[name] = FailingCase(self._module, name, tuple(inputs), checked.verdict, guilt)
+        return checked.found if self._accumulate and checked.found is not None else checked.host
+
+    def reports(self) -> tuple[RegionReport, ...]:
+        """Gives the regions in module order, each with what became of it."""
+        if not self.checks:
+            raise PartitionError("debug", "the run reaches no region, so there is nothing to compare")
+        reports = []
+        for name, function in self._regions.items():
+            checks = tuple(check for check in self.checks if check.region == name)
+            ops = tuple(op_label(binding) for binding in function.bindings)
+            reports.append(RegionReport(name, str(function.attrs["Codegen"]), ops, checks, self._cases.get(name)))
+        return tuple(reports)

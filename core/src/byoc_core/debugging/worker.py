@@ -1,0 +1,66 @@
+"""The process behind :class:`byoc_core.debugging.isolation.IsolatedRunner`: reads requests, runs regions, replies."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from byoc_core.backend import backends
+from byoc_core.debugging.arrays import load_arrays, save_arrays
+from byoc_core.debugging.running import LocalRunner
+from byoc_core.dtypes import to_numpy
+from byoc_core.ir import IRModule
+from byoc_core.ops import default_ops
+from byoc_core.script import parse
+
+__all__ = ["main"]
+
+
+def main(setup: str) -> None:
+    """Answers the requests on stdin until it is closed.
+
+    Both ends are kept from what regions and compilers do: these read nothing, and what they print goes to stderr.
+    """
+    with (
+        os.fdopen(os.dup(0), encoding="utf-8") as requests,
+        os.fdopen(os.dup(1), "w", encoding="utf-8") as replies,
+        Path(os.devnull).open("rb") as nothing,
+    ):
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        given = json.loads(setup)
+        worker = _Worker(given["backends"], given["options"])
+        for line in requests:
+            replies.write(json.dumps(worker.answer(json.loads(line))) + "\n")
+            replies.flush()
+
+
+class _Worker:
+    def __init__(self, names: list[str], options: Mapping[str, Mapping[str, object]]) -> None:
+        self._runner = LocalRunner([backends().get(name) for name in names], options)
+        self._ops = default_ops().extended(backends().ops(names))
+        self._modules: dict[str, IRModule] = {}
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, object]:
+        try:
+            return self._run(request)
+        except Exception:  # noqa: BLE001 - the process's border: the parent raises it again as an internal error
+            return {"bug": traceback.format_exc()}
+
+    def _run(self, request: Mapping[str, Any]) -> dict[str, object]:
+        folder = Path(request["region"])
+        if str(folder) not in self._modules:
+            text = (folder / "region.py").read_text(encoding="utf-8")
+            constants = load_arrays(folder / "constants.npz")
+            self._modules[str(folder)] = parse(text, constants=constants, ops=self._ops)
+        inputs = list(load_arrays(request["inputs"]).values())
+        results = [(tuple(shape), to_numpy(dtype)) for shape, dtype in request["results"]]
+        outcome = self._runner.run(self._modules[str(folder)], request["name"], inputs, results)
+        arrays = [array for run in outcome.runs for array in run]
+        save_arrays(request["outputs"], {str(index): array for index, array in enumerate(arrays)})
+        return {"runs": len(outcome.runs), "findings": [asdict(finding) for finding in outcome.findings]}

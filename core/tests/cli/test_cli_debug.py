@@ -1,0 +1,105 @@
+"""``byoc debug`` from its users' side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FAULTY = Path(__file__).parents[1] / "debugging" / "faulty_backend.py"
+
+
+@pytest.fixture
+def faulty(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of the faulty backend, installed for this process and those that it starts."""
+    site = tmp_path / "site"
+    info = site / "byoc_faulty-1.0.dist-info"
+    info.mkdir(parents=True)
+    shutil.copy(FAULTY, site / "installed_faulty_backend.py")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-faulty\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[byoc.backends]\nfaulty = installed_faulty_backend:plugin\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("BYOC_BACKENDS", "faulty")
+    return "faulty"
+
+
+def test_nothing_diverges(byoc: Any, faulty: str, model: Path) -> None:
+    done = byoc("debug", model, "--dim", "n=3")
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split() for line in done.out.splitlines()]
+    (row,) = [row for row in rows if row[:1] == ["faulty_main_0"]]
+    assert row[1:7] == ["faulty", "3:", "add,", "nn.relu,", "add", "1"]
+    assert row[-1] == "right"
+    assert "nothing diverges, with n=3\n" in done.out
+
+
+def test_a_divergence_is_shown_saved_and_reproduced(byoc: Any, faulty: str, model: Path, tmp_path: Path) -> None:
+    arguments = ("debug", model, "--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--save", "out")
+    done = byoc(*arguments)
+    assert (done.code, done.err) == (1, "")
+    assert "first and worst divergence: region `faulty_main_" in done.out
+    assert "guilty: `nn.relu` (`" in done.out
+    (script,) = Path("out").glob("*/repro.py")
+    assert done.out.endswith(f"\nwrote {script}\n")
+    monkeypatched_path = [str(tmp_path / "site"), *filter(None, sys.path)]
+    code = (
+        f"import runpy, sys; sys.path[:] = {monkeypatched_path!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr) == (1, "")
+    assert "wrong-values: output `" in again.stdout
+    assert byoc(*arguments).code == 1, "an earlier reproducer is replaced"
+
+
+def test_the_report_as_json(byoc: Any, faulty: str, model: Path) -> None:
+    done = byoc("debug", model, "--json", "--no-isolate", "--accumulate", "--option", "faulty.fault=raise")
+    assert (done.code, done.err) == (1, "")
+    report = json.loads(done.out)
+    assert (report["right"], report["tested"], report["isolated"]) == (False, True, False)
+    assert report["sizes"] == {"n": 1}
+    assert report["saved"] == []
+    assert {region["verdict"] for region in report["regions"]} == {"run-error"}
+    assert report["first"]["findings"] == [{"code": "run-error", "text": "ValueError: no such kernel", "output": None}]
+    assert [result["name"] for result in report["results"]] == ["y", "z"]
+    right = byoc("debug", model, "--json")
+    assert right.code == 0
+    assert json.loads(right.out)["right"] is True
+
+
+def test_a_crash_does_not_end_the_session(byoc: Any, faulty: str, model: Path) -> None:
+    done = byoc("debug", model, "--option", "faulty.fault=exit", "--option", "faulty.op=nn.relu")
+    assert (done.code, done.err) == (1, "")
+    assert "crash: the process ended with exit status 3\n" in done.out
+
+
+def test_inputs_and_bounds_of_the_user(byoc: Any, faulty: str, model: Path) -> None:
+    np.savez("x.npz", x=np.zeros((2, 16), np.float32), m=np.zeros((2, 8), np.float32))
+    fault = ("--option", "faulty.fault=half", "--option", "faulty.op=nn.relu")
+    assert "with n" not in byoc("debug", model, "-i", "x.npz").out
+    assert byoc("debug", model, *fault).code == 1
+    assert byoc("debug", model, *fault, "--rtol", "1e-2").code == 0
+    assert byoc("debug", model, *fault, "--factor", "1e6").code == 0
+
+
+def test_where_nothing_can_be_tested(byoc: Any, faulty: str, model: Path) -> None:
+    done = byoc("debug", model, "--backend", "host")
+    expected = "error: debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why.\n"
+    assert (done.code, done.out, done.err) == (1, "", expected)
+    done = byoc("debug", model, "--option", "faulty.fault=refuse")
+    assert done.code == 1
+    assert "every region was refused, so nothing was tested" in done.out
+
+
+def test_what_it_does_not_take(byoc: Any, artifact: Path) -> None:
+    done = byoc("debug", artifact)
+    expected = f"error: file `{artifact}`: is compiled already; expected an ONNX model\n"
+    assert (done.code, done.out, done.err) == (1, "", expected)
+    done = byoc("debug", "m.onnx", "--function", "mane")
+    expected = "error: function `mane`: is not in the module; expected main. Did you mean 'main'?\n"
+    assert (done.code, done.out, done.err) == (1, "", expected)

@@ -1,0 +1,111 @@
+"""Regions in a process of their own: crashes and hangs are findings, and the session goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core import debug_model, parse
+from byoc_core.debugging import DebugReport
+from byoc_core.errors import OptionsError
+
+TWO = """
+class M:
+    @R.function
+    def main(x: R.Tensor((3, 4), "{dtype}")):
+        a = R.add(x, x)
+        b = R.tanh(a)
+        c = R.multiply(b, R.const([1.0, 2.0, 0.5, 3.0], "{dtype}"))
+        d = R.subtract(c, x)
+        return d
+"""
+X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+
+
+def debug(*, deadline: float = 120.0, dtype: str = "float32", **options: Any) -> DebugReport:
+    from byoc_core.dtypes import to_numpy
+
+    module = parse(TWO.format(dtype=dtype))
+    x = X.astype(to_numpy(dtype))
+    return debug_model(module, ["faulty"], [x], options={"faulty": options}, isolate=True, deadline=deadline)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_right_here_is_right_there(installed_faulty: str, dtype: str) -> None:
+    report = debug(dtype=dtype)
+    assert report.is_right, str(report)
+    assert report.isolated
+    assert [region.verdict for region in report.regions] == ["right", "right"]
+
+
+def test_values_come_back_as_they_are(installed_faulty: str) -> None:
+    module = parse(TWO.format(dtype="float32"))
+    options = {"faulty": {"fault": "lane", "op": "add"}}
+    here, there = (debug_model(module, ["faulty"], [X], options=options, isolate=isolate) for isolate in (False, True))
+    assert here.to_data() == {**there.to_data(), "isolated": False}
+
+
+@pytest.mark.parametrize(
+    ("fault", "op", "expected"),
+    [
+        ("segfault", "multiply", "the process ended with signal SIGSEGV"),
+        ("exit", "add", "the process ended with exit status 3\non the way to a crash"),
+        ("compile-crash", "add", "the process ended with exit status 4"),
+    ],
+)
+def test_a_crash_is_a_finding_and_narrowed_down(installed_faulty: str, fault: str, op: str, expected: str) -> None:
+    report = debug(fault=fault, op=op)
+    assert sorted(region.verdict for region in report.regions) == ["crash", "right"]
+    (case,) = report.cases
+    assert case.verdict.findings[0].text == expected
+    assert case.guilt is not None
+    assert case.guilt.ops == (op,)
+
+
+def test_a_hang_ends_at_the_deadline_and_once_is_enough(installed_faulty: str) -> None:
+    text = """
+class M:
+    @R.function
+    def main(x: R.Tensor((3, 4), "float32"), m: R.Tensor((), "int64")):
+        @R.region
+        def body(i: R.Tensor((), "int64"), v: R.Tensor((3, 4), "float32")):
+            a = R.add(v, v)
+            b = R.tanh(a)
+            c = R.multiply(b, v)
+            return R.const(True, "bool"), c
+        w = R.loop(m, R.const(True, "bool"), x, regions=[body])
+        return w
+"""
+    options = {"faulty": {"fault": "hang", "op": "add"}}
+    start = time.monotonic()
+    report = debug_model(parse(text), ["faulty"], [X, np.array(50)], options=options, isolate=True, deadline=3.0)
+    assert time.monotonic() - start < 60, "not once per round"
+    assert [region.verdict for region in report.regions] == ["hang", "right"]
+    (case,) = report.cases
+    assert case.verdict.findings[0].text == "no result within 3 s"
+    assert case.guilt is None
+
+
+def test_what_a_region_prints_does_not_disturb(installed_faulty: str) -> None:
+    assert debug(fault="print").is_right
+
+
+def test_objects_of_this_process_cannot_be_isolated(faulty: Callable[..., Any]) -> None:
+    module = parse(TWO.format(dtype="float32"))
+    with pytest.raises(OptionsError) as caught:
+        debug_model(module, [faulty()], [X], isolate=True)
+    expected = "isolate: backend `faulty` is an object of this process; another process cannot have it"
+    assert str(caught.value) == expected
+
+
+def test_options_and_deadlines_that_make_no_sense(installed_faulty: str) -> None:
+    module = parse(TWO.format(dtype="float32"))
+    with pytest.raises(OptionsError) as caught:
+        debug_model(module, ["faulty"], [X], options={"faulty": {"op": object}}, isolate=True)
+    assert str(caught.value).startswith("isolate: an option cannot be passed to another process: ")
+    with pytest.raises(OptionsError) as caught:
+        debug(deadline=0)
+    assert str(caught.value) == "deadline: is no time to wait; got 0, expected seconds, more than 0"
