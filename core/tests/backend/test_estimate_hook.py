@@ -28,18 +28,21 @@ def test_an_estimate_and_no_estimate_are_answers(fake_backend: Any) -> None:
     ("answer", "text"),
     [
         (1e-3, "returned a value of the wrong type; got float, expected Estimate"),
-        (Estimate(-1.0), "gave a bad `seconds` for function `nn.relu`; got -1.0, expected a finite number, 0 or more"),
+        (
+            Estimate(-1.0),
+            "gave a bad `seconds` for function `nn.relu`; got -1.0, expected a finite int or float, 0 or more",
+        ),
         (
             Estimate(1.0, call_seconds=math.nan),
-            "gave a bad `call_seconds` for function `nn.relu`; got nan, expected a finite number, 0 or more",
+            "gave a bad `call_seconds` for function `nn.relu`; got nan, expected a finite int or float, 0 or more",
         ),
         (
             Estimate(1.0, bytes_per_second=math.inf),
-            "gave a bad `bytes_per_second` for function `nn.relu`; got inf, expected a finite number, 0 or more",
+            "gave a bad `bytes_per_second` for function `nn.relu`; got inf, expected a finite int or float, 0 or more",
         ),
         (
             Estimate("1 ms"),  # type: ignore[arg-type]
-            "gave a bad `seconds` for function `nn.relu`; got '1 ms', expected a finite number, 0 or more",
+            "gave a bad `seconds` for function `nn.relu`; got '1 ms', expected a finite int or float, 0 or more",
         ),
     ],
 )

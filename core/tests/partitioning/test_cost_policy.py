@@ -16,6 +16,7 @@ from byoc_core.errors import HookError, OptionsError
 from byoc_core.ir import Binding, Function, IRModule, tensor, verify
 from byoc_core.ops import FunctionBuilder
 from byoc_core.partitioning import (
+    AnnotateSupported,
     ByCost,
     GreedyByOrder,
     MachineModel,
@@ -236,6 +237,18 @@ def test_sizes_decide(fake_backend: Any, placement: Any) -> None:
     assert [chosen({"batch": 1000}), chosen({"batch": 10}), chosen({})] == [True, False, False]
 
 
+@pytest.mark.parametrize("size", [-1, 2.5, "n"])
+def test_sizes_are_whole_numbers(size: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        ByCost(sizes={"batch": size})
+    assert str(caught.value) == f"ByCost, size `batch`: has a bad value; got {size!r}, expected an int, 0 or more"
+
+
+def test_an_estimate_of_ages_is_no_overflow(fake_backend: Any, placement: Any) -> None:
+    backend = fake_backend("aone", None, estimate=lambda function: Estimate(1e308, bytes_per_second=5e-324))
+    assert taken(partition(CHAIN, [backend], policy=ByCost()), placement) == {}
+
+
 def test_sizes_that_contradict_an_op_leave_it_to_the_model(fake_backend: Any, placement: Any) -> None:
     asked: list[Function] = []
 
@@ -258,7 +271,7 @@ def test_a_failing_estimate_stops_the_partition(fake_backend: Any) -> None:
         partition(CHAIN, [backend], policy=ByCost())
     assert str(caught.value) == (
         "plugin `aone`, hook `byoc_estimate`: gave a bad `seconds` for function `nn.relu`; "
-        "got -1.0, expected a finite number, 0 or more"
+        "got -1.0, expected a finite int or float, 0 or more"
     )
 
 
@@ -282,6 +295,19 @@ def test_the_user_s_admission_holds(fake_backend: Any, placement: Any, monkeypat
     ]
     module = partition(CHAIN, backends, policy=ByCost(machines={"host": HOST}))
     assert taken(module, placement) == {"a": "aone", "b": "btwo", "c": "aone"}
+
+
+def test_what_is_claimed_already_stays_and_counts_as_where_it_is(fake_backend: Any, placement: Any) -> None:
+    """Between two ops of the same backend, an op goes there as well; beside those of another it is not worth it."""
+
+    def chosen(claimed_for: str) -> dict[str, str]:
+        claimed = AnnotateSupported(fake_backend(claimed_for, ["nn.relu"]))(CHAIN)
+        estimate = estimates({"tanh": 11, "nn.relu": 1}, call_seconds=2e-6)
+        backend = fake_backend("aone", ["tanh"], estimate=estimate)
+        return taken(partition(claimed, [backend], policy=ByCost(machines={"host": HOST})), placement)
+
+    assert chosen("aone") == {"a": "aone", "b": "aone", "c": "aone"}
+    assert chosen("btwo") == {"a": "btwo", "c": "btwo"}
 
 
 def test_no_backend_and_the_host_alone_change_nothing_or_go_to_the_host() -> None:

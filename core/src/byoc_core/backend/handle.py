@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 from byoc_core.backend.info import (
@@ -169,11 +168,10 @@ class BackendHandle:
             return None
         estimate = self._plugin.check(hook, answer, Estimate)
         for name, value in asdict(estimate).items():
-            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 problem = f"gave a bad `{name}` for function `{function.name}`"
-                raise HookError(
-                    self._plugin.where(hook), problem, got=repr(value), expected="a finite number, 0 or more"
-                )
+                expected = "a finite int or float, 0 or more"
+                raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:

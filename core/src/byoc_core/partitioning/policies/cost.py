@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from byoc_core.backend.registry import HOST_NAME
+from byoc_core.errors import OptionsError
 from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
@@ -39,6 +40,12 @@ class ByCost:
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     machines: Mapping[str, MachineModel] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, size in self.sizes.items():
+            if not isinstance(size, int) or size < 0:
+                where = f"ByCost, size `{name}`"
+                raise OptionsError(where, "has a bad value", got=repr(size), expected="an int, 0 or more")
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
         """Gives the module with claims.

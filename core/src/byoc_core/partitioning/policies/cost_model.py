@@ -18,11 +18,15 @@ from byoc_core.transform.rewrite import clone_bindings
 __all__ = ["BACKEND_MACHINE", "HOST_MACHINE", "BackendCosts", "MachineModel", "Sizes", "to_seconds", "to_units"]
 
 _UNITS_PER_SECOND = 10**15
+_MOST_SECONDS = 1e9
 
 
 def to_units(seconds: float) -> int:
-    """Gives a time in whole femtoseconds, in which all costs are added: such sums do not depend on the order."""
-    return round(seconds * _UNITS_PER_SECOND)
+    """Gives a time in whole femtoseconds, in which all costs are added: such sums do not depend on the order.
+
+    More than 30 years count as 30 years.
+    """
+    return round(min(seconds, _MOST_SECONDS) * _UNITS_PER_SECOND)
 
 
 def to_seconds(cost: float) -> float:

@@ -185,8 +185,9 @@ class Body:
         """Gives the labels of all items where some ops are given to backends; others are at home."""
         labels = list(self._homes)
         for name, item in self.items.items():
-            if (self.source, name) in choice:
-                labels[item] = self._prices.labels.index(choice[self.source, name])
+            backend = choice.get((self.source, name))
+            if backend in self._prices.labels:  # others have claims that the module came with
+                labels[item] = self._prices.labels.index(backend)
         return labels
 
     def choice(self, labels: Sequence[int]) -> dict[OpKey, str]:
