@@ -42,7 +42,8 @@ class ByCost:
     machines: Mapping[str, MachineModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, size in self.sizes.items():
+        sizes: Mapping[str, object] = self.sizes
+        for name, size in sizes.items():
             if not isinstance(size, int) or size < 0:
                 where = f"ByCost, size `{name}`"
                 raise OptionsError(where, "has a bad value", got=repr(size), expected="an int, 0 or more")
