@@ -21,6 +21,7 @@ from byoc_core.partitioning import (
     GreedyByOrder,
     MachineModel,
     PartitionLog,
+    PartitionOptions,
     PartitionRequest,
     RunCodegen,
     check_partition,
@@ -308,6 +309,20 @@ def test_what_is_claimed_already_stays_and_counts_as_where_it_is(fake_backend: A
 
     assert chosen("aone") == {"a": "aone", "b": "aone", "c": "aone"}
     assert chosen("btwo") == {"a": "btwo", "c": "btwo"}
+
+
+def test_what_the_user_forces_somewhere_goes_there_whatever_it_costs(fake_backend: Any, placement: Any) -> None:
+    dear = fake_backend("aone", None, estimate=estimates({"nn.relu": 50, "tanh": 50}))
+    cheap = fake_backend("btwo", None, estimate=estimates({"nn.relu": 1, "tanh": 1}))
+    policy = ByCost(machines={"host": HOST})
+
+    def chosen(backends: list[Any], **force: str) -> dict[str, str]:
+        options = PartitionOptions(force=force)
+        return taken(partition(CHAIN, backends, policy=policy, partition_options=options), placement)
+
+    assert chosen([dear]) == {}
+    assert chosen([dear], b="aone") == {"b": "aone"}
+    assert chosen([dear, cheap], b="aone", c="host") == {"a": "btwo", "b": "aone"}
 
 
 def test_no_backend_and_the_host_alone_change_nothing_or_go_to_the_host() -> None:

@@ -91,9 +91,15 @@ class Prices:
             machine = machines.get(handle.name, BACKEND_MACHINE)
             self._backends.append(BackendCosts(handle, context, machine, sizes))
         self._moves: dict[int, list[list[int]]] = {}
+        self._admit_to_host = request.admissions(HOST_NAME)
 
-    def cost(self, binding: Binding, label: int) -> int:
-        """Gives what an op, or a composite, costs in femtoseconds.
+    def cost(self, source: str, binding: Binding, label: int) -> int:
+        """Gives what an op, or a composite, costs in femtoseconds: an age on the host if the user wants it elsewhere.
+
+        Args:
+            source: the function of the module that it stands in.
+            binding: the op.
+            label: where it runs.
 
         Raises:
             HookError: the backend's hook failed.
@@ -102,6 +108,8 @@ class Prices:
             return to_units(self._backends[label].estimate(binding).seconds)
         if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
             return 0
+        if self._admit_to_host(source, binding) is not None:
+            return to_units(math.inf)
         return to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
 
     def moves(self, nbytes: int) -> Sequence[Sequence[int]]:
@@ -141,7 +149,9 @@ class Prices:
                 names = tuple(op.results[0].name for op in _members(binding))
                 if binding.codegen is not None and (source, names[0]) not in known:
                     found.update(
-                        dict.fromkeys(((source, name) for name in names), Unit(names, self.cost(binding, label)))
+                        dict.fromkeys(
+                            ((source, name) for name in names), Unit(names, self.cost(source, binding, label))
+                        )
                     )
         return found
 
@@ -231,7 +241,7 @@ class Body:
         name = binding.results[0].name
         item = self.items[name]
         home = self._homes[item]
-        self._costs[item][home] = self._prices.cost(binding, home)
+        self._costs[item][home] = self._prices.cost(self.source, binding, home)
         for label, known in enumerate(units if binding.codegen is None else ()):
             unit = known.get((self.source, name))
             if unit is not None:
