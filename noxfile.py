@@ -74,7 +74,7 @@ def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: 
 
 
 def install_peers(session: nox.Session) -> None:
-    """Installs the programs that tests compare with; one without a wheel for this Python is left out, visibly."""
+    """Installs programs that tests compare with or run in; one without a wheel for this Python is left out, visibly."""
     for requirement in group("peers"):
         command = ["python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", requirement]
         probe = session.run(*command, "--dry-run", success_codes=range(256), silent=True) or ""
