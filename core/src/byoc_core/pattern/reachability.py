@@ -86,9 +86,11 @@ def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: Funct
     inside = {id(binding) for binding in bindings}
     targets = []
     for binding in bindings:
-        outside = (user for result in binding.results for user in index.users(result) if id(user) not in inside)
-        if any(index.position[id(user)] <= last for user in outside):
-            targets.append(index.position[id(binding)])
+        for result in binding.results:  # readers stand in order, so the first one outside tells
+            outside = next((user for user in index.users(result) if id(user) not in inside), None)
+            if outside is not None and index.position[id(outside)] <= last:
+                targets.append(index.position[id(binding)])
+                break
     if not targets:
         return True
     return not index.ancestry().depends([start for start in starts if start > targets[0]], targets)
