@@ -194,3 +194,17 @@ WRONG = {
 def test_what_explain_refuses(byoc: Any, model: Path, artifact: Path, command: str) -> None:
     done = byoc(*command.split())
     assert (done.code, done.out, done.err) == (1, "", f"error: {WRONG[command]}\n")
+
+
+def test_html_is_a_page_of_its_own_and_replaces_no_model(byoc: Any, model: Path, part: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = byoc("explain", model, "--html", page)
+    assert done.code == 0
+    text = page.read_text("utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert f"<title>{model.name}</title>" in text
+    assert "there is no kernel for `nn.relu`" in text
+    before = model.read_bytes()
+    refused = byoc("explain", model, "--html", model)
+    assert (refused.code, model.read_bytes()) == (1, before)
+    assert "is the model itself" in refused.err

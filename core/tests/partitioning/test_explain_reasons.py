@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import byoc_core
 import pytest
 from byoc_core import script as R
-from byoc_core.backend import BackendInfo, CodegenResult, Status
+from byoc_core.backend import BackendInfo, CodegenResult, Estimate, Status
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, Var, tensor
-from byoc_core.partitioning import REASONS, PartitionLog, PartitionRequest, partition
+from byoc_core.partitioning import REASONS, ByCost, PartitionLog, PartitionOptions, PartitionRequest, partition
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
 CORE = Path(byoc_core.__file__).parent
@@ -79,6 +80,7 @@ def main(x: R.Tensor((4,))):
     return b
 """
 PATTERN = CompositePattern("aone.relu_tanh", is_op("tanh")(is_op("nn.relu")(wildcard())))
+PAIR = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return b")
 LEAK = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return a, b")
 X = Var("x", tensor((4,)))
 
@@ -126,15 +128,13 @@ def nothing(module: IRModule, request: PartitionRequest, /) -> IRModule:
 
 
 def region_and_mate(fake: Fake) -> set[str]:
-    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return b")
     first = fake("aone", None, rejects={"*": Rejection("too-large", "does not fit")})
-    return codes(module, first, fake("btwo", ["tanh"]))
+    return codes(PAIR, first, fake("btwo", ["tanh"]))
 
 
 def handed_over(fake: Fake) -> set[str]:
-    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return b")
     first = fake("aone", ["nn.relu"], rejects={"*": Rejection("too-large", "does not fit")})
-    return codes(module, first, fake("btwo", None))
+    return codes(PAIR, first, fake("btwo", None))
 
 
 def search_limit(fake: Fake) -> set[str]:
@@ -145,6 +145,10 @@ def search_limit(fake: Fake) -> set[str]:
         f"{steps}\n    c = R.add(a, t5000)\n    return c"
     )
     return codes(module, fake("aone", ["nn.relu", "add"]))
+
+
+def constrained(fake: Fake, **wishes: Any) -> set[str]:
+    return codes(TANH, fake("aone", None), partition_options=PartitionOptions(**wishes))
 
 
 CASES: dict[str, Callable[[Fake], set[str]]] = {
@@ -169,18 +173,24 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
     "search-limit": search_limit,
     "structural": lambda _: host_codes(own_op(kernel=None)),
     "unavailable": lambda fake: codes(TANH, fake("aone", None, status=Status(False, "npucc is missing", ""))),
+    "lost": lambda fake: codes(PAIR, fake("aone", [], [PATTERN, replace(PATTERN, name="aone.again")])),
+    "forced": lambda fake: constrained(fake, force={"y": "host"}),
+    "stopped": lambda fake: codes(PAIR, fake("aone", None), partition_options=PartitionOptions(stop_at=["a"])),
+    "not-allowed": lambda fake: constrained(fake, allow={"aone": ["add"]}),
+    "too-small": lambda fake: constrained(fake, min_ops=2),
+    "costs-more": lambda fake: codes(
+        TANH, fake("aone", None, estimate=lambda function: Estimate(seconds=9.0)), policy=ByCost()
+    ),
 }
 """A case for each code of core."""
 
 KIT = {"attribute", "object", "rank", "symbol", "engine"}
 """Codes of the graph kit, which ``core/tests/host/test_host_backend.py`` produces."""
 
-OPEN = {"lost", "forced", "stopped", "not-allowed", "too-small", "costs-more"}
-
 
 def test_every_code_has_a_case() -> None:
-    assert CASES.keys() | KIT | OPEN == REASONS.keys()
-    assert not CASES.keys() & (KIT | OPEN)
+    assert CASES.keys() | KIT == REASONS.keys()
+    assert not CASES.keys() & KIT
 
 
 @pytest.mark.filterwarnings("ignore:backend `aone` cannot compile here")

@@ -80,6 +80,12 @@ class Executable:
 
         return render_report(self.report_data)
 
+    def report_html(self, title: str = "Offload report") -> str:
+        """Gives the offload report as a page that needs no other file: the graph coloured by backend, and reasons."""
+        from byoc_core.artifact.report_page import render_page
+
+        return render_page(self.report_data, title)
+
     def require_offload(self, share: float) -> None:
         """Checks that at least this share of the FLOPs, from 0 to 1, is not the host's; symbolic sizes count as 1.
 

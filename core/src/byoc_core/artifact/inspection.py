@@ -92,6 +92,12 @@ class InspectResult:
 
         return render_report(self.report_data)
 
+    def report_html(self, title: str = "Offload report") -> str:
+        """Gives the offload report as a page that needs no other file: the graph coloured by backend, and reasons."""
+        from byoc_core.artifact.report_page import render_page
+
+        return render_page(self.report_data, title)
+
 
 def inspect(path: str | os.PathLike[str]) -> InspectResult:
     """Gives what an artifact says of itself. Loads no module, runs nothing, reads no constant.

@@ -105,20 +105,20 @@ def is_artifact(path: Path) -> bool:
         return file.read(4) == b"PK\x03\x04"
 
 
-def check_output(path: Path, source: Path) -> None:
+def check_output(path: Path, source: Path, flag: str = "--output") -> None:
     """Makes sure, before long work begins, that a result has a place and replaces nothing but an older result.
 
     Raises:
         OptionsError: its folder does not exist, or in its place is the source, a folder, a device or a pipe.
     """
     if not path.parent.is_dir():
-        raise OptionsError("--output", f"the folder `{path.parent}` does not exist")
+        raise OptionsError(flag, f"the folder `{path.parent}` does not exist")
     if path.is_dir():
-        raise OptionsError("--output", f"`{path}` is a folder")
+        raise OptionsError(flag, f"`{path}` is a folder")
     if path.exists() and not path.is_file():
-        raise OptionsError("--output", f"`{path}` is not a regular file, and is not replaced by one")
+        raise OptionsError(flag, f"`{path}` is not a regular file, and is not replaced by one")
     if path.exists() and source.exists() and path.samefile(source):
-        raise OptionsError("--output", f"`{path}` is the model itself")
+        raise OptionsError(flag, f"`{path}` is the model itself")
 
 
 def choose_backends(given: Sequence[str] | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from byoc_core.artifact.offload_gate import check_offload
 from byoc_core.artifact.report import render_report
+from byoc_core.artifact.report_page import render_page
 from byoc_core.ir import IRModule
 from byoc_core.ir.printer import print_module
 from byoc_core.offload_shares import apportion
@@ -31,6 +32,10 @@ class Explanation:
     def report(self) -> str:
         """Gives the report for people to read."""
         return render_report(self.report_data)
+
+    def report_html(self, title: str = "Offload report") -> str:
+        """Gives the report as a page that needs no other file: the graph coloured by backend, and reasons."""
+        return render_page(self.report_data, title)
 
     def to_script(self) -> str:
         """Gives the partitioned module as script; behind each op stands who takes it, its share, and why not others."""

@@ -57,7 +57,7 @@ def _quiet(pattern: CompositePattern) -> Any:
 
     def asked(match: Match) -> Rejection | None:
         answer = ask_check(lambda: check(match))
-        return Rejection("fault", answer.text) if answer.fault else answer.rejection
+        return Rejection("not-claimed", answer.text) if answer.fault else answer.rejection
 
     return asked
 

@@ -15,10 +15,9 @@ from typing import Any
 
 from byoc_core.artifact.report import render_report
 from byoc_core.artifact.report_page.layout import lay_out
+from byoc_core.offload_shares import HOST, items_of
 
 __all__ = ["render_page"]
-
-_HOST = "host"
 
 
 def render_page(data: Mapping[str, Any], title: str) -> str:
@@ -30,23 +29,23 @@ def render_page(data: Mapping[str, Any], title: str) -> str:
 
     Cost: ``O(n log n)`` in ops and operands.
     """
-    rows = _items(data.get("ops"))
+    rows = items_of(data.get("ops"))
     report = render_report(data)
     content = {
-        "host": _HOST,
+        "host": HOST,
         "backends": [
             {"name": _text(b.get("name")), "share": _number(b.get("share"))}
             | {key: _number(b.get(key)) for key in ("ops", "regions")}
-            for b in _items(data.get("backends"))
+            for b in items_of(data.get("backends"))
         ],
         "summary": [
             {"backend": _text(r.get("backend")), "code": _text(r.get("code"))}
             | {key: _number(r.get(key)) for key in ("ops", "share")}
-            for r in _items(data.get("summary"))
+            for r in items_of(data.get("summary"))
         ],
         "borders": [
             {key: _text(b.get(key)) for key in ("before", "after", "code", "text")} | {"ops": _texts(b.get("ops"))}
-            for b in _items(data.get("borders"))
+            for b in items_of(data.get("borders"))
         ],
         "ops": _nodes(rows),
     }
@@ -91,9 +90,11 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
     reasons = [
         {key: _text(reason.get(key)) for key in ("backend", "pattern", "code", "text")}
         | {"ops": _texts(reason.get("ops"))}
-        for reason in _items(row.get("reasons"))
+        for reason in items_of(row.get("reasons"))
     ]
     node = {key: _text(row.get(key)) for key in ("function", "op", "name", "outcome", "region", "composite")}
+    if node["outcome"] == HOST:
+        node["region"] = ""  # of no interest: what is left over
     return node | {
         "code": _text(row.get("code")),
         "text": _text(row.get("text")),
@@ -102,10 +103,6 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
         "inputs": _texts(row.get("inputs")),
         "reasons": reasons,
     }
-
-
-def _items(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:

@@ -56,16 +56,28 @@ def explain_offload(
         bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            readable=False,
+            help="Write the report as a page for a browser: the graph coloured by backend; a click tells the reason.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Shows which backend takes what, why ops stay on the host, and where each dynamic size comes from.
 
-    An artifact tells what was decided when it was compiled; a model is compiled now, and nothing is written.
+    An artifact tells what was decided when it was compiled; a model is compiled now, and no artifact is written.
     """
     from byoc_core.artifact.offload_gate import check_offload
     from byoc_core.cli.constraints import parse_constraints
-    from byoc_core.cli.selection import parse_share
+    from byoc_core.cli.selection import check_output, parse_share
 
     required = parse_share(require_offload)
+    if page is not None:
+        check_output(page, model, "--html")
     constraints = parse_constraints(
         force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
     )
@@ -78,6 +90,8 @@ def explain_offload(
         _print_json(report, only_host=only_host)
     else:
         _print_tables(report, only_host=only_host, list_all=list_all)
+    if page is not None:
+        _write_page(page, report, model.name)
     if required is not None:
         check_offload(report, required)
 
@@ -115,6 +129,15 @@ def _read(
     explanation = explain_model(model, backend, option, constraints, policy)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
+
+
+def _write_page(page: Path, report: Mapping[str, Any], title: str) -> None:
+    from byoc_core.artifact.report_page import render_page
+    from byoc_core.file_replacement import replace_file
+
+    with replace_file(page) as file:
+        file.write(render_page(report, title).encode())
+    typer.echo(f"wrote {page}", err=True)
 
 
 def _print_json(report: Mapping[str, Any], *, only_host: bool) -> None:
