@@ -133,9 +133,9 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     """Says whether the backend can compile one op by itself. Optional: without it, only patterns are taken.
 
     Called once per op and partition, for ops that no pattern and no backend before this one has taken (by the policy
-    ``ByCost`` several times, and for all ops); and again for the ops of a region that another backend's codegen has
-    refused. A ``Rejection`` is shown by ``explain``. The answer must depend on the arguments only. If it raises, the
-    partition stops.
+    ``ByCost`` several times, and for all ops); again where regions turn out too small for the user's limits, and for
+    the ops of a region that another backend's codegen has refused. A ``Rejection`` is shown by ``explain``. The answer
+    must depend on the arguments only. If it raises, the partition stops.
 
     Example::
 
