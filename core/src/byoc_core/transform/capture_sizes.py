@@ -61,9 +61,7 @@ def _close(function: Function, functions: Mapping[str, Function], names: _FreshN
     return with_bindings(function, bindings)
 
 
-def _with_sizes(
-    binding: Binding, givers: SizeGivers, functions: Mapping[str, Function], names: _FreshNames
-) -> Binding:
+def _with_sizes(binding: Binding, givers: SizeGivers, functions: Mapping[str, Function], names: _FreshNames) -> Binding:
     values = givers.find({name for region in binding.regions for name in _missing(region, functions)})
     if not values:
         return binding
