@@ -15,7 +15,7 @@ from byoc_core.dims import evaluate
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Function, IRModule
 from byoc_core.partitioning import PartitionOptions, check_partition, partition
 from byoc_core.pattern import Rejection, Support
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 _SETTINGS = settings(
@@ -38,6 +38,7 @@ def _ops(module: IRModule) -> dict[tuple[str, str], str]:
 
 def _draw_options(data: st.DataObject, case: Any) -> PartitionOptions:
     ops = sorted(_ops(case.module))
+    assume(ops)  # there is something to name
     names = st.sampled_from(ops).map("/".join)
     claims = sorted(case.claims.items())
     force: dict[str, str] = data.draw(st.dictionaries(names, st.just("host"), max_size=3))
