@@ -9,7 +9,7 @@ import byoc_core
 import pytest
 from byoc_core import script as R
 from byoc_core.partitioning import PartitionLog, near_misses, partition
-from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
+from byoc_core.pattern import CompositePattern, Rejection, is_const, is_op, wildcard
 
 Fake = Callable[..., Any]
 
@@ -111,6 +111,13 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     return z
 """)
     assert [name for name, *_ in near(module, fake_backend("aone", [], [PAIR]))] == ["a"]
+
+
+def test_patterns_ask_for_the_values_of_constants(fake_backend: Fake) -> None:
+    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.multiply(x, R.const(0.25))\n    return a")
+    half = CompositePattern("aone.half", is_op("multiply")(wildcard(), is_const(0.5)))
+    text = "`aone.half` does not fit: operand 1 of `multiply` holds 0.25, expected the constant 0.5"
+    assert near(module, fake_backend("aone", [], [half])) == [("a", "aone.half", text)]
 
 
 def test_how_many_are_looked_at_is_bounded(fake_backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

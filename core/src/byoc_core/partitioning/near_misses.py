@@ -40,7 +40,7 @@ def log_near_misses(before: IRModule, after: IRModule, backends: Sequence[Backen
         if "Codegen" not in function.attrs:
             unclaimed = set(_unclaimed(after[function.name]))
             for body in walk_bodies(function):
-                index = FunctionIndex(body)
+                index = FunctionIndex(body, before.constants)
                 for binding in body.bindings if unclaimed else ():
                     for handle in backends if binding.results[0].name in unclaimed else ():
                         patterns = by_op[handle.name].get(binding.op.name, ())[:pairs_left]
