@@ -75,7 +75,7 @@ class _Fuser:
             return function
 
         def refuse(candidate: Candidate, rejection: Rejection, ops: tuple[str, ...]) -> None:
-            self._refuse(candidate.pattern, candidate.match, source, rejection, ops)
+            self._refuse(candidate.pattern, candidate.match.root, source, rejection, ops)
 
         group_of, chosen = select(index, candidates, refuse)
         ordered = sort_groups(function.bindings, group_of, epochs)
@@ -89,7 +89,8 @@ class _Fuser:
     def _candidates(self, index: FunctionIndex, epochs: Sequence[int], source: str) -> Iterator[Candidate]:
         for root in index.function.bindings:
             for order, pattern in self._by_root.get(root.op.name, ()):
-                for number, match in enumerate(find_matches(pattern.pattern, root, index)):
+                limits: list[str] = []
+                for number, match in enumerate(find_matches(pattern.pattern, root, index, limits.append)):
                     candidate = Candidate(
                         pattern, order, match, tuple(index.position[id(b)] for b in match.bindings), number
                     )
@@ -99,13 +100,15 @@ class _Fuser:
                         yield candidate
                     else:
                         names = tuple(b.results[0].name for b in barriers if refusal.code == "barrier")
-                        self._refuse(pattern, match, source, refusal, names)
+                        self._refuse(pattern, root, source, refusal, names)
+                for limit in limits:
+                    self._refuse(pattern, root, source, Rejection("search-limit", limit), ())
 
     def _refuse(
-        self, pattern: CompositePattern, match: Match, source: str, rejection: Rejection, ops: tuple[str, ...]
+        self, pattern: CompositePattern, root: Binding, source: str, rejection: Rejection, ops: tuple[str, ...]
     ) -> None:
         if self._options.log is not None:
-            self._options.log.refuse(source, match.root, Refusal(pattern.backend, rejection, pattern.name, ops))
+            self._options.log.refuse(source, root, Refusal(pattern.backend, rejection, pattern.name, ops))
 
     def _refusal(
         self, pattern: CompositePattern, match: Match, source: str, barriers: Sequence[Binding]

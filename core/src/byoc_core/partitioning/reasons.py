@@ -38,7 +38,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         # Two regions of one backend that stay apart, beside `would-close-cycle` and `data-dependent-size`.
         "barrier": "an op with effects stands between them",
         "handed-over": "one of them was handed over after the regions had been made",
-        "search-limit": "whether merging would close a cycle was not found out within the bound of the search",
+        "search-limit": "whether a pattern fits or merging closes a cycle was not found within the search's bound",
         # The kit for backends that serialise regions to graph documents.
         "structural": "control flow or a call, which a graph document does not hold",
         "attribute": "an attribute holds types, which a graph document does not hold",

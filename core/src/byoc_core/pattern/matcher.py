@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from byoc_core.ir import Binding, Value
 from byoc_core.pattern.index import FunctionIndex
 from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
 from byoc_core.pattern.match import Match
 from byoc_core.pattern.plan import Plan, key_of, plan_of
-from byoc_core.pattern.reachability import is_convex
+from byoc_core.pattern.reachability import MAX_VISITS, is_convex
 from byoc_core.pattern.search import Search, Way, is_same, key_of_value
 
 __all__ = ["find_matches"]
 
 
-def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Iterator[Match]:
+def find_matches(
+    pattern: Pattern, root: Binding, index: FunctionIndex, on_limit: Callable[[str], None] | None = None
+) -> Iterator[Match]:
     """Yields the ways in which a pattern fits with ``root`` as its last op, preferred ones first.
 
     Two ways differ in their bindings or in what they capture.
@@ -30,6 +32,13 @@ def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Itera
     Cost: proportional to the pattern's size times the values in its reach, whatever the size of the function, and to
     the ways that are given: ``MAX_WAYS`` at most. Patterns that use objects at many places may need more; where one
     needs more than ``MAX_STEPS``, it does not match.
+
+    Args:
+        pattern: what to match.
+        root: the last op.
+        index: the function that it stands in.
+        on_limit: called, before matches that come after, with each bound that the search met, as a clause; what lies
+            beyond it might have been a match.
     """
     plan = plan_of(pattern)
     if root.codegen is not None or root.op.name not in plan.root_ops:
@@ -37,7 +46,10 @@ def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Itera
     search = Search(plan, index)
     seen: set[Hashable] = set()
     for result in root.results:
-        for way in search.ways(pattern, result):
+        ways = search.ways(pattern, result)
+        if search.limit and on_limit is not None:
+            on_limit(search.limit)
+        for way in ways:
             facts = _Facts(way, plan, index)
             match = facts.to_match(root)
             key = (
@@ -47,10 +59,15 @@ def find_matches(pattern: Pattern, root: Binding, index: FunctionIndex) -> Itera
             )
             if id(root) not in facts.matched or key in seen or facts.has_inner_leaf():
                 continue
-            if is_convex(match.bindings, match.inputs, index):
+            convex = is_convex(match.bindings, match.inputs, index)
+            if convex:
                 seen.add(key)
                 yield match
+            elif convex is None and on_limit is not None:
+                on_limit(_UNKNOWN_WAY)
 
+
+_UNKNOWN_WAY = f"whether an input depends on what the match makes was not found out within {MAX_VISITS} ops"
 
 _Scope = Mapping[int, int]
 """In which of the repeated operands one is, by shared key that is local to them."""

@@ -116,11 +116,14 @@ class _Climb:
 
     def _at_root(self, root: Binding, num_matched: int) -> Iterator[Failure]:
         """Yields why all parts fit at a root, and yet there is no match."""
+        limits: list[str] = []
         if self.fits(root):
             self.found = True
-        elif next(find_matches(self._pattern, root, self._index), None) is None:
-            clause = "depends on a value that the match makes"
-            yield Failure(num_matched, "the inputs", "an input of the match", clause, (root.results[0].name,))
+        elif next(find_matches(self._pattern, root, self._index, limits.append), None) is None:
+            part, subject, clause = "the inputs", "an input of the match", "depends on a value that the match makes"
+            if limits:
+                part, subject, clause = "the search", "the search", f"met its bound: {limits[0]}"
+            yield Failure(num_matched, part, subject, clause, (root.results[0].name,))
 
 
 def _unread(

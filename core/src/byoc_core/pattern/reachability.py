@@ -51,18 +51,20 @@ class Ancestry:
             after = jump if self.level[jump] >= self.level[before] else self._parent[after]
         return before == after
 
-    def depends(self, starts: Iterable[int], targets: Sequence[int]) -> bool:
+    def depends(self, starts: Iterable[int], targets: Sequence[int]) -> bool | None:
         """Tells whether a binding among ``starts`` is or depends on one among ``targets``.
 
-        Where that is not known after ``MAX_VISITS`` bindings the answer is yes.
+        Where that is not known after ``MAX_VISITS`` bindings the answer is ``None``.
         """
         lowest, first = min(self.level[target] for target in targets), min(targets)
         pending = sorted(starts)
         visited = set(pending)
         while pending:
             position = pending.pop()
-            if len(visited) > MAX_VISITS or any(self.is_on_way(target, position) for target in targets):
+            if any(self.is_on_way(target, position) for target in targets):
                 return True
+            if len(visited) > MAX_VISITS:
+                return None
             for producer in self._producers(self._index.order[position].operands):
                 if producer not in visited and producer >= first and self.level[producer] >= lowest:
                     visited.add(producer)
@@ -74,11 +76,11 @@ class Ancestry:
         return [self._index.position[id(found[0])] for found in made if found is not None]
 
 
-def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: FunctionIndex) -> bool:
+def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: FunctionIndex) -> bool | None:
     """Tells whether no input of these bindings, which stand in order, depends on a value that they make.
 
     Cost: that of finding a reader outside for each binding; where one stands before an input, also a search between the
-    two, of ``MAX_VISITS`` bindings at most. Where that is too few the answer is no.
+    two, of ``MAX_VISITS`` bindings at most. Where that is too few the answer is ``None``.
     """
     made = (index.producer(value) for value in inputs)
     starts = {index.position[id(found[0])] for found in made if found is not None}
@@ -93,4 +95,5 @@ def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: Funct
                 break
     if not targets:
         return True
-    return not index.ancestry().depends([start for start in starts if start > targets[0]], targets)
+    is_back = index.ancestry().depends([start for start in starts if start > targets[0]], targets)
+    return None if is_back is None else not is_back

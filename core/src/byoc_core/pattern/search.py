@@ -31,6 +31,8 @@ Bound = Mapping[int, Hashable]
 
 _NOTHING: Bound = {}
 
+_TOO_MANY_WAYS = f"a part of the pattern fits in more than {MAX_WAYS} ways, and the others were not looked at"
+
 
 @dataclass(eq=False, slots=True)
 class Way:
@@ -87,10 +89,12 @@ class Search:
 
     Attributes:
         num_steps: how many pairs of a part and a value were looked at, and how many ways were put together.
+        limit: the bound that the search met, as a clause; empty where it found all ways.
     """
 
     def __init__(self, plan: Plan, index: FunctionIndex) -> None:
         self.num_steps = 0
+        self.limit = ""
         self._plan = plan
         self._index = index
         self._known: dict[Hashable, _Ways] = {}
@@ -115,6 +119,7 @@ class Search:
             if not pending:
                 return found or _NO_WAY
             if self.num_steps > MAX_STEPS:
+                self.limit = f"the search was given up after {MAX_STEPS} steps"
                 return _NO_WAY
             key, solving = pending[-1]
             try:
@@ -209,8 +214,7 @@ class Search:
         if condition_misfit(pattern, value, self._index) is None:
             for choice in pattern.choices:
                 for way in (yield _Goal(choice, value, bound)):
-                    if len(found) < MAX_WAYS:
-                        found[way if is_plain else self._way(pattern, value, None, (way,), way.bound)] = None
+                    self._keep(found, way if is_plain else self._way(pattern, value, None, (way,), way.bound))
         return list(found)
 
     def _solve_op(self, pattern: OpPattern, value: Value, bound: Bound) -> _Solving:
@@ -220,8 +224,8 @@ class Search:
         if binding is not None and binding.op.name in pattern.ops:
             misfit = op_misfit(pattern, binding, result_index) or condition_misfit(pattern, value, self._index)
             partials = (yield from self._solve_operands(pattern, binding, bound)) if misfit is None else []
-            for partial in partials[:MAX_WAYS]:
-                found[self._way(pattern, value, binding, partial.parts, partial.bound)] = None
+            for partial in partials:
+                self._keep(found, self._way(pattern, value, binding, partial.parts, partial.bound))
         identity = None if found else self._index.identity(value)
         if identity is not None:
             for way in (yield _Goal(pattern, identity.operands[0], bound)):
@@ -265,12 +269,20 @@ class Search:
         for parts, seen, bound in partials:
             for way in (yield _Goal(pattern, operand, _without(seen, local))):
                 if len(grown) == MAX_WAYS:
+                    self.limit = self.limit or _TOO_MANY_WAYS
                     return grown
                 self.num_steps += 1
                 new = _without(way.bound, local)
                 merged = (seen, bound) if not new else ({**seen, **new}, {**bound, **new})
                 grown.append(_Partial((*parts, way), *merged))
         return grown
+
+    def _keep(self, found: dict[Way, None], way: Way) -> None:
+        """Adds a way to those found, unless they are as many as are looked at."""
+        if len(found) < MAX_WAYS or way in found:
+            found[way] = None
+        else:
+            self.limit = self.limit or _TOO_MANY_WAYS
 
     def _behind(self, way: Way, through: Sequence[tuple[Value, Binding]]) -> Way:
         """Gives the way with the identities that were looked through to it, the last one first."""
