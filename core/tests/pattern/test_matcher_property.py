@@ -327,3 +327,33 @@ def test_the_matcher_finds_what_brute_force_finds_for_patterns_that_nearly_fit(r
     pattern = portrait.draw(model.results[0], 3)
     for root in main.bindings:
         check(pattern, root, main, index)
+
+
+def random_join(random: Random) -> tuple[Function, FunctionIndex]:
+    """Gives a concat of few kinds of operands, over two params, that a repeated pattern often fits."""
+    builder = FunctionBuilder("main")
+    leaves: list[Value] = [builder.param(name, tensor((4, 4))) for name in "xy"]
+    parts: list[Value] = []
+    for _ in range(random.randint(2, 4)):
+        first, second = (random.choice(leaves) for _ in range(2))
+        inner = builder.bind("tanh", (second,), {}).result
+        parts.append(builder.bind(random.choice(BINARY), (first, inner), {}).result)
+    joined = builder.bind("concat", parts, {}).result
+    main = builder.finish(joined)
+    return main, FunctionIndex(main, builder.constants)
+
+
+def random_repetition(random: Random) -> Pattern:
+    """Gives a concat's pattern whose repeated operand meets an object twice, that may stand outside of it too."""
+    shared = random.choice((wildcard(), wildcard().named("leaf"), is_var()))
+    inner = is_op("tanh")(shared)
+    repeated = is_op(*BINARY)(random.choice((shared, wildcard())), random.choice((inner, is_op("tanh")(wildcard()))))
+    fixed = random.choice(([], [wildcard()], [is_op(*BINARY)(shared, wildcard())], [repeated]))
+    return is_op("concat")(*fixed, any_number(repeated, random.randint(0, 2)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_each_repeated_operand_is_a_scope_of_its_own_unless_the_object_stands_outside(random: Random) -> None:
+    main, index = random_join(random)
+    check(random_repetition(random), main.bindings[-1], main, index)
