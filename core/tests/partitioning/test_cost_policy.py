@@ -283,7 +283,11 @@ def test_the_best_placement_is_claimed_once(fake_backend: Any) -> None:
     asked: list[str] = []
 
     def supports(name: str) -> Callable[[Binding], Support]:
-        return lambda binding: asked.append(name) or Support()
+        def answer(binding: Binding) -> Support:
+            asked.append(name)
+            return Support()
+
+        return answer
 
     backends = [fake_backend(name, supports=supports(name)) for name in ("aone", "btwo")]
     module = function('x: R.Tensor((1000,), "float32")', "a = R.tanh(x)", "return a")
