@@ -11,9 +11,18 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
+import pytest
 from byoc_core.dims import evaluate
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Function, IRModule
-from byoc_core.partitioning import PartitionOptions, check_partition, partition
+from byoc_core.partitioning import (
+    ByCost,
+    GreedyByOrder,
+    MachineModel,
+    PartitionOptions,
+    Policy,
+    check_partition,
+    partition,
+)
 from byoc_core.pattern import Rejection, Support
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
@@ -73,20 +82,27 @@ def _fakes(case: Any, fake_backend: Any) -> list[Any]:
     ]
 
 
+_POLICIES: Mapping[str, Policy] = {
+    "greedy": GreedyByOrder(),
+    "cost": ByCost(machines={"host": MachineModel(1e15, 1e15, op_seconds=4e-6)}),  # a slow host: much is offloaded
+}
+
+
+@pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES)
 @_SETTINGS
 @given(data=st.data())
-def test_constraints_hold(data: st.DataObject, cases: Any, placement: Any, fake_backend: Any) -> None:
+def test_constraints_hold(policy: Policy, data: st.DataObject, cases: Any, placement: Any, fake_backend: Any) -> None:
     case = data.draw(cases(60))
     options = _draw_options(data, case)
     fakes = _fakes(case, fake_backend)
-    after = partition(case.module, fakes, partition_options=options)
+    after = partition(case.module, fakes, policy=policy, partition_options=options)
     check_partition(case.module, after)
     (results, effects), (expected, expected_effects) = case.evaluate(after), case.evaluate(case.module)
     assert repr(effects) == repr(expected_effects)
     for have, want in zip(results, expected, strict=True):
         np.testing.assert_array_equal(have, want)
-    assert str(partition(case.module, fakes, partition_options=options)) == str(after)
-    again = partition(after, fakes, partition_options=options)
+    assert str(partition(case.module, fakes, policy=policy, partition_options=options)) == str(after)
+    again = partition(after, fakes, policy=policy, partition_options=options)
     assert again == after
     assert str(again) == str(after)
     where = placement(after)

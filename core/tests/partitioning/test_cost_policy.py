@@ -245,6 +245,56 @@ def test_sizes_are_whole_numbers(size: Any) -> None:
     assert str(caught.value) == f"ByCost, size `batch`: has a bad value; got {size!r}, expected an int, 0 or more"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"sizes": 3}, "ByCost, sizes: is no mapping from names; got 3, expected one like {'batch': 32}"),
+        (
+            {"machines": None},
+            (
+                "ByCost, machines: is no mapping from names; got None, expected one like "
+                "{'host': MachineModel(5e10, 1e10)}"
+            ),
+        ),
+        ({"machines": {"host": 1e9}}, "ByCost, machine `host`: is no MachineModel; got 1000000000.0"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(arguments: Any, text: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        ByCost(**arguments)
+    assert str(caught.value) == text
+
+
+def test_figures_for_a_backend_that_nobody_knows(fake_backend: Any) -> None:
+    """One that is installed may take part in another build."""
+    backend = fake_backend("aone", None)
+    partition(CHAIN, [backend], policy=ByCost(machines={"aone": HOST, "host": HOST}))
+    (installed, *_) = (record.name for record in byoc_core.backends.list() if record.name != "host")
+    partition(CHAIN, [backend], policy=ByCost(machines={installed: HOST}))
+    with pytest.raises(OptionsError) as caught:
+        partition(CHAIN, [backend], policy=ByCost(machines={"aonee": HOST}))
+    assert str(caught.value) == (
+        "ByCost, machine `aonee`: no such backend takes part or is installed; expected aone, host. Did you mean 'aone'?"
+    )
+
+
+def test_the_best_placement_is_claimed_once(fake_backend: Any) -> None:
+    """Two claims for trial and one for greedy, which begins with the first trial; then one for each, with its log."""
+    asked: list[str] = []
+
+    def supports(name: str) -> Callable[[Binding], Support]:
+        def answer(binding: Binding) -> Support:
+            asked.append(name)
+            return Support()
+
+        return answer
+
+    backends = [fake_backend(name, supports=supports(name)) for name in ("aone", "btwo")]
+    module = function('x: R.Tensor((1000,), "float32")', "a = R.tanh(x)", "return a")
+    partition(module, backends, policy=ByCost(machines={"host": HOST}))
+    assert asked == ["aone", "btwo", "aone"]
+
+
 def test_an_estimate_of_ages_is_no_overflow(fake_backend: Any, placement: Any) -> None:
     backend = fake_backend("aone", None, estimate=lambda function: Estimate(1e308, bytes_per_second=5e-324))
     assert taken(partition(CHAIN, [backend], policy=ByCost()), placement) == {}

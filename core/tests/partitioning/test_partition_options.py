@@ -118,6 +118,16 @@ def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fa
     )
 
 
+def test_ten_ops_that_are_not_taken_are_named_and_the_rest_counted(fake_backend: Any) -> None:
+    lines = "".join(f"    v{i} = R.tanh(x)\n" for i in range(13))
+    module = R.parse(f"def main(x: R.Tensor((4,))):\n{lines}    return v0\n")
+    with pytest.raises(PartitionError) as caught:
+        partition(module, [fake_backend("aone", ["exp"])], partition_options=PartitionOptions(force={"v*": "aone"}))
+    shown = str(caught.value).splitlines()
+    assert [line.partition(" of ")[0] for line in shown[:-1]] == [f"op `tanh` at `v{i}`" for i in range(10)]
+    assert shown[-1] == "and 3 more ops"
+
+
 def test_an_op_that_is_claimed_by_hand_is_not_forced_elsewhere(two: Any) -> None:
     parted = partition(R.parse(CHAIN), two)
     with pytest.raises(PartitionError) as caught:
@@ -238,6 +248,7 @@ def test_a_call_is_placed_by_the_ops_of_its_function(two: Any) -> None:
 MALFORMED: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "negative": ({"min_ops": -1}, "min_ops: is no limit; got -1, expected an integer of 0 or more"),
     "fraction": ({"min_flops": 0.5}, "min_flops: is no limit; got 0.5, expected an integer of 0 or more"),
+    "no truth": ({"sideways": "yes"}, "sideways: is no bool; got 'yes'"),
     "truth": ({"min_bytes": True}, "min_bytes: is no limit; got True, expected an integer of 0 or more"),
     "one name": ({"stop_at": "conv"}, "stop_at: is a single string; got 'conv', expected ['conv']"),
     "names": ({"stop_at": [1]}, "stop_at: is no list of names; got [1]"),

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from byoc_core import script as R
-from byoc_core.errors import HookError, PartitionError
+from byoc_core.errors import HookError, InternalError, OptionsError, PartitionError
 from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Var
-from byoc_core.partitioning import PartitionLog, PartitionOptions, PartitionRequest, partition
+from byoc_core.partitioning import (
+    ByCost,
+    PartitionLog,
+    PartitionOptions,
+    PartitionRequest,
+    merge,
+    partition,
+    verification,
+)
 
 MODULE = """
 def main(x: R.Tensor((4,)), n: R.Tensor(("n",))):
@@ -23,6 +32,8 @@ def main(x: R.Tensor((4,)), n: R.Tensor(("n",))):
     s = R.sum(k)
     return b, e, f, m, s
 """
+
+partition_module = importlib.import_module("byoc_core.partitioning.partition")  # `partition` is the function
 
 Change = Callable[[Sequence[Binding]], Sequence[Binding]]
 
@@ -146,6 +157,74 @@ def test_a_policy_that_does_more_than_it_may(what: str, two: Any) -> None:
     with pytest.raises(PartitionError) as caught:
         partition(R.parse(MODULE), two, policy=meddling, partition_options=options)
     assert (caught.value.where, caught.value.problem) == ("policy `meddling`", problem)
+
+
+def test_a_policy_that_gives_an_invalid_module_is_named(two: Any) -> None:
+    """Names and claims are as they must be; only the order is not."""
+
+    def backwards(module: IRModule, request: PartitionRequest, /) -> IRModule:
+        return change_main(module, lambda b: [*claim(0)([b[1], b[0]]), *b[2:]])
+
+    with pytest.raises(PartitionError) as caught:
+        partition(R.parse(MODULE), two, policy=backwards)
+    assert caught.value.where == "policy `backwards`"
+    assert caught.value.problem.startswith("made an invalid module: ")
+
+
+@pytest.mark.parametrize("limits", [PartitionOptions(), PartitionOptions(min_ops=2)], ids=["no limits", "limits"])
+def test_a_fault_of_the_merger_is_not_the_policys(
+    limits: PartitionOptions, two: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = merge._outputs
+    monkeypatch.setattr(merge, "_outputs", lambda members, readers: outputs(members, readers)[::-1])
+    module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.tanh(x)\n    b = R.exp(a)\n    return a, b\n")
+    with pytest.raises(InternalError) as caught:
+        partition(module, two[:1], partition_options=limits)
+    assert caught.value.where == "region `aone_main_0`"
+    assert caught.value.problem == "has its outputs in another order than its ops make them"
+
+
+def test_a_fault_of_claims_in_merging_is_found(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is the same; another backend got the region."""
+
+    def swapped(module: IRModule, sideways: bool) -> IRModule:
+        merged = merge_claims(module, sideways)
+        region = merged["aone_main_0"]
+        return merged.with_function(replace(region, attrs={**region.attrs, "Codegen": "btwo"}))
+
+    merge_claims = merge.merge_claims
+    monkeypatch.setattr(merge, "merge_claims", swapped)
+    monkeypatch.setattr(partition_module, "merge_claims", swapped)
+    with pytest.raises(InternalError) as caught:
+        partition(R.parse(MODULE), two)
+    assert caught.value.problem == "changed who takes which op, or the impure ops around it, of function `main`"
+
+
+def test_a_lawful_partition_is_compared_once(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    for owner in (merge, verification):
+        monkeypatch.setattr(owner, "check_partition", lambda before, after: compared.append("once"))
+    partition(R.parse(MODULE), two)
+    assert compared == ["once"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        ("cost", "policy: is no policy; got 'cost', expected a callable, such as ByCost()"),
+        (ByCost, "policy: is a class; got ByCost, expected an instance: ByCost()"),
+    ],
+)
+def test_what_is_no_policy(policy: Any, text: str, two: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        partition(R.parse(MODULE), two, policy=policy)
+    assert str(caught.value) == text
+
+
+def test_backends_are_no_string() -> None:
+    with pytest.raises(OptionsError) as caught:
+        partition(R.parse(MODULE), "ccompiler")
+    assert str(caught.value) == "backends: is a single string; got 'ccompiler', expected ['ccompiler']"
 
 
 def test_a_policy_that_gives_no_module(two: Any) -> None:

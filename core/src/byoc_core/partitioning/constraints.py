@@ -20,6 +20,9 @@ from byoc_core.pattern import Rejection
 
 __all__ = ["Constraints", "OpKey", "op_key"]
 
+_MOST_SHOWN = 10
+"""How many ops one error names: a glob may stand for thousands."""
+
 OpKey = tuple[str, str]
 """An op of a module: the name of the function it came from, and that of its first result."""
 
@@ -118,8 +121,10 @@ class Constraints:
                 )
         if problems:
             where, problem = problems[0]
-            others = "\n".join(f"{where}: {problem}" for where, problem in problems[1:])
-            raise PartitionError(where, problem, detail=others or None)
+            others = [f"{where}: {problem}" for where, problem in problems[1:_MOST_SHOWN]]
+            if len(problems) > _MOST_SHOWN:
+                others.append(f"and {len(problems) - _MOST_SHOWN} more ops")
+            raise PartitionError(where, problem, detail="\n".join(others) or None)
 
     def check_left(self, source: str, binding: Binding, backend: str, refusal: Rejection) -> None:
         """Checks that an op may be taken from a backend whose codegen refused it.

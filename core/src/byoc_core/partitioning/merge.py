@@ -18,7 +18,7 @@ from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
 
-__all__ = ["MergeCompositeFunctions"]
+__all__ = ["MergeCompositeFunctions", "merge_claims"]
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,24 @@ class MergeCompositeFunctions(Pass):
         Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.grouping` and
         :mod:`byoc_core.partitioning.typed_fusion`.
         """
-        outliner = Outliner(module)
         closed = CaptureSizes()(module)
-        changed = {
-            name: _merge(function, name, outliner, closed, self.sideways) for name, function in closed.functions.items()
-        }
-        if not outliner.functions:
+        merged = merge_claims(closed, self.sideways)
+        if merged is closed:
             return module
-        merged = module.with_functions({**outliner.functions, **changed})
         check_partition(closed, merged)
         return merged
+
+
+def merge_claims(module: IRModule, sideways: bool) -> IRModule:
+    """Gives what :class:`MergeCompositeFunctions` does, unchecked; the same module where nothing is claimed.
+
+    Args:
+        module: its bodies of ``if`` and ``loop`` have the sizes that they need (:class:`CaptureSizes`).
+        sideways: as there.
+    """
+    outliner = Outliner(module)
+    changed = {name: _merge(function, name, outliner, module, sideways) for name, function in module.functions.items()}
+    return module.with_functions({**outliner.functions, **changed}) if outliner.functions else module
 
 
 def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, sideways: bool) -> Function:

@@ -56,6 +56,8 @@ class PartitionOptions:
             limit = getattr(self, name)
             if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
                 raise OptionsError(name, "is no limit", got=repr(limit), expected="an integer of 0 or more")
+        if not isinstance(self.sideways, bool):
+            raise OptionsError("sideways", "is no bool", got=repr(self.sideways))
 
     @property
     def has_limits(self) -> bool:

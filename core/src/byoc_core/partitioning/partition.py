@@ -12,11 +12,14 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning.claim import ClaimByPolicy
 from byoc_core.partitioning.constraints import Constraints
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.merge import MergeCompositeFunctions
+from byoc_core.partitioning.merge import MergeCompositeFunctions, merge_claims
+from byoc_core.partitioning.near_misses import log_near_misses
 from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
 from byoc_core.partitioning.request import PartitionRequest
+from byoc_core.partitioning.verification import is_carved_lawfully
 from byoc_core.transform import Sequential, UniqueNames
+from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 
 __all__ = ["check_option_owners", "partition", "partition_pipeline"]
@@ -48,11 +51,13 @@ def partition(
     Raises:
         BackendNotFoundError: a backend is not installed.
         OptionsError: options for a backend that is not listed, or not its options; or constraints that name what is
-            not there, or contradict one another.
+            not there, or contradict one another; or ``policy`` is none.
         PartitionError: an op is not taken by the backend that it is forced to; or a policy did anything but claim.
         HookError: a backend's hook failed.
         InternalError: the result is not the same program.
     """
+    if isinstance(backends, str):
+        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
     wishes = partition_options or PartitionOptions()
     names = [handle.name for handle in map(installed_backends().get, backends)]
     return partition_pipeline(
@@ -83,6 +88,7 @@ def partition_pipeline(
     check_option_owners(options or {}, [handle.name for handle in handles])
     request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog())
     chosen: Policy = policy if policy is not None else GreedyByOrder()
+    _check_policy(chosen)
     return _Partition(chosen, request, constrain, verify_input, tells_near_misses=log is not None)
 
 
@@ -116,8 +122,38 @@ class _Partition(Pass):
         return after
 
     def _carve(self, module: IRModule, constraints: Constraints, log: PartitionLog) -> IRModule:
-        claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints, self.tells_near_misses)
-        return Sequential([claim, MergeCompositeFunctions(constraints.options.sideways)], verify_input=False)(module)
+        claim = ClaimByPolicy(self.policy, replace(self.request, log=log), constraints)
+        claimed = claim(module)
+        carved = self._merge(module, claimed, claim)
+        constraints.check_forced(carved, log)
+        if self.tells_near_misses:
+            with_patterns = [backend for backend in self.request.backends if not backend.claims_by_itself]
+            log_near_misses(module, claimed, with_patterns, log)
+        return carved
+
+    def _merge(self, module: IRModule, claimed: IRModule, claim: ClaimByPolicy) -> IRModule:
+        """Gives the module with regions. One check covers both steps; only where it fails is each checked."""
+        sideways = claim.constraints.options.sideways
+        try:
+            closed = CaptureSizes()(claimed)
+            merged = merge_claims(closed, sideways)
+            carved = claimed if merged is closed else merged
+            is_lawful = carved is module or is_carved_lawfully(module, claimed, carved)
+        except Exception:
+            claim.check_program(module, claimed)  # what merging stumbled over may be no valid module
+            raise
+        if is_lawful:
+            return carved
+        claim.check_program(module, claimed)
+        return MergeCompositeFunctions(sideways)(claimed)
+
+
+def _check_policy(policy: object) -> None:
+    if isinstance(policy, type):
+        raise OptionsError("policy", "is a class", got=policy.__name__, expected=f"an instance: {policy.__name__}()")
+    if not callable(policy):
+        expected = "a callable, such as ByCost()"
+        raise OptionsError("policy", "is no policy", got=repr(policy), expected=expected)
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:

@@ -11,10 +11,11 @@ from byoc_core.partitioning.admission import Admission
 from byoc_core.partitioning.claims import Claim, claims_of, drop_claims
 from byoc_core.partitioning.constraints import Constraints, OpKey, op_key
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.merge import MergeCompositeFunctions
+from byoc_core.partitioning.merge import merge_claims
 from byoc_core.partitioning.options import PartitionOptions
 from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.pattern import Rejection
+from byoc_core.transform.capture_sizes import CaptureSizes
 
 __all__ = ["claim_within_limits"]
 
@@ -32,7 +33,7 @@ def claim_within_limits(
 
     Args:
         module: what to claim in.
-        claim: a policy, perhaps with checks around it.
+        claim: a policy, perhaps with checks around it; what it gives is merged unchecked, for its sizes only.
         request: what to ask it.
         constraints: with the limits. A region with a forced op, or one that was claimed before, is never too small.
 
@@ -75,7 +76,7 @@ def _small_regions(module: IRModule, claimed: IRModule, constraints: Constraints
     kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
     regions: dict[str, list[Claim]] = {}
     small: dict[str, dict[OpKey, Rejection]] = {}
-    for claim in claims_of(MergeCompositeFunctions(constraints.options.sideways)(claimed)):
+    for claim in claims_of(merge_claims(CaptureSizes()(claimed), constraints.options.sideways)):
         regions.setdefault(claim.region, []).append(claim)
     for claims in regions.values():
         ops = {op_key(claim.source, op): op for claim in claims for op in claim.ops}

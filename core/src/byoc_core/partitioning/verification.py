@@ -1,4 +1,4 @@
-"""Whether a policy or a backend's own partition claimed lawfully, and did nothing else."""
+"""Whether a policy or a backend's own partition claimed lawfully, and did nothing else; and what was made of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.partitioning.admission import Admission
 from byoc_core.partitioning.claims import Claim, claims_of, without_claims
 from byoc_core.partitioning.legality import check_partition
+from byoc_core.transform.capture_sizes import CaptureSizes
 
-__all__ = ["ClaimFault", "claim_keys", "find_fault"]
+__all__ = [
+    "ClaimFault",
+    "claim_keys",
+    "find_fault",
+    "find_misclaim",
+    "find_other_program",
+    "is_carved_lawfully",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,48 @@ def find_fault(before: IRModule, after: IRModule, admissions: Mapping[str, Admis
 
     Cost: linear in the ops of both modules.
     """
-    return _find_change(before, after) or _find_unlawful(before, after) or _find_claim(before, after, admissions)
+    return find_misclaim(before, after, admissions) or find_other_program(before, after)
+
+
+def find_misclaim(before: IRModule, after: IRModule, admissions: Mapping[str, Admission]) -> ClaimFault | None:
+    """Gives the part of :func:`find_fault` that names and claims tell; it takes neither to be valid."""
+    return _find_change(before, after) or _find_claim(before, after, admissions)
+
+
+def find_other_program(before: IRModule, after: IRModule) -> ClaimFault | None:
+    """Gives the part of :func:`find_fault` that takes both modules to be unfolded."""
+    try:
+        check_partition(without_claims(before), after)
+    except InternalError as error:
+        return ClaimFault(error.problem, error.detail)
+    return None
+
+
+def is_carved_lawfully(before: IRModule, claimed: IRModule, carved: IRModule) -> bool:
+    """Tells by one comparison, of the first module and the last, whether two steps kept the laws of partition.
+
+    ``False`` where they may not have; which step is at fault, if any, takes a check of each. A body that gets a size
+    from another value, as a composite hides the first that has it, counts as a difference here and is none.
+
+    Args:
+        before: a valid module.
+        claimed: the same with claims, in which :func:`find_misclaim` finds nothing.
+        carved: the same with a region for each group of these claims.
+    """
+    if _owners(claimed) != _owners(carved):
+        return False
+    try:
+        check_partition(CaptureSizes()(without_claims(before)), carved)
+    except InternalError:
+        return False
+    return True
+
+
+def _owners(module: IRModule) -> dict[tuple[str, str, str], str]:
+    """Gives the backend of each claimed op, by function, name of the first result, and kind."""
+    return {
+        (claim.source, op.results[0].name, op.op.name): claim.backend for claim in claims_of(module) for op in claim.ops
+    }
 
 
 def claim_keys(module: IRModule) -> set[tuple[str, str, str]]:
@@ -66,14 +115,6 @@ def _named_ops(module: IRModule) -> Iterator[tuple[str, str, str]]:
         for binding in function.walk():
             if binding.op is not COMPOSITE:
                 yield function.name, binding.op.name, ", ".join(result.name for result in binding.results)
-
-
-def _find_unlawful(before: IRModule, after: IRModule) -> ClaimFault | None:
-    try:
-        check_partition(without_claims(before), after)
-    except InternalError as error:
-        return ClaimFault(error.problem, error.detail)
-    return None
 
 
 def _find_claim(before: IRModule, after: IRModule, admissions: Mapping[str, Admission]) -> ClaimFault | None:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
-from byoc_core.errors import OptionsError
+from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
@@ -35,40 +36,67 @@ class ByCost:
     Attributes:
         sizes: what each symbolic size is expected to be, by symbol; 1 by default.
         machines: figures by backend name, ``"host"`` among them, for those that give no estimates of their own;
-            ``HOST_MACHINE`` and ``BACKEND_MACHINE`` of this package by default.
+            ``HOST_MACHINE`` and ``BACKEND_MACHINE`` of this package by default. One policy may serve several builds, so
+            a name may be that of an installed backend which takes no part; any other is an error.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     machines: Mapping[str, MachineModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _check_mapping("sizes", self.sizes, "{'batch': 32}")
         sizes: Mapping[str, object] = self.sizes
         for name, size in sizes.items():
-            if not isinstance(size, int) or size < 0:
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 where = f"ByCost, size `{name}`"
                 raise OptionsError(where, "has a bad value", got=repr(size), expected="an int, 0 or more")
+        _check_mapping("machines", self.machines, "{'host': MachineModel(5e10, 1e10)}")
+        machines: Mapping[str, object] = self.machines
+        for name, machine in machines.items():
+            if not isinstance(machine, MachineModel):
+                raise OptionsError(f"ByCost, machine `{name}`", "is no MachineModel", got=repr(machine))
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
         """Gives the module with claims.
 
         Raises:
+            OptionsError: there are figures for a backend that neither takes part nor is installed.
             HookError: a backend's hook failed.
             PatternError: a pattern's check raised.
 
-        Cost: the claims of :class:`GreedyByOrder` about four times, and near-linear in the ops beyond that.
+        Cost: the claims of :class:`GreedyByOrder` three times, seldom four, and near-linear in the ops beyond that.
         """
+        self._check_machines([handle.name for handle in request.backends])
         asked = [handle for handle in request.backends if handle.name != HOST_NAME]
         if asked and not _is_partitioned(module, [handle.name for handle in asked]):
             plan = _Plan(self, module, replace(request, backends=asked))
-            module = plan.claim(plan.best_choice(), request.log)
+            module = plan.claim_best()
         for handle in request.backends:
             if handle.name == HOST_NAME:  # where it takes part as a backend, it takes what is left
                 module = request.claim(module, handle)
         return module
 
+    def _check_machines(self, names: Sequence[str]) -> None:
+        installed = {record.name for record in installed_backends().list()}
+        for name in self.machines:
+            if name not in {*names, HOST_NAME, *installed}:
+                raise OptionsError(
+                    f"ByCost, machine `{name}`",
+                    "no such backend takes part or is installed",
+                    expected=", ".join([*names, HOST_NAME]),
+                    hint=near_names(name, [*names, HOST_NAME]) or None,
+                )
+
 
 Choice = Mapping[OpKey, str]
 """The backend of each op that is to be offloaded."""
+
+
+def _check_mapping(what: str, value: object, example: str) -> None:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise OptionsError(
+            f"ByCost, {what}", "is no mapping from names", got=repr(value), expected=f"one like {example}"
+        )
 
 
 class _Plan:
@@ -86,18 +114,24 @@ class _Plan:
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
 
-    def best_choice(self) -> Choice:
-        """Gives what costs least once it has been claimed: the best placement, greedy by order, or nothing at all."""
+    def claim_best(self) -> IRModule:
+        """Claims what costs least once it has been claimed: the best placement, greedy by order, or nothing at all."""
         greedy = claims_of(self._greedy)
         placed: dict[OpKey, str] = {}
         for body in self._bodies:
             placed.update(body.choice(place(body.problem, [body.labels(greedy)]).labels))
-        priced: list[tuple[float, Choice]] = [
-            (self._prices.total(self.claim(placed, PartitionLog())), placed),
+        log = PartitionLog()
+        claimed = self.claim(placed, log)
+        least = self._prices.total(claimed)
+        others: list[tuple[float, Choice]] = [
             (self._prices.total(self._greedy), greedy),
             (self._prices.total(self._module), {}),
         ]
-        return min(priced, key=lambda pair: pair[0])[1]
+        cost, choice = min(others, key=lambda pair: pair[0])
+        if cost < least:
+            return self.claim(choice, self._request.log)
+        self._request.log.extend(log)
+        return claimed
 
     def claim(self, choice: Choice, log: PartitionLog) -> IRModule:
         """Gives the module with the claims of a choice, as far as the request allows them; the log gets the rest."""

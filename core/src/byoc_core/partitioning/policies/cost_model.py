@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
@@ -57,7 +58,8 @@ class MachineModel:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             least = "above 0" if name in ("flops_per_second", "bytes_per_second") else "0 or more"
-            if not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
+            is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
                 where = f"MachineModel, `{name}`"
                 raise OptionsError(where, "has a bad value", got=repr(value), expected=f"a finite number {least}")
 
