@@ -156,8 +156,9 @@ def check_item(item: Mapping[str, Any], form: Mapping[str, Any], optional: Mappi
 
 def check_form(data: Mapping[str, Any]) -> None:
     """Checks a report against the form that the documentation gives."""
-    assert data.keys() == {"schema", "total_flops", "offloaded_share", "counted_sizes", *FORM}
+    assert data.keys() == {"schema", "total_flops", "offloaded_share", "counted_sizes", "num_passed_over", *FORM}
     assert data["schema"] == 2
+    assert type(data["num_passed_over"]) is int
     for key, form in FORM.items():
         for item in data[key]:
             check_item(item, form, OPTIONAL.get(key, {}))

@@ -44,6 +44,7 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
           backend that gave a reason; most FLOPs first.
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
           backends that had claimed it, and whose codegen refused it.
+        - ``num_passed_over``: how many ops, the last ones, were not searched for near misses: the search is bounded.
         - ``borders``: see :func:`byoc_core.partitioning.borders.find_borders`.
         - ``ops``: ``function, op, name, outcome`` (a backend), ``region, flops, share, inputs`` (names of values), and
           ``code, text``, empty where the op does not stay on the host. Where there are any: ``composite`` (its
@@ -70,6 +71,7 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         "counted_sizes": {},
         "summary": _summary(rows, flops, host),
         "regions": _regions(module, tallies, log),
+        "num_passed_over": log.num_passed_over,
         "borders": find_borders(module, host=host, handed_over=log.handed_over),
         "ops": rows,
     }

@@ -13,7 +13,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from byoc_core.artifact.report import render_report
+from byoc_core.artifact.report import render_report, to_printable
 from byoc_core.artifact.report_page.layout import lay_out
 from byoc_core.offload_shares import HOST, items_of
 
@@ -50,7 +50,7 @@ def render_page(data: Mapping[str, Any], title: str) -> str:
         "ops": _nodes(rows),
     }
     return Template(_read("page.html")).substitute(
-        title=html.escape(title),
+        title=html.escape(to_printable(title)),
         headline=html.escape(report.partition("\n")[0]),
         fallback=f"<pre>{html.escape(report)}</pre>",
         style=_read("page.css"),
