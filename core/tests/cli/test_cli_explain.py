@@ -164,7 +164,7 @@ def test_an_artifact_with_any_report_is_explained(byoc: Any, model: Path, part: 
 
 
 MISSED = """\
-error: offload: too small a share of the FLOPs is offloaded; got 97.1%, expected at least 98%
+error: offload: too small a share of the FLOPs is offloaded, counting n = 1; got 97.1%, expected at least 98%
 why ops stayed on the host:
     2.9%      1 x nn.relu: part: there is no kernel for `nn.relu` [op]
 """

@@ -422,7 +422,7 @@ def test_a_required_share(explained: byoc_core.Explanation) -> None:
     with pytest.raises(PartitionError) as caught:
         explained.require_offload(0.95)
     assert str(caught.value) == (
-        "offload: too small a share of the FLOPs is offloaded; got 92.3%, expected at least 95%\n"
+        "offload: too small a share of the FLOPs is offloaded, counting n = 1; got 92.3%, expected at least 95%\n"
         "why ops stayed on the host:\n"
         "    7.7%      1 x tanh: aone: no `tanh` here [op]"
     )

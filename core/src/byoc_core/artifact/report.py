@@ -18,7 +18,7 @@ from typing import Any
 
 from byoc_core.offload_shares import HOST, MAX_FLOPS, decisive_reasons, items_of, reason_keys
 
-__all__ = ["host_reasons", "percent", "render_report", "to_printable"]
+__all__ = ["counting", "host_reasons", "percent", "render_report", "to_printable"]
 
 _MAX_OPS_NAMED = 4
 _MAX_TEXTS = 4
@@ -118,15 +118,18 @@ def to_printable(text: str) -> str:
     )
 
 
-def _header(data: Mapping[str, Any]) -> list[str]:
+def counting(data: Mapping[str, Any]) -> str:
+    """Gives what symbolic sizes count as, to be put behind a clause; nothing where there are none."""
     counted = data.get("counted_sizes")
     pairs = counted.items() if isinstance(counted, Mapping) else ()
     sizes = ", ".join(f"{name} = {size}" for name, size in pairs)
+    return f", counting {sizes}" if sizes else ""
+
+
+def _header(data: Mapping[str, Any]) -> list[str]:
     share = data.get("offloaded_share")
     known = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
-    lines = [
-        f"{known} of {_flops_text(data.get('total_flops'))} FLOPs offloaded" + (f", counting {sizes}" if sizes else "")
-    ]
+    lines = [f"{known} of {_flops_text(data.get('total_flops'))} FLOPs offloaded{counting(data)}"]
     backends = [item for item in items_of(data.get("backends")) if _text(item.get("name"))]
     width = max((len(item["name"]) for item in backends), default=0)
     for item in backends:
