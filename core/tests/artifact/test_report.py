@@ -266,3 +266,16 @@ def test_any_json_is_rendered_and_counted(data: dict[str, Any]) -> None:
         with contextlib.suppress(PartitionError):
             check_offload(given_data, 0.5)
     assert 0 <= apportion(data)["offloaded_share"] <= 1
+
+
+def test_what_moves_a_terminal_is_not_printed() -> None:
+    escape = "\x1b[2J\ud800"
+    row = {"op": escape, "name": escape, "outcome": "host", "code": escape, "text": escape, "share": 1.0}
+    size = {"size": escape, "where": escape, "kind": "unknown"}
+    data = {"ops": [row], "backends": [{"name": escape}], "total_flops": escape, "sizes": [size], "offloaded_share": 0}
+    for text in (render_report(data), render_report(data, 80)):
+        assert "\ufffd[2J" in text
+        assert all(line.isprintable() for line in text.splitlines())
+    with pytest.raises(PartitionError) as caught:
+        check_offload(data, 0.5)
+    assert all(line.isprintable() for line in str(caught.value).splitlines())

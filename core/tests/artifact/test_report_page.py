@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ function newElement(tag) {
       return new Proxy({}, {
         get: (target, key) => key in target ? target[key] : (...given) => {
           if (key === "fillText") drawn.push([target.fillStyle, given[0], given[1], given[2]]);
+          if (key === "lineTo") drawn.push(["line", given[0], given[1]]);
           if (key === "fill") drawn.push([target.fillStyle, target.globalAlpha]);
         },
         set: (target, key, value) => { target[key] = value; return true; },
@@ -126,7 +128,7 @@ def test_the_page_needs_nothing_from_anywhere(page: Page) -> None:
 
 def test_ops_are_drawn_in_the_colours_of_their_backends(page: Page) -> None:
     colours = {entry[1]: entry[0] for entry in page.read("drawn") if len(entry) == 4}
-    assert {"nn.conv2d", "a", "tanh", "b", "add", "c"} == set(colours)
+    assert {"nn.conv2d", "a", "tanh", "b", "add", "c", "npu", "host"} == set(colours)  # not by colour alone
     fills = [entry[0] for entry in page.read("drawn") if len(entry) == 2]
     npu, host = fills[0], fills[1]
     assert npu != host
@@ -212,3 +214,23 @@ def test_names_that_look_like_markup_stay_text() -> None:
 )
 def test_a_report_of_any_json_gives_a_page(report: dict[str, Any]) -> None:
     assert "Who runs what" in Page(report).panel
+
+
+def test_an_edge_over_several_layers_keeps_clear_of_the_ops() -> None:
+    names = ["a", "b", "c", "d", "e"]
+    rows: list[dict[str, Any]] = [
+        {"function": "f", "op": "tanh", "name": n, "outcome": "host", "inputs": [m]} for m, n in pairwise(names)
+    ]
+    rows[-1]["inputs"] = ["d", "b"]  # `b` is the first op, and two others stand right below it
+    page = Page({"ops": rows})
+    (lane,) = page.read("drawn.filter((entry) => entry[0] === 'line').map((entry) => entry[1])")
+    (column,) = {node["column"] for node in page.data["ops"]}
+    assert column == 0
+    assert not 0 <= lane <= 150
+
+
+def test_the_first_view_shows_ops_however_wide_the_graph() -> None:
+    wide = [{"function": "f", "op": "exp", "name": f"w{i}", "outcome": "host", "inputs": ["a"]} for i in range(60)]
+    page = Page({"ops": [{"function": "f", "op": "tanh", "name": "a", "outcome": "host", "inputs": []}, *wide]})
+    (x,) = page.read("drawn.filter((entry) => entry[1] === 'tanh').map((entry) => OFFSET_X + entry[2] * SCALE)")
+    assert 0 < x < 800

@@ -152,8 +152,19 @@ def test_an_artifact_with_a_report_of_the_older_form_is_explained(byoc: Any, mod
     assert byoc("explain", "old.byoc", "--require-offload", "98%").code == 1
 
 
+@pytest.mark.parametrize("rows", [[{}], [{"name": "\x1b[2J", "reasons": 3}, {"op": ["add"]}]])
+def test_an_artifact_with_any_report_is_explained(byoc: Any, model: Path, part: str, rows: list[Any]) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
+    made = byoc_core.load("m.byoc")
+    Executable(made.program, made.modules, made.constants, {"ops": rows}).save("odd.byoc")
+    for options in ((), ("--all",), ("--json",), ("--html", "r.html")):
+        done = byoc("explain", "odd.byoc", *options)
+        assert done.code == 0
+        assert "\x1b" not in done.out
+
+
 MISSED = """\
-error: offload: too small a share of the FLOPs is offloaded; got 97.1%, expected at least 98%
+error: offload: too small a share of the FLOPs is offloaded, counting n = 1; got 97.1%, expected at least 98%
 why ops stayed on the host:
     2.9%      1 x nn.relu: part: there is no kernel for `nn.relu` [op]
 """

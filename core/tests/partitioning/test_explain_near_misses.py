@@ -121,8 +121,28 @@ def test_patterns_ask_for_the_values_of_constants(fake_backend: Fake) -> None:
 
 
 def test_how_many_are_looked_at_is_bounded(fake_backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = fake_backend("aone", ["exp"], [PAIR])
+    assert byoc_core.explain(MODULE, [backend]).report_data["num_passed_over"] == 0
     monkeypatch.setattr(near_misses, "_MAX_EXPLAINED", 1)
-    assert [name for name, *_ in near(MODULE, fake_backend("aone", ["exp"], [PAIR]))] == ["a"]
+    assert [name for name, *_ in near(MODULE, backend)] == ["a"]
+    report = byoc_core.explain(MODULE, [backend]).report()
+    assert "\n  the search is bounded; ops at the end that it did not reach: 1" in report
+    both = fake_backend("aone", ["exp"], [PAIR, LONG])
+    assert near(MODULE, both) == []  # one pattern of two would not tell which comes nearest
+    assert byoc_core.explain(MODULE, [both]).report_data["num_passed_over"] == 2
+
+
+def test_equal_near_misses_are_one_line(fake_backend: Fake) -> None:
+    ops = ("nn.relu", "exp", "nn.relu", "exp", "nn.relu")
+    lines = [f"    v{i + 1} = R.{op}(v{i})" for i, op in enumerate(ops)]
+    module = R.parse("\n".join(["def main(v0: R.Tensor((2, 4))):", *lines, "    return v5"]))
+    report = byoc_core.explain(module, [fake_backend("aone", [], [PAIR])]).report()
+    text = "nn.relu{}: `aone.pair` does not fit: operand 0 of `nn.relu` is {}, expected `nn.dense`"
+    assert report.splitlines()[-3:] == [
+        "near misses of patterns:",
+        f"  `v3` = {text.format(' and 1 more', 'made by `exp`')}",
+        f"  `v1` = {text.format('', 'a parameter')}",
+    ]
 
 
 def test_partition_logs_them_where_a_log_is_given(fake_backend: Fake) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import byoc_core
 import pytest
 from byoc_core import script as R
+from byoc_core.artifact.report_page import render_page
 from byoc_core.backend import Support
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import IRModule
@@ -132,6 +134,7 @@ FORM: dict[str, dict[str, Any]] = {
         "outputs": NAMES,
     },
     "borders": {"before": TEXT, "after": TEXT, "code": TEXT, "ops": NAMES, "text": TEXT},
+    "links": {"function": TEXT, "name": TEXT, "reads": NAMES},
     "ops": OP,
     "sizes": dict.fromkeys(("function", "size", "kind", "where"), TEXT),
 }
@@ -156,8 +159,9 @@ def check_item(item: Mapping[str, Any], form: Mapping[str, Any], optional: Mappi
 
 def check_form(data: Mapping[str, Any]) -> None:
     """Checks a report against the form that the documentation gives."""
-    assert data.keys() == {"schema", "total_flops", "offloaded_share", "counted_sizes", *FORM}
+    assert data.keys() == {"schema", "total_flops", "offloaded_share", "counted_sizes", "num_passed_over", *FORM}
     assert data["schema"] == 2
+    assert type(data["num_passed_over"]) is int
     for key, form in FORM.items():
         for item in data[key]:
             check_item(item, form, OPTIONAL.get(key, {}))
@@ -292,6 +296,46 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     ]
 
 
+def test_links_tell_what_control_flow_passes_on(fake_backend: Fake) -> None:
+    module = R.parse("""
+def main(p: R.Tensor((), "bool"), n: R.Tensor((), "int64"), x: R.Tensor((4,))):
+    h = R.exp(x)
+    @R.region
+    def then(y: R.Tensor((4,))):
+        a = R.nn.relu(y)
+        return a
+    @R.region
+    def other(o: R.Tensor((4,))):
+        return o
+    z = R.if_(p, h, regions=[then, other])
+    @R.region
+    def body(i: R.Tensor((), "int64"), s: R.Tensor((4,))):
+        t = R.tanh(s)
+        return R.const(True, "bool"), t
+    l = R.loop(n, p, z, regions=[body])
+    e = R.abs(l)
+    return e
+""")
+    data = byoc_core.explain(module, [fake_backend("aone", ["nn.relu", "tanh"])]).report_data
+    check_form(data)
+    assert {link["name"]: link["reads"] for link in data["links"]} == {
+        "y": ["h"],
+        "o": ["h"],
+        "z": ["p", "a", "o"],
+        "i": ["n"],
+        "s": ["z"],
+        "l": ["n", "p", "t"],
+    }
+    (text,) = re.findall(r'id="data">(.*?)</script>', render_page(data, "m"), re.DOTALL)
+    nodes = json.loads(text)["ops"]
+    assert {node["name"]: {nodes[source]["name"] for source in node["sources"]} for node in nodes} == {
+        "h": set(),
+        "a": {"h"},
+        "t": {"a", "h"},
+        "e": {"t"},
+    }
+
+
 def test_regions_annotated_by_hand_have_no_borders(fake_backend: Fake) -> None:
     module = """
 class M:
@@ -378,7 +422,7 @@ def test_a_required_share(explained: byoc_core.Explanation) -> None:
     with pytest.raises(PartitionError) as caught:
         explained.require_offload(0.95)
     assert str(caught.value) == (
-        "offload: too small a share of the FLOPs is offloaded; got 92.3%, expected at least 95%\n"
+        "offload: too small a share of the FLOPs is offloaded, counting n = 1; got 92.3%, expected at least 95%\n"
         "why ops stayed on the host:\n"
         "    7.7%      1 x tanh: aone: no `tanh` here [op]"
     )

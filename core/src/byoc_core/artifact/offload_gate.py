@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from byoc_core.artifact.report import host_reasons
+from byoc_core.artifact.report import counting, host_reasons, to_printable
 from byoc_core.errors import OptionsError, PartitionError
 
 __all__ = ["check_offload"]
@@ -34,9 +34,9 @@ def check_offload(report: Mapping[str, Any], share: float) -> None:
     if not isinstance(offloaded, int | float) or not 0 <= offloaded <= 1:
         raise PartitionError("offload", "the report does not tell which share is offloaded", expected=expected)
     if offloaded < share:
-        lines = [f"  {reason.line()}" for reason in host_reasons(report)[:_MAX_REASONS]]
+        lines = [f"  {to_printable(reason.line())}" for reason in host_reasons(report)[:_MAX_REASONS]]
         # Rounded down, so that it never reads as what was required.
         found = f"{math.floor(offloaded * 1000) / 10:.1f}%"
-        problem = "too small a share of the FLOPs is offloaded"
+        problem = f"too small a share of the FLOPs is offloaded{to_printable(counting(report))}"
         detail = "\n".join(["why ops stayed on the host:", *lines]) if lines else None
         raise PartitionError("offload", problem, got=found, expected=expected, detail=detail)

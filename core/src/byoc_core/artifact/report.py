@@ -18,7 +18,7 @@ from typing import Any
 
 from byoc_core.offload_shares import HOST, MAX_FLOPS, decisive_reasons, items_of, reason_keys
 
-__all__ = ["host_reasons", "percent", "render_report"]
+__all__ = ["counting", "host_reasons", "percent", "render_report", "to_printable"]
 
 _MAX_OPS_NAMED = 4
 _MAX_TEXTS = 4
@@ -41,6 +41,7 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     if not items_of(data.get("backends")) and not items_of(data.get("ops")):
         return "no offload report"
     lines = [*_header(data), *_reason_lines(data), *_near_miss_lines(data), *_border_lines(data), *_size_lines(data)]
+    lines = [to_printable(line) for line in lines]
     if width is None:
         return "\n".join(lines)
     return "\n".join(part for line in lines for part in _broken(line, width))
@@ -108,15 +109,27 @@ def percent(share: object) -> str:
     return f"{share:.1%}" if isinstance(share, int | float) and 0 <= share <= 1 + 1e-4 else "?"
 
 
-def _header(data: Mapping[str, Any]) -> list[str]:
+def to_printable(text: str) -> str:
+    """Gives a text with a mark in the place of what no terminal should be sent, such as the start of an escape."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    )
+
+
+def counting(data: Mapping[str, Any]) -> str:
+    """Gives what symbolic sizes count as, to be put behind a clause; nothing where there are none."""
     counted = data.get("counted_sizes")
     pairs = counted.items() if isinstance(counted, Mapping) else ()
     sizes = ", ".join(f"{name} = {size}" for name, size in pairs)
+    return f", counting {sizes}" if sizes else ""
+
+
+def _header(data: Mapping[str, Any]) -> list[str]:
     share = data.get("offloaded_share")
     known = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
-    lines = [
-        f"{known} of {_flops_text(data.get('total_flops'))} FLOPs offloaded" + (f", counting {sizes}" if sizes else "")
-    ]
+    lines = [f"{known} of {_flops_text(data.get('total_flops'))} FLOPs offloaded{counting(data)}"]
     backends = [item for item in items_of(data.get("backends")) if _text(item.get("name"))]
     width = max((len(item["name"]) for item in backends), default=0)
     for item in backends:
@@ -135,16 +148,27 @@ def _reason_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
-    found: list[tuple[float, int, str]] = []
+    """Gives a line for each near miss that is not the reason itself: ops of one kind and one text together."""
+    found: dict[tuple[str, str], list[Any]] = {}  # a name, how many, and their share
     for row in items_of(data.get("ops")):
         reasons = items_of(row.get("reasons"))
         chosen = decisive_reasons(reasons)
         for reason in reasons if row.get("outcome") == HOST else ():
             if reason.get("code") == "near-miss" and chosen[_text(reason.get("backend"))] is not reason:
-                line = f"  `{_text(row.get('name'))}` = {_text(row.get('op'))}: {_text(reason.get('text'))}"
-                found.append((-_share(row.get("share")), len(found), line))
-    lines = [line for _, _, line in sorted(found)[:_MAX_NEAR_MISSES]]
-    return _section("near misses of patterns:", lines, len(found) - len(lines), "near misses")
+                key = _text(row.get("op")), _text(reason.get("text"))
+                miss = found.setdefault(key, [_text(row.get("name")), 0, 0.0])
+                miss[1] += 1
+                miss[2] += _share(row.get("share"))
+    lines = [
+        f"  `{name}` = {op}{f' and {count - 1} more' if count > 1 else ''}: {text}"
+        for (op, text), (name, count, _) in sorted(found.items(), key=lambda item: -item[1][2])[:_MAX_NEAR_MISSES]
+    ]
+    section = _section("near misses of patterns:", lines, len(found) - len(lines), "kinds of near misses")
+    passed_over = data.get("num_passed_over")
+    if isinstance(passed_over, int) and 0 < passed_over <= MAX_FLOPS:
+        section = section or ["", "near misses of patterns:"]
+        section.append(f"  the search is bounded; ops at the end that it did not reach: {passed_over:,}")
+    return section
 
 
 def _border_lines(data: Mapping[str, Any]) -> list[str]:

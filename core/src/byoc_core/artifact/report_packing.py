@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["pack_report", "unpack_report"]
 
-_TABLES = ("ops", "regions", "borders")
+_TABLES = ("ops", "regions", "borders", "links")
 _ABSENT = -1
 """The index of a key that a row has not."""
 

@@ -33,9 +33,11 @@ class PartitionLog:
 
     Attributes:
         handed_over: the backends that refused a whole region in codegen, by the region's ``global_symbol``.
+        num_passed_over: how many ops were not searched for near misses of patterns, since the bound was met before.
     """
 
     handed_over: dict[str, list[str]] = field(default_factory=dict)
+    num_passed_over: int = 0
     _refusals: dict[tuple[str, str], list[Refusal]] = field(default_factory=dict)
 
     def refuse(self, function: str, binding: Binding, refusal: Refusal) -> None:
@@ -54,6 +56,7 @@ class PartitionLog:
 
     def extend(self, other: PartitionLog) -> None:
         """Adds what another log holds, behind what is there."""
+        self.num_passed_over += other.num_passed_over
         for key, refusals in other._refusals.items():
             own = self._refusals.setdefault(key, [])
             own += [refusal for refusal in refusals if refusal not in own]

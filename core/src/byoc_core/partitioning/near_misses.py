@@ -27,7 +27,7 @@ def log_near_misses(before: IRModule, after: IRModule, backends: Sequence[Backen
         before: the module before any claim, with unique names.
         after: the same with claims.
         backends: those that were asked.
-        log: gets refusals with the code ``near-miss``.
+        log: gets refusals with the code ``near-miss``, and how many ops were passed over because the bound was met.
 
     Cost: linear in the functions, and that of :func:`byoc_core.pattern.explain_mismatch` for each unclaimed op and each
     pattern that names it, up to a bound.
@@ -42,10 +42,25 @@ def log_near_misses(before: IRModule, after: IRModule, backends: Sequence[Backen
             for body in walk_bodies(function):
                 index = FunctionIndex(body, before.constants)
                 for binding in body.bindings if unclaimed else ():
+                    is_passed_over = False
                     for handle in backends if binding.results[0].name in unclaimed else ():
-                        patterns = by_op[handle.name].get(binding.op.name, ())[:pairs_left]
+                        patterns = by_op[handle.name].get(binding.op.name, ())
+                        if not patterns or _has_better_reason(function.name, binding, handle, log):
+                            continue
+                        if len(patterns) > pairs_left:
+                            pairs_left, is_passed_over = 0, True
+                            continue
                         pairs_left -= len(patterns)
                         _log_best(function.name, binding, index, handle, patterns, log)
+                    log.num_passed_over += is_passed_over
+
+
+def _has_better_reason(function: str, binding: Binding, handle: BackendHandle, log: PartitionLog) -> bool:
+    """Tells whether the backend is not asked about the op, or refused a pattern that fits it."""
+    if core_refusal(binding, handle) is not None:
+        return True
+    refusals = log.refusals(function, binding.results[0].name)
+    return any(refusal.backend == handle.name and refusal.pattern for refusal in refusals)
 
 
 def _log_best(
@@ -56,11 +71,6 @@ def _log_best(
     patterns: Sequence[CompositePattern],
     log: PartitionLog,
 ) -> None:
-    if not patterns or core_refusal(binding, handle) is not None:
-        return
-    refusals = log.refusals(function, binding.results[0].name)
-    if any(refusal.backend == handle.name and refusal.pattern for refusal in refusals):
-        return
     best: tuple[Mismatch, CompositePattern] | None = None
     for pattern in patterns:
         mismatch = explain_mismatch(pattern.pattern, binding, index)

@@ -11,6 +11,7 @@ from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, Var
 from byoc_core.offload_shares import apportion, decisive_reasons, reason_keys
 from byoc_core.partitioning.borders import find_borders
+from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, walk_ops
 from byoc_core.partitioning.reasons import REASONS
@@ -44,7 +45,9 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
           backend that gave a reason; most FLOPs first.
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
           backends that had claimed it, and whose codegen refused it.
+        - ``num_passed_over``: how many ops, the last ones, were not searched for near misses: the search is bounded.
         - ``borders``: see :func:`byoc_core.partitioning.borders.find_borders`.
+        - ``links``: see :func:`byoc_core.partitioning.links.find_links`.
         - ``ops``: ``function, op, name, outcome`` (a backend), ``region, flops, share, inputs`` (names of values), and
           ``code, text``, empty where the op does not stay on the host. Where there are any: ``composite`` (its
           pattern), ``outputs`` (the names of its values, if several), and ``reasons`` why backends that were asked did
@@ -70,7 +73,9 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         "counted_sizes": {},
         "summary": _summary(rows, flops, host),
         "regions": _regions(module, tallies, log),
+        "num_passed_over": log.num_passed_over,
         "borders": find_borders(module, host=host, handed_over=log.handed_over),
+        "links": find_links(module),
         "ops": rows,
     }
     return apportion(report, known={str(amount): amount for amount in flops if not isinstance(amount, int)})

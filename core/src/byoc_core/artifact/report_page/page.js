@@ -8,11 +8,12 @@
   const search = document.getElementById("search");
   const found = document.getElementById("found");
   const WIDTH = 150, HEIGHT = 36, STEP_X = 174, STEP_Y = 72, READABLE = 0.45;
-  const HUES = ["#4f8ef7", "#e5739b", "#3fae7a", "#b07ae0", "#e0913c", "#36a9b5", "#c4a000", "#d9605a"];
+  const GREY = "#9aa3ad", TEXT = "#10151b";  // each hue is light enough for dark text
+  const HUES = ["#56b4e9", "#e69f00", "#00a878", "#d98cb8", "#f0e442", "#e8702a", "#a99bf5", "#b8d48a"];
 
   const colours = new Map();
   data.backends.forEach((backend, index) => {
-    colours.set(backend.name, backend.name === data.host ? "#8a939e" : HUES[index % HUES.length]);
+    colours.set(backend.name, backend.name === data.host ? GREY : HUES[index % HUES.length]);
   });
   const hidden = new Set();
   let filter = null;
@@ -33,7 +34,7 @@
   });
   const longest = ops.reduce((most, op) => op.sources.reduce((m, s) => Math.max(m, op.layer - ops[s].layer), most), 1);
 
-  const colourOf = (op) => colours.get(op.outcome) || "#8a939e";
+  const colourOf = (op) => colours.get(op.outcome) || GREY;
   const isLit = (op) => !hidden.has(op.outcome) && (filter === null || filter(op));
   const percent = (share) => (typeof share === "number" ? (100 * share).toFixed(1) + "%" : "?");
   const plural = (count, word) => count + " " + word + (count === 1 ? "" : "s");
@@ -71,7 +72,7 @@
 
   function paint() {
     const style = getComputedStyle(document.body);
-    const ink = style.getPropertyValue("--ink"), line = style.getPropertyValue("--line"), mark = style.getPropertyValue("--mark");
+    const ink = style.getPropertyValue("--ink"), line = style.getPropertyValue("--edge"), mark = style.getPropertyValue("--mark");
     const ratio = window.devicePixelRatio || 1;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
@@ -98,15 +99,40 @@
       if (other.layer > view.last) continue;
       const fromX = other.column * STEP_X + WIDTH / 2, fromY = other.layer * STEP_Y + HEIGHT;
       const span = op.layer - other.layer;
-      const bulge = span > 1 ? Math.min(span, 8) * 14 + WIDTH / 2 : 0;
       const isNear = source === selected || index === selected;
       pen.strokeStyle = isNear ? ink : line;
       pen.lineWidth = (isNear ? 2 : 1.2) / Math.max(scale, 0.3);
       pen.beginPath();
       pen.moveTo(fromX, fromY);
-      pen.bezierCurveTo(fromX + bulge, fromY + 24 * Math.min(span, 6), x + bulge, y - 24 * Math.min(span, 6), x, y);
+      if (span > 1) {
+        const lane = laneOf(index, source, fromX, x), gap = STEP_Y - HEIGHT;
+        pen.bezierCurveTo(fromX, fromY + gap * 0.7, lane, fromY + gap * 0.3, lane, fromY + gap);
+        pen.lineTo(lane, y - gap);
+        pen.bezierCurveTo(lane, y - gap * 0.3, x, y - gap * 0.7, x, y);
+      } else {
+        pen.bezierCurveTo(fromX, fromY + 24, x, y - 24, x, y);
+      }
       pen.stroke();
     }
+  }
+
+  // Where an edge over several layers runs down: beside its ends, if possible where no op of those layers covers it.
+  const lanes = new Map();
+  function laneOf(index, source, fromX, x) {
+    const key = index + "," + source;
+    if (!lanes.has(key)) {
+      const first = ops[source].layer + 1, last = Math.min(ops[index].layer, first + 100);
+      const side = STEP_X / 2;
+      const wishes = [x, fromX, x + side, x - side, fromX + side, fromX - side, x + 2 * side, x - 2 * side];
+      const isFree = (lane) => {
+        for (let layer = first; layer < last; layer++) {
+          if ((rows.get(layer) || []).some((other) => Math.abs(ops[other].column * STEP_X + WIDTH / 2 - lane) < WIDTH / 2 + 3)) return false;
+        }
+        return true;
+      };
+      lanes.set(key, wishes.find(isFree) ?? x + side);
+    }
+    return lanes.get(key);
   }
 
   function drawOp(index, region, ink, mark) {
@@ -123,12 +149,16 @@
       pen.stroke();
     }
     if (scale >= READABLE) {
-      pen.fillStyle = "#fff";
+      pen.fillStyle = TEXT;
       pen.textBaseline = "middle";
       pen.font = "600 12px system-ui, sans-serif";
       pen.fillText(clip(op.op, 21), x + 8, y + HEIGHT / 2 - 7);
       pen.font = "11px ui-monospace, monospace";
-      pen.fillText(clip(op.name, 20), x + 8, y + HEIGHT / 2 + 8);
+      const backend = clip(op.outcome, 10);
+      pen.fillText(clip(op.name, 19 - backend.length), x + 8, y + HEIGHT / 2 + 8);
+      pen.textAlign = "right";
+      pen.fillText(backend, x + WIDTH - 8, y + HEIGHT / 2 + 8);
+      pen.textAlign = "left";
     }
     pen.globalAlpha = 1;
   }
@@ -175,6 +205,8 @@
     row(table, "function", op.function);
     row(table, "FLOPs", op.flops + " (" + percent(op.share) + ")");
     if (op.inputs.length) row(table, "reads", (cell) => opList(cell, op.function, op.inputs));
+    const makers = op.sources.map((source) => ops[source].name).filter((name) => !op.inputs.includes(name));
+    if (makers.length) row(table, "made by", (cell) => opList(cell, op.function, makers));
     if (readers[index].length) row(table, "read by", (cell) => {
       opList(cell, op.function, readers[index].slice(0, 20).map((reader) => ops[reader].name));
       if (readers[index].length > 20) cell.append(" and " + (readers[index].length - 20) + " more");
@@ -212,7 +244,7 @@
       add(cell, "span", null, { class: "swatch" }).style.background = colours.get(backend.name);
       cell.append(backend.name);
       for (const value of [percent(backend.share), backend.ops, backend.regions]) add(line, "td", value, { class: "number" });
-      line.addEventListener("click", () => setFilter((op) => op.outcome === backend.name, backend.name));
+      onUse(line, () => setFilter((op) => op.outcome === backend.name, backend.name));
     }
     add(panel, "h2", "Why ops stayed on the host");
     if (!data.summary.length) add(panel, "p", "None did.", { class: "plain" });
@@ -221,7 +253,7 @@
       const line = add(reasons, "tr", null, { "data-filter": "" });
       add(line, "td", (reason.backend ? reason.backend + ": " : "") + reason.code);
       for (const value of [percent(reason.share), reason.ops]) add(line, "td", value, { class: "number" });
-      line.addEventListener("click", () => setFilter(
+      onUse(line, () => setFilter(
         (op) => op.outcome === data.host && (reason.backend ? op.reasons.some((r) => r.backend === reason.backend && r.code === reason.code) : op.code === reason.code),
         reason.code));
     }
@@ -235,6 +267,12 @@
       add(line, "td", percent(ops[index].share), { class: "number" });
       add(line, "td", ops[index].text);
     }
+  }
+
+  function onUse(line, act) {
+    line.setAttribute("tabindex", "0");
+    line.addEventListener("click", act);
+    line.addEventListener("keydown", (event) => { if (event.key === "Enter") act(); });
   }
 
   function newTable(heads, count = 1) {
@@ -288,7 +326,10 @@
     const columns = ops.reduce((most, op) => Math.max(most, op.column), 0), layers = ops.reduce((most, op) => Math.max(most, op.layer), 0);
     const wide = canvas.clientWidth / ((columns + 1) * STEP_X), high = canvas.clientHeight / ((layers + 1) * STEP_Y);
     scale = Math.min(1, Math.max(wide, 0.5, Math.min(wide, high)));
-    offsetX = Math.max(20, (canvas.clientWidth - (columns * STEP_X + WIDTH) * scale) / 2);
+    const excess = (columns * STEP_X + WIDTH) * scale - canvas.clientWidth;
+    const first = (rows.get(0) || []).map((index) => ops[index].column).sort((left, right) => left - right);
+    const start = ((first[first.length >> 1] || 0) * STEP_X + WIDTH / 2) * scale;  // in view, however wide the graph
+    offsetX = excess <= 0 ? -excess / 2 : canvas.clientWidth / 2 - start;
     offsetY = 20;
   }
 

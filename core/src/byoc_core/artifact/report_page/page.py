@@ -13,11 +13,14 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from byoc_core.artifact.report import render_report
+from byoc_core.artifact.report import render_report, to_printable
 from byoc_core.artifact.report_page.layout import lay_out
 from byoc_core.offload_shares import HOST, items_of
 
 __all__ = ["render_page"]
+
+_MAX_LINKS = 64
+"""How many links of control flow are followed for one operand: more than programs nest."""
 
 
 def render_page(data: Mapping[str, Any], title: str) -> str:
@@ -47,10 +50,10 @@ def render_page(data: Mapping[str, Any], title: str) -> str:
             {key: _text(b.get(key)) for key in ("before", "after", "code", "text")} | {"ops": _texts(b.get("ops"))}
             for b in items_of(data.get("borders"))
         ],
-        "ops": _nodes(rows),
+        "ops": _nodes(rows, items_of(data.get("links"))),
     }
     return Template(_read("page.html")).substitute(
-        title=html.escape(title),
+        title=html.escape(to_printable(title)),
         headline=html.escape(report.partition("\n")[0]),
         fallback=f"<pre>{html.escape(report)}</pre>",
         style=_read("page.css"),
@@ -63,7 +66,7 @@ def _read(name: str) -> str:
     return (resources.files(__package__) / name).read_text(encoding="utf-8")
 
 
-def _nodes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _nodes(rows: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Gives the ops with what they read and where they stand: functions one below the other."""
     nodes = [_node(row) for row in rows]
     makers = {
@@ -71,10 +74,11 @@ def _nodes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for index, row in enumerate(rows)
         for name in (_text(row.get("name")), *_texts(row.get("outputs")))
     }
+    passed = {(_text(link.get("function")), _text(link.get("name"))): _texts(link.get("reads")) for link in links}
     members: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
-        known = (makers.get((node["function"], name)) for name in node["inputs"])
-        node["sources"] = sorted({source for source in known if source is not None and source != index})
+        found = {source for name in node["inputs"] for source in _find_makers(node["function"], name, makers, passed)}
+        node["sources"] = sorted(found - {index})
         members.setdefault(node["function"], []).append(index)
     first_layer = 0
     for group in members.values():
@@ -84,6 +88,23 @@ def _nodes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             nodes[index].update(column=round(column, 2), layer=first_layer + layer)
         first_layer = 2 + max(nodes[index]["layer"] for index in group)
     return nodes
+
+
+def _find_makers(
+    function: str, name: str, makers: Mapping[tuple[str, str], int], passed: Mapping[tuple[str, str], Sequence[str]]
+) -> list[int]:
+    """Gives the ops that make a value, or the values that it stands for where control flow passes them on."""
+    pending, seen = [name], {name}
+    found = []
+    while pending and len(seen) <= _MAX_LINKS:
+        key = function, pending.pop()
+        if key in makers:
+            found.append(makers[key])
+        else:
+            new = [other for other in passed.get(key, ()) if other not in seen]
+            seen.update(new)
+            pending += new
+    return found
 
 
 def _node(row: Mapping[str, Any]) -> dict[str, Any]:

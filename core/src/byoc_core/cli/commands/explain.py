@@ -189,7 +189,7 @@ def _new_table(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
 
     lines = [_cells(row) for row in rows]
     columns = [name for name in lines[0] if any(line[name] for line in lines)]
-    if len({line["function"] for line in lines}) == 1:
+    if len({line["function"] for line in lines}) == 1 and "function" in columns:
         columns.remove("function")
     table = new_table(title, *columns, right=("FLOPs", "share"))
     for line in lines:
@@ -198,10 +198,10 @@ def _new_table(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    from byoc_core.artifact.report import percent
+    from byoc_core.artifact.report import percent, to_printable
 
     flops, outcome = row.get("flops", ""), str(row.get("outcome", ""))
-    return {
+    cells = {
         "function": str(row.get("function", "")),
         "value": str(row.get("name", "")),
         "op": str(row.get("op", "")),
@@ -211,6 +211,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         "region": str(row.get("region") or "") if outcome != "host" else "",
         "why not others": _why(row),
     }
+    return {name: to_printable(cell) for name, cell in cells.items()}
 
 
 def _why(row: Mapping[str, Any]) -> str:
@@ -226,11 +227,12 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 def _new_size_table(report: Mapping[str, Any]) -> Any:
+    from byoc_core.artifact.report import to_printable
     from byoc_core.cli.console import new_table
     from byoc_core.offload_shares import items_of
 
     columns = ("size", "kind", "function", "where")
     table = new_table("Dynamic sizes", *columns)
     for row in items_of(report.get("sizes")):
-        table.add_row(*(str(row.get(column, "")) for column in columns))
+        table.add_row(*(to_printable(str(row.get(column, ""))) for column in columns))
     return table
