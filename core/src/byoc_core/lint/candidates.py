@@ -46,7 +46,9 @@ def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, obje
         IRTypeError: the op has no such attribute, or never holds the value that the pattern wants in that form.
         NothingFitsError: no value was found that passes a test.
     """
-    op.normalise_attrs({**given, **{name: None for name in wanted if name not in {spec.name for spec in op.attrs}}})
+    unknown = {name: None for name in wanted if name not in {spec.name for spec in op.attrs}}
+    if unknown:
+        op.normalise_attrs(unknown)  # raises: there is no such attribute
     exact = {name: value for name, value in wanted.items() if not isinstance(value, Predicate)}
     normal = op.normalise_attrs({**given, **exact})
     for name, value in exact.items():

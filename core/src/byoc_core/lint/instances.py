@@ -106,7 +106,7 @@ def _instances_of(
             if _key(draft) not in seen:
                 seen.add(_key(draft))
                 yield _instance(match, constants, reading, "static")
-                yield from _variants(pattern, draft, constants, reading, every_dtype=rotation == 0)
+                yield from _variants(pattern, draft, constants, reading, with_dtypes=rotation == 0)
             break
         else:
             if not seen:
@@ -144,13 +144,13 @@ def _key(draft: Draft) -> object:
 
 
 def _variants(
-    pattern: Pattern, draft: Draft, constants: ConstantStore, reading: str, *, every_dtype: bool
+    pattern: Pattern, draft: Draft, constants: ConstantStore, reading: str, *, with_dtypes: bool
 ) -> Iterator[Instance]:
     """Yields the same ops with other leaves: other dtypes, symbols for sizes, constants."""
     wanted: list[tuple[str, tuple[Value, ...]]] = []
     present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
     for before in present:
-        for after in all_dtypes() if every_dtype else _COMMON_DTYPES:
+        for after in all_dtypes() if with_dtypes else ():
             if after not in present:
                 retyped = _retyped(draft.leaves, before, after, constants)
                 wanted.append(("static", retyped))
