@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         dims,
         errors,
         ir,
+        lint,
         ops,
         partitioning,
         pattern,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from byoc_core.driver import Explanation, build, explain
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
+    from byoc_core.lint import lint_backend
     from byoc_core.ops import FunctionBuilder
     from byoc_core.partitioning import partition
     from byoc_core.script import parse
@@ -71,6 +73,8 @@ __all__ = [
     "from_onnx",
     "inspect",
     "ir",
+    "lint",
+    "lint_backend",
     "load",
     "load_module",
     "ops",
@@ -96,6 +100,7 @@ _HOMES = {
     "explain": "driver",
     "from_onnx": "frontend.onnx",
     "inspect": "artifact",
+    "lint_backend": "lint",
     "load": "artifact",
     "load_module": "artifact",
     "parse": "script",

@@ -136,6 +136,7 @@ _BAD: dict[str, Callable[[Fake], Any]] = {
     "result-index": _patterns(_relu() | is_op("topk")(wildcard()).result(2)),
     "contradiction": _patterns(_relu() | is_op("nn.relu")(wildcard().has_rank(2).has_shape(None, 3, 4))),
     "condition-raises": _patterns(is_op("nn.relu")(wildcard().where(_raise))),
+    "no-root": _patterns(wildcard()),
     "no-instance": _patterns(is_op("logical_not")(is_op("exp")(wildcard()))),
     "dead-alternative": _patterns(is_op("nn.relu", "logical_not")(_conv())),
     "never-asked": _patterns(is_op("nonzero")(wildcard()), None),
@@ -150,6 +151,7 @@ _BAD: dict[str, Callable[[Fake], Any]] = {
     "supports-raises": _supports(_sometimes_fails),
     "supports-type": _supports(_sometimes_odd),
     "supports-changes": _supports(_alternating_support),
+    "supports-every-dtype": lambda fake: fake(ops=["add", "reshape"]),
     "accepts-everything": lambda fake: fake(ops=None),
     "unused-capability": _supports(_only_static),
     "claims-nothing": lambda fake: fake(),
@@ -194,7 +196,7 @@ def test_p31_a_wrong_number_of_operands_and_a_shadowed_pattern_are_reported(fake
     findings = lint_backend(fake_backend(patterns=patterns, supports=_takes_float32))
     assert [(finding.code, finding.pattern, finding.text) for finding in findings if finding.severity == "error"] == [
         ("operand-count", "fake.conv_bias", "takes 2 operands (x, weight), and the pattern gives it 3"),
-        ("shadowed", "fake.conv_relu_again", "`fake.conv_relu` wins in all 24 instances that it takes"),
+        ("shadowed", "fake.conv_relu_again", "`fake.conv_relu` wins in all 44 instances that it takes"),
     ]
 
 

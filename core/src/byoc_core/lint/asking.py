@@ -42,7 +42,8 @@ def ask_check(check: Callable[[], object]) -> Answer:
         return Answer(fault="check-raises", text=f"its check raised {type(error).__name__}: {error}")
     for answer in (first, second):
         if answer is not None and not isinstance(answer, Rejection):
-            text = f"its check gave {answer!r}, neither a Rejection nor None"
+            plain = isinstance(answer, bool | int | float | str)  # what else there is may print its address
+            text = f"its check gave {repr(answer) if plain else type(answer)}, neither a Rejection nor None"
             return Answer(fault="check-type", text=text)
     if first != second:
         return Answer(fault="check-changes", text=f"its check gave {_told(first)}, then {_told(second)}")

@@ -93,7 +93,8 @@ def _lint_pattern(
         if not has_own_tests(pattern.pattern):
             raise
         text = f"a condition raised {type(error).__name__}: {error}"
-        yield Finding("condition-raises", f"pattern `{pattern.name}`", text, pattern.name)
+        hint = "A condition is asked about every value that may come, of any dtype, rank and symbolic sizes."
+        yield Finding("condition-raises", f"pattern `{pattern.name}`", text, pattern.name, hint)
         return []
     if not misfits:
         yield from lint_instances(pattern, instances)
@@ -107,7 +108,9 @@ def _lint_use(handle: BackendHandle, questions: Sequence[Question], trials: Sequ
     kinds = {question.kind for question in questions if question.answer.is_yes}
     kinds |= {trial.instance.kind for trial in trials if trial.answer.is_yes}
     where = "hook `byoc_backend_info`"
-    if not kinds:
+    if handle.claims_by_itself:
+        return  # what an algorithm of its own takes is not asked
+    if not kinds and not handle.ops():
         yield Finding("claims-nothing", f"backend `{handle.name}`", "it takes none of the canonical cases")
         return
     info = handle.info()

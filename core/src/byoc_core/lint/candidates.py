@@ -12,7 +12,16 @@ from byoc_core.ir import AttrKind, OpDef, TensorType, Type
 from byoc_core.pattern import Condition, Predicate
 from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape
 
-__all__ = ["Sizes", "fitting_attrs", "leaf_types", "refined", "resized", "size_changes", "with_count"]
+__all__ = [
+    "NothingFitsError",
+    "Sizes",
+    "fitting_attrs",
+    "leaf_types",
+    "refined",
+    "resized",
+    "size_changes",
+    "with_count",
+]
 
 Sizes = Mapping[Dim, Dim]
 """What becomes of sizes."""
@@ -26,12 +35,20 @@ _PLAIN_VALUES: Mapping[AttrKind, tuple[object, ...]] = {
 }
 
 
+class NothingFitsError(IRTypeError):
+    """No value that was tried passes a pattern's test of an attribute; another might."""
+
+
 def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, object]) -> Mapping[str, Any]:
     """Gives all attributes of an op: those that a pattern wants, then those of a case, then defaults.
 
     Raises:
         IRTypeError: the op has no such attribute, or never holds the value that the pattern wants in that form.
+        NothingFitsError: no value was found that passes a test.
     """
+    unknown = {name: None for name in wanted if name not in {spec.name for spec in op.attrs}}
+    if unknown:
+        op.normalise_attrs(unknown)  # raises: there is no such attribute
     exact = {name: value for name, value in wanted.items() if not isinstance(value, Predicate)}
     normal = op.normalise_attrs({**given, **exact})
     for name, value in exact.items():
@@ -46,19 +63,21 @@ def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, obje
 
 def _tested(op: OpDef, normal: Mapping[str, Any], name: str, test: Predicate) -> Mapping[str, Any]:
     """Gives the attributes with a value of one of them that a test lets pass."""
-    spec = next((spec for spec in op.attrs if spec.name == name), None)
-    if spec is None:
-        op.normalise_attrs({**normal, name: None})  # raises: there is no such attribute
-    if test(normal[name]):
+    try:
+        if test(normal[name]):
+            return normal
+    except Exception:  # noqa: BLE001 - the match that is tried with this value will tell
         return normal
     for value in _values(op, name, normal[name]):
         try:
             changed = op.normalise_attrs({**normal, name: value})
-        except IRTypeError:
+            if test(changed[name]):
+                return changed
+        except Exception:  # noqa: BLE001, S112 - a value that the op may never have proves nothing against the test
             continue
-        if test(changed[name]):
-            return changed
-    raise IRTypeError(f"op `{op.name}`, attribute `{name}`", "has no value, of those tried, that fits", expected=test)
+    raise NothingFitsError(
+        f"op `{op.name}`, attribute `{name}`", "has no value, of those tried, that fits", expected=test
+    )
 
 
 def _values(op: OpDef, name: str, usual: Any) -> Iterator[object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.backend import BackendHandle, CompileContext, Support
@@ -16,6 +16,14 @@ from byoc_core.partitioning.admission import core_refusal
 from byoc_core.pattern import CompositePattern, Rejection
 
 __all__ = ["Trial", "lint_check", "lint_instances", "try_instances"]
+
+
+_HINTS: Mapping[str, str] = {
+    "check-raises": "A check is asked about every match; refuse what it does not know with a `Rejection`.",
+    "unknown-capture": "One reading of the pattern has no such capture: ask `name in match` first.",
+    "check-type": "Give `None` to take the match, `Rejection(code, text)` to refuse it.",
+    "check-changes": "Let the answer depend on the match alone.",
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -31,9 +39,8 @@ def lint_instances(pattern: CompositePattern, instances: Instances) -> Iterator[
     where = f"pattern `{pattern.name}`"
     for reading, failure in instances.failures.items():
         code = "dead-alternative" if instances.found else "no-instance"
-        yield Finding(code, where, f"no instance found of {reading}: {failure}", pattern.name)
-    if not instances.found and not instances.failures:
-        yield Finding("no-instance", where, "it ends with no op", pattern.name, "A pattern's last part must be an op.")
+        hint = "Leave it out if the ops never meet this way; the search is bounded, so they may."
+        yield Finding(code, where, f"no instance found of {reading}: {failure}", pattern.name, hint)
 
 
 def try_instances(
@@ -78,7 +85,7 @@ def lint_check(
         first = next(trial for trial in faults if trial.answer.fault == code)
         count = sum(trial.answer.fault == code for trial in faults)
         text = f"{first.answer.text}; on {count} of {len(trials)} instances, the first {first.instance}"
-        yield Finding(code, where, text, pattern.name)
+        yield Finding(code, where, text, pattern.name, _HINTS[code])
     if faults:
         return
     refused = Counter(f"{r.code}: {r.text}" for trial in trials if (r := trial.answer.rejection) is not None)
@@ -90,7 +97,7 @@ def lint_check(
             where,
             text,
             pattern.name,
-            "It takes nothing, unless the check asks for what no case has.",
+            "It takes nothing, unless the check asks for what no canonical case has: compare its names and sizes.",
         )
     elif not refused:
         yield from _lint_generosity(pattern, trials, handle, context)
@@ -116,9 +123,10 @@ def _lint_generosity(
 
 def _refusals(trial: Trial, handle: BackendHandle, context: CompileContext) -> Iterator[str]:
     """Yields what ``byoc_supports`` says against single ops of an instance that the pattern takes."""
+    here = handle.context(trial.instance.module, context.options)
     for binding in trial.instance.match.bindings:
         try:
-            answer: Support | Rejection = handle.supports(binding, context)
+            answer: Support | Rejection = handle.supports(binding, here)
         except ByocError:
             return
         if isinstance(answer, Rejection) and answer.code != "no-rule":

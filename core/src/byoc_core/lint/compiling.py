@@ -38,11 +38,12 @@ class Claim:
 
 
 def op_claims(questions: Sequence[Question]) -> Iterator[Claim]:
-    """Yields the single ops that ``byoc_supports`` takes."""
+    """Yields the single ops that ``byoc_supports`` takes; those on constants where it takes them on nothing else."""
+    varying = {q.binding.op.name for q in questions if q.answer.is_yes and not q.constants}
     for question in questions:
-        if question.answer.is_yes:
+        if question.answer.is_yes and not (question.constants and question.binding.op.name in varying):
             where = f"hook `byoc_supports`, op `{question.binding.op.name}`"
-            yield Claim(question.function, where, "", str(question), ConstantStore())
+            yield Claim(question.function, where, "", str(question), question.constants)
 
 
 def pattern_claims(pattern: CompositePattern, trials: Sequence[Trial], handle: BackendHandle) -> Iterator[Claim]:

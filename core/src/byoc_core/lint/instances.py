@@ -20,7 +20,8 @@ from byoc_core.pattern.language import OpPattern
 
 __all__ = ["Instance", "Instances", "find_instances"]
 
-_MAX_ROTATIONS = 8
+_MAX_ROTATIONS = 12
+_COMMON_DTYPES = ("float16", "bfloat16", "int8", "uint8")
 _FIRST_DTYPES = ("float32", "bool", "int32", "int8", "uint8")
 _MAX_DRAFTS = 16
 
@@ -147,12 +148,18 @@ def _variants(
 ) -> Iterator[Instance]:
     """Yields the same ops with other leaves: other dtypes, symbols for sizes, constants."""
     wanted: list[tuple[str, tuple[Value, ...]]] = []
-    if with_dtypes:
-        present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
-        changes = [(before, after) for before in present for after in all_dtypes() if after not in present]
-        wanted += [("static", _retyped(draft.leaves, before, after, constants)) for before, after in changes]
+    present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
+    for before in present:
+        for after in all_dtypes() if with_dtypes else ():
+            if after not in present:
+                retyped = _retyped(draft.leaves, before, after, constants)
+                wanted.append(("static", retyped))
+                if after in _COMMON_DTYPES:
+                    wanted.append(("constants", _constant(retyped, constants)))
     wanted += [("symbolic", _symbolic(draft.leaves, everywhere=everywhere)) for everywhere in (False, True)]
-    wanted.append(("constants", _constant(draft.leaves, constants)))
+    fixed = _constant(draft.leaves, constants)
+    wanted.append(("constants", fixed))
+    wanted += [("symbolic", leaves) for leaves in [_symbolic(fixed, everywhere=False)] if leaves != fixed]
     for kind, leaves in wanted:
         if all(old is new for old, new in zip(draft.leaves, leaves, strict=True)):
             continue

@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from byoc_core.backend import BackendHandle, CompileContext
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import Binding, Function, OpDef, OperandSpec, OpRegistry, TensorType, Trait
+from byoc_core.ir import (
+    Binding,
+    ConstantStore,
+    Function,
+    IRModule,
+    OpDef,
+    OperandSpec,
+    OpRegistry,
+    TensorType,
+    Trait,
+    Value,
+    Var,
+)
+from byoc_core.ir.opdef import no_flops
 from byoc_core.lint.asking import Answer, ask_hook
 from byoc_core.lint.findings import Finding
-from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.ops.cases import OpCase, function_of, op_cases
 from byoc_core.partitioning.admission import core_refusal
 
 __all__ = ["Question", "ask_rules", "lint_rules"]
 
+_MANY_DTYPES = 8
 _UNKNOWN = OpDef(
     "lint.unknown",
     (OperandSpec("x"),),
@@ -29,10 +45,14 @@ class Question:
     """A canonical case as a function of one op, and what ``byoc_supports`` answers.
 
     Attributes:
-        kind: ``"static"``, ``"symbolic"`` or ``"data-dependent"``.
+        function: of that one op.
+        constants: those that it reads.
+        answer: what the hook gave.
+        kind: ``"static"``, ``"symbolic"``, ``"constants"`` (all operands but the first) or ``"data-dependent"``.
     """
 
     function: Function
+    constants: ConstantStore
     answer: Answer
     kind: str
 
@@ -51,40 +71,60 @@ def ask_rules(handle: BackendHandle, context: CompileContext, ops: OpRegistry) -
     """Yields every canonical case that the core asks the backend about, with its answer.
 
     Each case comes in its own dtype, with symbolic sizes where the backend takes them, and the first case of each op in
-    every dtype that the op takes.
+    every dtype that the op takes; all this also with constants in place of all operands but the first.
     """
     for name, cases in op_cases().items():
         op = ops[name]
         for place, case in enumerate(cases):
             dtypes = case.dtypes(op) if place == 0 else (case.dtype,)
-            variants = [("static", case.types(dtype)) for dtype in dtypes]
-            for everywhere in (False, True):
-                types = case.symbolic_types(everywhere=everywhere)
-                if any(type_.symbols for type_ in types):
-                    variants.append(("symbolic", types))
-            for kind, types in dict.fromkeys(variants):
-                question = _ask(handle, context, op, types, case.attrs, kind)
+            for kind, operands, constants in _variants(case, dtypes):
+                question = _ask(handle, context, op, operands, case.attrs, kind, constants)
                 if question is not None:
                     yield question
+
+
+def _variants(case: OpCase, dtypes: Sequence[str]) -> Iterator[tuple[str, Sequence[Value], ConstantStore]]:
+    """Yields kinds of question, with operands and the constants among them."""
+    variants = [("static", case.types(dtype)) for dtype in dtypes]
+    for everywhere in (False, True):
+        types = case.symbolic_types(everywhere=everywhere)
+        if any(type_.symbols for type_ in types):
+            variants.append(("symbolic", types))
+    for kind, types in dict.fromkeys(variants):
+        yield kind, _parameters(types), ConstantStore()
+    if len(case.operands) > 1:
+        symbolic = case.symbolic_types()[0]
+        for dtype in dtypes:
+            constants = ConstantStore()
+            fixed = [constants.add(array) for array in case.arrays(np.random.default_rng(0), dtype)[1:]]
+            yield "constants", (*_parameters(case.types(dtype)[:1]), *fixed), constants
+            if symbolic.symbols and dtype == case.dtype:
+                yield "symbolic", (*_parameters([symbolic]), *fixed), constants
+
+
+def _parameters(types: Sequence[TensorType]) -> tuple[Var, ...]:
+    return tuple(Var(f"x{index}", type_) for index, type_ in enumerate(types))
 
 
 def _ask(
     handle: BackendHandle,
     context: CompileContext,
     op: OpDef,
-    types: Sequence[TensorType],
+    operands: Sequence[Value],
     attrs: Mapping[str, object],
     kind: str,
+    constants: ConstantStore,
 ) -> Question | None:
     """Gives the answer about one case; ``None`` where the op does not take it or the core does not ask."""
     try:
-        function, binding = new_function(op, types, attrs)
+        function, binding = function_of(op, operands, attrs)
     except IRTypeError:
         return None
     if core_refusal(binding, handle) is not None:
         return None
     kind = "data-dependent" if op.has_trait(Trait.DATA_DEPENDENT) else kind
-    return Question(function, ask_hook(lambda: handle.supports(binding, context)), kind)
+    here = handle.context(IRModule({function.name: function}, constants), context.options)
+    return Question(function, constants, ask_hook(lambda: handle.supports(binding, here)), kind)
 
 
 def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequence[Question]) -> Iterator[Finding]:
@@ -96,8 +136,28 @@ def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequen
     for (name, code), faulty in found.items():
         text = f"{faulty[0].answer.text}; in {len(faulty)} cases, the first {faulty[0]}"
         yield Finding(code, f"hook `byoc_supports`, op `{name}`", text)
-    unknown = _ask(handle, context, _UNKNOWN, (TensorType((2, 3), "float32"),), {}, "static")
+    yield from _lint_dtypes(questions)
+    unknown = _ask(
+        handle, context, _UNKNOWN, _parameters([TensorType((2, 3), "float32")]), {}, "static", ConstantStore()
+    )
     if unknown is not None and unknown.answer.is_yes:
         text = "it takes an op that nobody has defined"
         hint = "Ask for the ops that codegen knows, by name: whatever else comes is not for this backend."
         yield Finding("accepts-everything", "hook `byoc_supports`", text, hint=hint)
+
+
+def _lint_dtypes(questions: Sequence[Question]) -> Iterator[Finding]:
+    """Yields a finding where ops that compute are taken in every dtype, by a backend that does not take all ops."""
+    asked: dict[str, dict[str, bool]] = {}
+    for question in questions:
+        op, first = question.binding.op, question.binding.operands[:1]
+        if op.flops is not no_flops and first and isinstance(first[0].type, TensorType):
+            taken = asked.setdefault(op.name, {})
+            dtype = first[0].type.dtype
+            taken[dtype] = taken.get(dtype, False) or question.answer.is_yes
+    generous = [name for name, taken in asked.items() if len(taken) >= _MANY_DTYPES and all(taken.values())]
+    if generous and any(question.answer.rejection is not None for question in questions):
+        names = ", ".join(f"`{name}`" for name in generous[:3]) + (" and more" if len(generous) > 3 else "")
+        text = f"it takes {names} in every dtype that the op has, such as {', '.join(sorted(asked[generous[0]])[:4])}"
+        hint = "Refuse the dtypes that codegen cannot compile, with a `Rejection`."
+        yield Finding("supports-every-dtype", "hook `byoc_supports`", text, hint=hint)

@@ -14,10 +14,12 @@ from byoc_core.lint.asking import ask_check
 from byoc_core.lint.checks import Trial
 from byoc_core.lint.findings import Finding
 from byoc_core.lint.instances import Instance
+from byoc_core.lint.selections import walk
 from byoc_core.partitioning import FuseOpsByPattern
 from byoc_core.partitioning.admission import new_admission
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection
+from byoc_core.pattern.language import OpPattern, ValuePattern
 
 __all__ = ["have_equal_form", "lint_shadowing"]
 
@@ -82,10 +84,24 @@ def _declined(
 
 def _finding(pattern: CompositePattern, winners: Sequence[CompositePattern], count: int) -> Finding:
     names = ", ".join(f"`{winner.name}`" for winner in winners)
-    certain = all(winner.check is None for winner in winners)
+    certain = all(_surely_wins(winner, pattern) for winner in winners)
     text = f"{names} {'wins' if len(winners) == 1 else 'win'} in all {count} instances that it takes"
     hint = "Higher priority goes first, then more ops, then the order of `byoc_patterns`: move it up, or leave it out."
     return Finding("shadowed" if certain else "outranked", f"pattern `{pattern.name}`", text, pattern.name, hint)
+
+
+def _surely_wins(winner: CompositePattern, pattern: CompositePattern) -> bool:
+    """Tells whether a pattern that won some matches of another wins all: it asks for ops only, or for the same."""
+    if winner.leaked == "decline" and pattern.leaked == "return":
+        return False  # what the winner declines where a value leaks is left
+    if have_equal_form(winner.pattern, pattern.pattern):
+        return winner.check is None or winner.check is pattern.check
+    return winner.check is None and all(
+        not node.conditions
+        and not (isinstance(node, OpPattern) and node.attrs)
+        and not (isinstance(node, ValuePattern) and node.kind != "any")
+        for node in walk(winner.pattern)
+    )
 
 
 def _lint_form(patterns: Sequence[CompositePattern], order: int) -> Iterator[Finding]:
@@ -93,7 +109,8 @@ def _lint_form(patterns: Sequence[CompositePattern], order: int) -> Iterator[Fin
     pattern = patterns[order]
     ranks = [(-other.priority, number) for number, other in enumerate(patterns)]
     for number, other in enumerate(patterns):
-        if ranks[number] < ranks[order] and other.check is None and have_equal_form(other.pattern, pattern.pattern):
+        is_equal = other.check is None and have_equal_form(other.pattern, pattern.pattern)
+        if ranks[number] < ranks[order] and is_equal and _surely_wins(other, pattern):
             text = f"`{other.name}` is the same pattern, goes first and has no check"
             yield Finding("shadowed", f"pattern `{pattern.name}`", text, pattern.name, "Leave one of them out.")
             return

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from byoc_core.errors import IRTypeError, near_names
-from byoc_core.ir import OpDef, OpRegistry
-from byoc_core.lint.candidates import fitting_attrs
+from byoc_core.ir import REQUIRED, OpDef, OpRegistry
+from byoc_core.lint.candidates import NothingFitsError, fitting_attrs
 from byoc_core.lint.findings import Finding, clause_of
 from byoc_core.lint.selections import walk
 from byoc_core.ops.cases import new_function, op_cases
 from byoc_core.pattern import CompositePattern, Condition, Pattern, Predicate
 from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape, Where
-from byoc_core.pattern.language import OpPattern
+from byoc_core.pattern.language import Alternatives, OpPattern
 
 __all__ = ["has_own_tests", "lint_names", "lint_structure"]
 
@@ -38,6 +38,9 @@ def has_own_tests(pattern: Pattern) -> bool:
 def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Finding]:
     """Yields what no op can fulfil, each once."""
     found: dict[Finding, None] = {}
+    if not _ends_with_op(pattern.pattern):
+        hint = "The last part of a pattern must be an op."
+        found[Finding("no-root", f"pattern `{pattern.name}`", "it ends with no op", pattern.name, hint)] = None
     for node in walk(pattern.pattern):
         text = _contradiction(node)
         if text:
@@ -46,6 +49,12 @@ def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Findi
             for name in sorted(node.ops):
                 found.update(dict.fromkeys(_lint_op(pattern.name, node, name, ops)))
     yield from found
+
+
+def _ends_with_op(pattern: Pattern) -> bool:
+    if isinstance(pattern, Alternatives):
+        return any(map(_ends_with_op, pattern.choices))
+    return isinstance(pattern, OpPattern)
 
 
 def _contradiction(node: Pattern) -> str:
@@ -107,10 +116,14 @@ def _lint_attributes(pattern: str, node: OpPattern, op: OpDef) -> Iterator[Findi
     if not node.attrs:
         return
     refusal: IRTypeError | None = None
-    bases: list[dict[str, Any]] = [dict(case.attrs) for case in op_cases().get(op.name, ())] or [{}]
+    bases: list[dict[str, Any]] = [dict(case.attrs) for case in op_cases().get(op.name, ())]
+    if not bases and not any(spec.default is REQUIRED and spec.name not in node.attrs for spec in op.attrs):
+        bases = [{}]
     for base in bases:
         try:
             fitting_attrs(op, node.attrs, base)
+        except NothingFitsError:
+            return
         except IRTypeError as error:
             refusal = refusal or error
         else:

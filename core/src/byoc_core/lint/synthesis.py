@@ -20,7 +20,7 @@ from byoc_core.lint.candidates import fitting_attrs, leaf_types, refined, resize
 from byoc_core.lint.selections import Selection, chosen, op_key, op_name, walk
 from byoc_core.ops.cases import OpCase, array_of, infer_case, op_cases
 from byoc_core.pattern import FunctionIndex, Pattern
-from byoc_core.pattern.conditions import Condition, HoldsArray
+from byoc_core.pattern.conditions import Condition, HoldsArray, Where
 from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
 from byoc_core.pattern.readers import ReadBy
 
@@ -123,7 +123,12 @@ class Synthesis:
         return draft
 
     def _holds(self, condition: Condition, value: Value, draft: Draft) -> bool:
-        return condition.holds(value, FunctionIndex(draft.function(is_root_result=False), self._constants))
+        try:
+            return condition.holds(value, FunctionIndex(draft.function(is_root_result=False), self._constants))
+        except Exception:
+            if not isinstance(condition, Where):
+                raise
+            return True  # the op may not take the value; where it does, the match on the whole function raises too
 
     def _fail(self, draft: Draft, text: str) -> None:
         if len(draft.bindings) > self._failure[0]:

@@ -19,7 +19,17 @@ from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.ops import data_dependent
 
-__all__ = ["OpCase", "OperandCase", "Shape", "array_of", "case", "infer_case", "integers", "new_function"]
+__all__ = [
+    "OpCase",
+    "OperandCase",
+    "Shape",
+    "array_of",
+    "case",
+    "function_of",
+    "infer_case",
+    "integers",
+    "new_function",
+]
 
 Shape = tuple[int, ...]
 Array = npt.NDArray[Any]
@@ -159,8 +169,19 @@ def new_function(
     Raises:
         IRTypeError: operands or attributes do not fit the op.
     """
-    params = tuple(Var(f"x{index}", type_) for index, type_ in enumerate(types))
+    return function_of(op, [Var(f"x{index}", type_) for index, type_ in enumerate(types)], given, name)
+
+
+def function_of(
+    op: OpDef, operands: Sequence[Value], given: Mapping[str, object], name: str = "main"
+) -> tuple[Function, Binding]:
+    """Gives a function of one op on these operands, those that vary being its parameters, and its only binding.
+
+    Raises:
+        IRTypeError: operands or attributes do not fit the op.
+    """
     attrs = op.normalise_attrs(given)
-    results = tuple(Var(f"y{index}", type_) for index, type_ in enumerate(infer_case(op, params, attrs)))
-    binding = Binding(results, op, params, attrs)
+    results = tuple(Var(f"y{index}", type_) for index, type_ in enumerate(infer_case(op, operands, attrs)))
+    binding = Binding(results, op, tuple(operands), attrs)
+    params = tuple(operand for operand in operands if isinstance(operand, Var))
     return Function(name, params, (binding,), results), binding

@@ -23,6 +23,11 @@ def _convolutions(rank: int) -> Iterator[OpCase]:
     yield case(name, channels_first, weight)
     yield case(name, channels_first, weight, padding=(1,) * rank)
     yield case(name, channels_first, weight, strides=(2,) * rank, padding=(1,) * rank)
+    if rank < 3:  # one image; channels in the units of vector and matrix engines
+        yield case(name, (1, 32, *channels_first[2:]), (64, 32, *weight[2:]), padding=(1,) * rank)
+        yield case(name, (1, 3, *channels_first[2:]), (64, 3, *(7,) * rank), strides=(2,) * rank, padding=(3,) * rank)
+        around = (0,) * rank + (1,) * rank
+        yield case(name, channels_first, weight, strides=(2,) * rank, padding=around)
     yield case(name, channels_first, weight, dilation=(2,) * rank)
     yield case(name, channels_first, (32, 16, *(1,) * rank))
     yield case(name, channels_first, (32, 8, *weight[2:]), groups=2)
@@ -69,6 +74,7 @@ def _norms() -> Iterator[OpCase]:
     yield case("nn.batch_norm", (2, 9, 8, 16), *[(16,)] * 4, axis=-1)
     yield case("nn.layer_norm", tokens, (3,), (3,))
     yield case("nn.layer_norm", matrix, (3,), (3,))
+    yield case("nn.layer_norm", (1, 5, 32), (32,), (32,))
     yield case("nn.layer_norm", tokens, (5, 3), (5, 3), axes=(1, 2))
     yield case("nn.rms_norm", tokens, (3,))
     yield case("nn.rms_norm", matrix, (3,))
@@ -89,15 +95,17 @@ def _recurrence(name: str, num_gates: int, num_states: int) -> Iterator[OpCase]:
 
 
 def _quantised(name: str) -> Iterator[OpCase]:
-    for shape, parameters in (((2, 3), ()), ((2, 3), (3,)), ((2, 16, 9, 8), (16,))):
-        if name == "quantize":
-            yield case(name, shape, parameters, OperandCase(parameters, "int8"))
-        else:
-            yield case(name, shape, OperandCase(parameters, "float32"), parameters, dtype="int8")
+    for shape, parameters in (((2, 3), ()), ((2, 3), (3,)), ((2, 16, 9, 8), (16,)), ((2, 16, 9, 8), ())):
+        for dtype in ("int8", "uint8"):
+            if name == "quantize":
+                yield case(name, shape, parameters, OperandCase(parameters, dtype))
+            else:
+                yield case(name, shape, OperandCase(parameters, "float32"), parameters, dtype=dtype)
 
 
 CASES: tuple[OpCase, ...] = (
     case("matmul", (2, 16), (16, 32)),
+    case("matmul", (1, 64), (64, 32)),
     case("matmul", (6, 2, 3), (6, 3, 4)),
     case("matmul", (5, 6, 2, 3), (5, 6, 3, 4)),
     case("matmul", (5, 2, 3), (3, 4)),
@@ -105,6 +113,7 @@ CASES: tuple[OpCase, ...] = (
     case("matmul", (2, 3), (3,)),
     case("matmul", (3,), (3,)),
     case("nn.dense", (2, 16), (32, 16)),
+    case("nn.dense", (1, 64), (32, 64)),
     case("nn.dense", (2, 5, 3), (4, 3)),
     case("nn.bias_add", (2, 16), (16,)),
     case("nn.bias_add", (2, 16, 9, 8), (16,), axis=1),
@@ -122,6 +131,7 @@ CASES: tuple[OpCase, ...] = (
     case("einsum", (2, 3), equation="ij->ji"),
     case("nn.attention", (2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)),
     case("nn.attention", (2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6), (5, 7)),
+    case("nn.attention", *[(1, 4, 16, 32)] * 3),
     case("nn.attention", (2, 6, 5, 4), (2, 3, 5, 4), (2, 3, 5, 4), causal=True),
     case("nn.rotary_embedding", (2, 3, 5, 8), (2, 5, 4), (2, 5, 4)),
     *_quantised("quantize"),
