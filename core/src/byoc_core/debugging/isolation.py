@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -37,6 +38,8 @@ _START = (
 )
 _NUM_STDERR_LINES = 8
 _GRACE = 5.0
+_START_SECONDS = 60.0
+"""How long the process may take to import what it needs, where the deadline is not longer."""
 
 
 def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
@@ -145,7 +148,9 @@ class _Worker:
             stderr=self._errors,
             text=True,
             encoding="utf-8",
+            start_new_session=True,  # a group of its own: what it starts ends with it, and Ctrl-C is for this process
         )
+        self._is_ready = False
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         assert self._process.stdout is not None
         self._reader = threading.Thread(target=_read_lines, args=(self._process.stdout, self._replies), daemon=True)
@@ -153,16 +158,26 @@ class _Worker:
 
     def ask(self, request: Mapping[str, object], deadline: float) -> dict[str, Any] | Finding:
         """Gives the reply, or what became of the process instead."""
+        if not self._is_ready:
+            started = self._receive(max(deadline, _START_SECONDS))
+            if isinstance(started, Finding):
+                return started
+            self._is_ready = True
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-        except OSError:  # it is dead; the reader says so too
+        except OSError:  # it is dead
             return self._crash()
+        return self._receive(deadline)
+
+    def _receive(self, seconds: float) -> dict[str, Any] | Finding:
         try:
-            line = self._replies.get(timeout=deadline)
+            line = self._replies.get(timeout=seconds)
         except queue.Empty:
-            return Finding("hang", f"no result within {deadline:g} s")
+            if self._process.poll() is not None:  # what it started keeps its end open
+                return self._crash()
+            return Finding("hang", f"no result within {seconds:g} s")
         if not line:
             return self._crash()
         reply: dict[str, Any] = json.loads(line)
@@ -174,17 +189,25 @@ class _Worker:
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:  # it closed its end, and lives
-            self._process.kill()
+            self._kill()
             status = self._process.wait()
         lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
         text = f"the process ended with {_describe_status(status)}"
         return Finding("crash", "\n".join([text, *lines]))
 
+    def _kill(self) -> None:
+        """Kills the process and those that it started."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+
     def stop(self) -> None:
-        """Ends the process and waits for it."""
+        """Ends the process and those that it started, and waits for it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.kill()
+        self._kill()
         self._process.wait()
         self._reader.join()
         with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more

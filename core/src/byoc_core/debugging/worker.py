@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import queue
+import signal
+import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from byoc_core.backend import backends
 from byoc_core.debugging.arrays import load_arrays, save_arrays
@@ -20,12 +25,18 @@ from byoc_core.script import parse
 
 __all__ = ["main"]
 
+_PR_SET_PDEATHSIG = 1
+"""Of ``<sys/prctl.h>``."""
+
 
 def main(setup: str) -> None:
-    """Answers the requests on stdin until it is closed.
+    """Says that it is ready, and answers the requests on stdin; both ends are one JSON value a line.
 
-    Both ends are kept from what regions and compilers do: these read nothing, and what they print goes to stderr.
+    Where stdin ends, the process and those that it started end at once: nothing stays behind whose session was killed,
+    not even a region that does not end. Both ends are kept from what regions and compilers do: these read nothing, and
+    what they print goes to stderr.
     """
+    _die_with_parent()
     with (
         os.fdopen(os.dup(0), encoding="utf-8") as requests,
         os.fdopen(os.dup(1), "w", encoding="utf-8") as replies,
@@ -34,10 +45,32 @@ def main(setup: str) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
         given = json.loads(setup)
+        lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=_read_requests, args=(requests, lines), daemon=True).start()
         worker = _Worker(given["backends"], given["options"])
-        for line in requests:
-            replies.write(json.dumps(worker.answer(json.loads(line))) + "\n")
-            replies.flush()
+        _reply(replies, {"ready": True})
+        while True:
+            _reply(replies, worker.answer(json.loads(lines.get())))
+
+
+def _reply(replies: IO[str], answer: Mapping[str, object]) -> None:
+    replies.write(json.dumps(answer) + "\n")
+    replies.flush()
+
+
+def _die_with_parent() -> None:
+    """Has Linux kill this process when its parent dies: no thread runs beside a region that keeps Python's lock."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _read_requests(requests: IO[str], lines: queue.SimpleQueue[str]) -> None:
+    """Hands requests on; at their end, ends this process with the group that it leads."""
+    for line in requests:
+        lines.put(line)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
 
 
 class _Worker:
