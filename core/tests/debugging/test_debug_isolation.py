@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core import debug_model, parse
-from byoc_core.debugging import DebugReport
+from byoc_core.debugging import DebugReport, save_arrays
 from byoc_core.errors import OptionsError
 
 TWO = """
@@ -148,6 +148,24 @@ def test_what_a_region_starts_ends_with_it(
     report = debug_model(module, ["faulty"], [X], options=options, isolate=True, deadline=3.0, narrow=False)
     assert report.cases[0].verdict.findings[0].text == "the process ended with exit status 3"
     assert _has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_parts_of_a_region_share_their_constants(installed_faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from byoc_core.debugging import isolation
+
+    saved: list[str] = []
+
+    def save(path: Path, arrays: dict[str, Any]) -> None:
+        if path.name.startswith("constants"):
+            saved.extend(arrays)
+        save_arrays(path, arrays)
+
+    monkeypatch.setattr(isolation, "save_arrays", save)
+    report = debug(fault="fused", op="multiply")
+    (case,) = report.cases
+    assert case.guilt is not None
+    assert case.guilt.how.endswith("without the last of them they do not"), "parts were compiled"
+    assert len(saved) == len(set(saved)) == 1
 
 
 def test_what_a_region_prints_does_not_disturb(installed_faulty: str) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -60,6 +61,14 @@ def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mappi
         raise OptionsError("isolate", f"an option cannot be passed to another process: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Where a region is for the process: its text, and the files that hold its constants, perhaps among others."""
+
+    text: Path
+    constants: tuple[Path, ...]
+
+
 class IsolatedRunner:
     """Runs regions in a worker process, which is started anew where it died or was too slow.
 
@@ -78,7 +87,8 @@ class IsolatedRunner:
         check_isolable(handles, options)
         self._setup = {"backends": [handle.name for handle in handles], "options": options}
         self._deadline = deadline
-        self._regions: dict[int, tuple[Function, Path]] = {}
+        self._regions: dict[int, tuple[Function, _Written]] = {}
+        self._constants: dict[str, Path] = {}
         self._failed: dict[int, Finding] = {}
         self._worker: _Worker | None = None
 
@@ -102,15 +112,12 @@ class IsolatedRunner:
             return CallOutcome(findings=(self._failed[id(region)],))
         folder = Path(self._folder.name)
         if id(region) not in self._regions:
-            place = folder / f"region{len(self._regions)}"
-            place.mkdir()
-            extracted = extract_region(module, name)
-            (place / "region.py").write_text(str(extracted), encoding="utf-8")
-            save_arrays(place / "constants.npz", dict(extracted.constants))
-            self._regions[id(region)] = (region, place)
+            self._regions[id(region)] = (region, self._write(extract_region(module, name)))
+        written = self._regions[id(region)][1]
         save_arrays(folder / "inputs.npz", {str(index): array for index, array in enumerate(inputs)})
         request = {
-            "region": str(self._regions[id(region)][1]),
+            "region": str(written.text),
+            "constants": [str(file) for file in written.constants],
             "name": name,
             "inputs": str(folder / "inputs.npz"),
             "outputs": str(folder / "outputs.npz"),
@@ -128,6 +135,18 @@ class IsolatedRunner:
         width = len(results)
         runs = tuple(tuple(arrays[run * width : (run + 1) * width]) for run in range(reply["runs"]))
         return CallOutcome(runs, tuple(Finding(**finding) for finding in reply["findings"]))
+
+    def _write(self, module: IRModule) -> _Written:
+        """Writes a region. A constant that another one cites too is there already: parts of a region share weights."""
+        folder, count = Path(self._folder.name), len(self._regions)
+        new = {digest: array for digest, array in module.constants.items() if digest not in self._constants}
+        if new:
+            file = folder / f"constants{count}.npz"
+            save_arrays(file, new)
+            self._constants.update(dict.fromkeys(new, file))
+        text = folder / f"region{count}.py"
+        text.write_text(str(module), encoding="utf-8")
+        return _Written(text, tuple(dict.fromkeys(self._constants[digest] for digest in module.constants)))
 
     def _stop(self) -> None:
         if self._worker is not None:

@@ -19,7 +19,7 @@ from byoc_core.backend import backends
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.running import LocalRunner
 from byoc_core.dtypes import to_numpy
-from byoc_core.ir import IRModule
+from byoc_core.ir import ConstantStore, IRModule
 from byoc_core.ops import default_ops
 from byoc_core.script import parse
 
@@ -78,6 +78,8 @@ class _Worker:
         self._runner = LocalRunner([backends().get(name) for name in names], options)
         self._ops = default_ops().extended(backends().ops(names))
         self._modules: dict[str, IRModule] = {}
+        self._constants = ConstantStore()
+        self._read: set[str] = set()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, object]:
         try:
@@ -86,14 +88,18 @@ class _Worker:
             return {"bug": traceback.format_exc()}
 
     def _run(self, request: Mapping[str, Any]) -> dict[str, object]:
-        folder = Path(request["region"])
-        if str(folder) not in self._modules:
-            text = (folder / "region.py").read_text(encoding="utf-8")
-            constants = load_arrays(folder / "constants.npz")
-            self._modules[str(folder)] = parse(text, constants=constants, ops=self._ops)
+        region = str(request["region"])
+        if region not in self._modules:
+            for file in request["constants"]:
+                if file not in self._read:
+                    self._read.add(file)
+                    for array in load_arrays(file).values():
+                        self._constants.add(array)
+            text = Path(region).read_text(encoding="utf-8")
+            self._modules[region] = parse(text, constants=self._constants, ops=self._ops)
         inputs = list(load_arrays(request["inputs"]).values())
         results = [(tuple(shape), to_numpy(dtype)) for shape, dtype in request["results"]]
-        outcome = self._runner.run(self._modules[str(folder)], request["name"], inputs, results)
+        outcome = self._runner.run(self._modules[region], request["name"], inputs, results)
         arrays = [array for run in outcome.runs for array in run]
         save_arrays(request["outputs"], {str(index): array for index, array in enumerate(arrays)})
         return {"runs": len(outcome.runs), "findings": [asdict(finding) for finding in outcome.findings]}
