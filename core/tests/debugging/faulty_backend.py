@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -114,8 +115,7 @@ def _exit(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
 
 def _say_pid(pid: int) -> None:
     if "FAULTY_PID_FILE" in os.environ:
-        with open(os.environ["FAULTY_PID_FILE"], "a", encoding="utf-8") as file:
-            file.write(f"{pid}\n")
+        Path(os.environ["FAULTY_PID_FILE"]).write_text(f"{pid}\n", encoding="utf-8")
 
 
 def _hang(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
