@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core import debug_model, parse
+from byoc_core.backend.registry import backends
 from byoc_core.debugging import DebugReport, save_arrays
 from byoc_core.errors import OptionsError
 
@@ -126,6 +127,7 @@ import sys
 sys.path[:] = {sys.path!r}
 import numpy as np
 from byoc_core import debug_model, parse
+from byoc_core.backend.registry import backends
 options = {{"faulty": {{"fault": {fault!r}, "op": "add"}}}}
 debug_model(parse({TWO.format(dtype="float32")!r}), ["faulty"], [np.ones((3, 4), np.float32)],
             options=options, isolate=True)
@@ -148,6 +150,19 @@ def test_what_a_region_starts_ends_with_it(
     report = debug_model(module, ["faulty"], [X], options=options, isolate=True, deadline=3.0, narrow=False)
     assert report.cases[0].verdict.findings[0].text == "the process ended with exit status 3"
     assert _has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_a_process_that_cannot_start_is_a_crash(
+    installed_faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _ = parse(TWO.format(dtype="float32")), backends().get("faulty").info()
+    (tmp_path / "site" / "installed_faulty_backend.py").write_text("raise ValueError('not in another process')")
+    start = time.monotonic()
+    report = debug_model(module, ["faulty"], [X], isolate=True, narrow=False)
+    assert time.monotonic() - start < 50, "it did not wait for the deadline"
+    text = report.cases[0].verdict.findings[0].text
+    assert text.startswith("the process ended with exit status 1\n")
+    assert "not in another process" in text
 
 
 def test_parts_of_a_region_share_their_constants(installed_faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,10 +38,10 @@ def main(setup: str) -> None:
     """
     _die_with_parent()
     with (
-        os.fdopen(os.dup(0), encoding="utf-8") as requests,
         os.fdopen(os.dup(1), "w", encoding="utf-8") as replies,
         Path(os.devnull).open("rb") as nothing,
     ):
+        requests = os.dup(0)
         os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
         given = json.loads(setup)
@@ -64,10 +64,11 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _read_requests(requests: IO[str], lines: queue.SimpleQueue[str]) -> None:
+def _read_requests(requests: int, lines: queue.SimpleQueue[str]) -> None:
     """Hands requests on; at their end, ends this process with the group that it leads."""
-    for line in requests:
-        lines.put(line)
+    with os.fdopen(requests, encoding="utf-8") as stream:  # this thread's own: closing it elsewhere waits for a line
+        for line in stream:
+            lines.put(line)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
