@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +14,13 @@ import numpy as np
 import pytest
 from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.hooks import hookimpl
+from byoc_core.backend.registry import backends
 from byoc_core.ir import CALL, CALL_DPS_PACKED, Binding, Function, IRModule, TensorType, Type
 from byoc_core.pattern import CompositePattern
+from byoc_core.plugin.discovery import installed
+from byoc_core.plugin.metadata import snapshot
 from byoc_core.runtime.module import PackedFunction, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.registry import runtimes
 from byoc_core.transform import evaluate_function
 from pydantic import BaseModel
 
@@ -217,3 +222,40 @@ def rule_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> dict
 def gather_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> Callable[[Path, str], set[str]]:
     """Gives a function that collects the keys of ``_CASES`` from the test files of a folder that match a pattern."""
     return lambda folder, pattern: {name for file in load_case_files(folder, pattern) for name in file._CASES}
+
+
+@pytest.fixture(scope="session")
+def forget_plugins() -> Callable[[], None]:
+    """Has this process look for plugins again, as a new process would."""
+
+    def forget() -> None:
+        for cached in (snapshot, installed, backends, runtimes):
+            cached.cache_clear()
+
+    return forget
+
+
+@pytest.fixture
+def install_faulty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget_plugins: Callable[[], None]
+) -> Iterator[Callable[[], str]]:
+    """A function that installs ``debugging/faulty_backend.py`` for this process and those that it starts.
+
+    It gives the backend's name.
+    """
+
+    def install() -> str:
+        site = tmp_path / "site"
+        info = site / "byoc_faulty-1.0.dist-info"
+        info.mkdir(parents=True)
+        shutil.copy(Path(__file__).parent / "debugging" / "faulty_backend.py", site / "installed_faulty_backend.py")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-faulty\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[byoc.backends]\nfaulty = installed_faulty_backend:plugin\n")
+        monkeypatch.syspath_prepend(str(site))
+        monkeypatch.setenv("BYOC_BACKENDS", "faulty")
+        forget_plugins()
+        return "faulty"
+
+    yield install
+    monkeypatch.undo()
+    forget_plugins()

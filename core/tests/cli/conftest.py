@@ -10,11 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from byoc_core.backend.registry import backends
 from byoc_core.cli.main import main
-from byoc_core.plugin.discovery import installed
-from byoc_core.plugin.metadata import snapshot
-from byoc_core.runtime.registry import runtimes
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -29,7 +25,10 @@ class Outcome:
 
 @pytest.fixture
 def byoc(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    forget_plugins: Callable[[], None],
 ) -> Iterator[Callable[..., Outcome]]:
     """A function that runs a command line in an empty folder and gives exit code and texts."""
     monkeypatch.setenv("BYOC_BACKENDS", "none")
@@ -42,7 +41,7 @@ def byoc(
     monkeypatch.chdir(folder)
 
     def run(*arguments: object) -> Outcome:
-        _forget_plugins()  # so that the command sees the environment as a new process would
+        forget_plugins()  # so that the command sees the environment as a new process would
         monkeypatch.setattr("sys.argv", ["byoc", *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             main()
@@ -53,12 +52,7 @@ def byoc(
 
     yield run
     monkeypatch.undo()
-    _forget_plugins()
-
-
-def _forget_plugins() -> None:
-    for cached in (snapshot, installed, backends, runtimes):
-        cached.cache_clear()
+    forget_plugins()
 
 
 @pytest.fixture

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-FAULTY = Path(__file__).parents[1] / "debugging" / "faulty_backend.py"
-
 
 @pytest.fixture
-def faulty(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of the faulty backend, installed for this process and those that it starts."""
-    site = tmp_path / "site"
-    info = site / "byoc_faulty-1.0.dist-info"
-    info.mkdir(parents=True)
-    shutil.copy(FAULTY, site / "installed_faulty_backend.py")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-faulty\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[byoc.backends]\nfaulty = installed_faulty_backend:plugin\n")
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setenv("BYOC_BACKENDS", "faulty")
-    return "faulty"
+def faulty(byoc: Any, install_faulty: Callable[[], str]) -> str:
+    """The name of the faulty backend, installed for the commands and the processes that they start."""
+    return install_faulty()
 
 
 def test_nothing_diverges(byoc: Any, faulty: str, model: Path) -> None:
@@ -94,6 +84,46 @@ def test_where_nothing_can_be_tested(byoc: Any, faulty: str, model: Path) -> Non
     done = byoc("debug", model, "--option", "faulty.fault=refuse")
     assert done.code == 1
     assert "every region was refused, so nothing was tested" in done.out
+
+
+def test_constraints_keep_the_suspect_away(byoc: Any, faulty: str, model: Path) -> None:
+    fault = ("--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--no-isolate")
+    found = json.loads(byoc("debug", model, "--json", *fault).out)
+    (guilt,) = [region["guilt"] for region in found["regions"] if region["guilt"] is not None]
+    (value,) = guilt["values"]
+    for constraint in (("--force", f"{value}=host"), ("--allow", "faulty=add,nn.dense")):
+        done = byoc("debug", model, "--json", *fault, *constraint)
+        assert (done.code, done.err) == (0, "")
+        report = json.loads(done.out)
+        assert (report["right"], report["tested"]) == (True, True)
+        assert not any("nn.relu" in op for region in report["regions"] for op in region["ops"])
+    done = byoc("debug", model, *fault, "--min-ops", "50")
+    assert (done.code, done.err) == (
+        1,
+        "error: debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why.\n",
+    )
+
+
+def test_json_has_no_nan(byoc: Any, faulty: str, model: Path) -> None:
+    np.savez("x.npz", x=np.full((2, 16), np.nan, np.float32), m=np.zeros((2, 8), np.float32))
+    for fault in ("none", "nan", "half"):
+        done = byoc("debug", model, "--json", "--no-isolate", "-i", "x.npz", "--accumulate", "--option",
+                    f"faulty.fault={fault}", "--option", "faulty.op=nn.relu")  # fmt: skip
+        assert (done.code, done.err) == (0, ""), done.err
+
+        def refuse(text: str) -> None:
+            raise AssertionError(text)
+
+        assert json.loads(done.out, parse_constant=refuse)["right"] is True
+
+
+def test_a_folder_that_cannot_be_written(byoc: Any, faulty: str, model: Path) -> None:
+    Path("taken").write_text("")
+    fault = ("--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--no-isolate", "--no-narrow")
+    done = byoc("debug", model, *fault, "--save", "taken")
+    assert done.code == 1
+    assert done.err.startswith("error: taken")
+    assert "1 region diverges" in done.out, "the report is there all the same"
 
 
 def test_what_it_does_not_take(byoc: Any, artifact: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -112,8 +113,32 @@ def _exit(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     os._exit(3)
 
 
+def _say_pid(pid: int) -> None:
+    if "FAULTY_PID_FILE" in os.environ:
+        Path(os.environ["FAULTY_PID_FILE"]).write_text(f"{pid}\n", encoding="utf-8")
+
+
 def _hang(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    _say_pid(os.getpid())
     time.sleep(600)
+
+
+def _hang_locked(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    _say_pid(os.getpid())
+    ctypes.PyDLL(None).sleep(600)  # with Python's lock held: no other thread runs
+
+
+def _fork_and_exit(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    _say_pid(pid)
+    os._exit(3)
+
+
+def _trap_underflow(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    np.seterr(all="raise")
 
 
 def _print(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -127,6 +152,9 @@ CALL_FAULTS: dict[str, Callable[[Sequence[Array], Sequence[Array]], None]] = {
     "segfault": _segfault,
     "exit": _exit,
     "hang": _hang,
+    "hang-locked": _hang_locked,
+    "fork-and-exit": _fork_and_exit,
+    "errstate": _trap_underflow,
     "print": _print,
 }
 """What happens after the right results are in the outputs."""

@@ -44,6 +44,14 @@ def test_a_right_backend_diverges_nowhere(faulty: Callable[..., Any]) -> None:
     assert str(report) == "faulty_main_0 (faulty, 4 ops): right\n1 region, 1 call: nothing diverges"
 
 
+def test_what_a_backend_sets_is_not_for_the_reference_kernels(faulty: Callable[..., Any]) -> None:
+    before = np.geterr()
+    tiny = X * np.float32(1e-30)
+    report = debug(faulty(), inputs=(tiny, tiny), fault="errstate")  # the products are below the smallest number
+    assert report.is_right, str(report)
+    assert np.geterr() == before
+
+
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [

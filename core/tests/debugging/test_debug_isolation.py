@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core import debug_model, parse
-from byoc_core.debugging import DebugReport
+from byoc_core.backend.registry import backends
+from byoc_core.debugging import DebugReport, save_arrays
 from byoc_core.errors import OptionsError
 
 TWO = """
@@ -87,6 +93,94 @@ class M:
     (case,) = report.cases
     assert case.verdict.findings[0].text == "no result within 3 s"
     assert case.guilt is None
+
+
+def _wait_for_pid(path: Path) -> int:
+    while not path.exists() or not path.read_text().endswith("\n"):
+        time.sleep(0.05)
+    return int(path.read_text())
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process ends soon; one that nobody has waited for has ended too."""
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("fault", ["hang", "hang-locked"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_outlives_the_session(
+    installed_faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, how: signal.Signals
+) -> None:
+    monkeypatch.setenv("FAULTY_PID_FILE", str(tmp_path / "pid"))
+    code = f"""
+import sys
+sys.path[:] = {sys.path!r}
+import numpy as np
+from byoc_core import debug_model, parse
+from byoc_core.backend.registry import backends
+options = {{"faulty": {{"fault": {fault!r}, "op": "add"}}}}
+debug_model(parse({TWO.format(dtype="float32")!r}), ["faulty"], [np.ones((3, 4), np.float32)],
+            options=options, isolate=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as session:
+        worker = _wait_for_pid(tmp_path / "pid")
+        session.send_signal(how)
+        errors = session.communicate()[1]
+    assert _has_ended(worker)
+    assert how == signal.SIGKILL or errors.endswith("KeyboardInterrupt\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_region_starts_ends_with_it(
+    installed_faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_PID_FILE", str(tmp_path / "pid"))
+    module = parse(TWO.format(dtype="float32"))
+    options = {"faulty": {"fault": "fork-and-exit", "op": "add"}}
+    report = debug_model(module, ["faulty"], [X], options=options, isolate=True, deadline=3.0, narrow=False)
+    assert report.cases[0].verdict.findings[0].text == "the process ended with exit status 3"
+    assert _has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_a_process_that_cannot_start_is_a_crash(
+    installed_faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _ = parse(TWO.format(dtype="float32")), backends().get("faulty").info()
+    (tmp_path / "site" / "installed_faulty_backend.py").write_text("raise ValueError('not in another process')")
+    start = time.monotonic()
+    report = debug_model(module, ["faulty"], [X], isolate=True, narrow=False)
+    assert time.monotonic() - start < 50, "it did not wait for the deadline"
+    text = report.cases[0].verdict.findings[0].text
+    assert text.startswith("the process ended with exit status 1\n")
+    assert "not in another process" in text
+
+
+def test_parts_of_a_region_share_their_constants(installed_faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from byoc_core.debugging import isolation
+
+    saved: list[str] = []
+
+    def save(path: Path, arrays: dict[str, Any]) -> None:
+        if path.name.startswith("constants"):
+            saved.extend(arrays)
+        save_arrays(path, arrays)
+
+    monkeypatch.setattr(isolation, "save_arrays", save)
+    report = debug(fault="fused", op="multiply")
+    (case,) = report.cases
+    assert case.guilt is not None
+    assert case.guilt.how.endswith("without the last of them they do not"), "parts were compiled"
+    assert len(saved) == len(set(saved)) == 1
 
 
 def test_what_a_region_prints_does_not_disturb(installed_faulty: str) -> None:

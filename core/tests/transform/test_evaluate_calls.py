@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,3 +51,32 @@ def test_what_it_gives_goes_on() -> None:
     a, b = evaluate_function(MODULE, "main", [X], on_call=double)
     np.testing.assert_array_equal(a, 3 * X)
     np.testing.assert_array_equal(b, 6 * X)
+
+
+def test_a_value_that_nothing_reads_any_more_is_not_held() -> None:
+    module = parse("""
+class M:
+    @R.function
+    def step(x: R.Tensor((2,), "float32")):
+        y = R.negative(x)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        a = step(x)
+        b = step(a)
+        c = step(b)
+        d = step(c)
+        return b, d
+""")
+    made: list[weakref.ref[Any]] = []
+    alive: list[list[bool]] = []
+
+    def watch(function: Function, inputs: Sequence[Any]) -> list[Any]:
+        alive.append([ref() is not None for ref in made])
+        result = np.negative(inputs[0])
+        made.append(weakref.ref(result))
+        return [result]
+
+    evaluate_function(module, "main", [X], on_call=watch)
+    assert alive == [[], [True], [False, True], [False, True, True]]

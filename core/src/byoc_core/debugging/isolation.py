@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -37,6 +39,8 @@ _START = (
 )
 _NUM_STDERR_LINES = 8
 _GRACE = 5.0
+_START_SECONDS = 60.0
+"""How long the process may take to import what it needs, where the deadline is not longer."""
 
 
 def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
@@ -57,6 +61,14 @@ def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mappi
         raise OptionsError("isolate", f"an option cannot be passed to another process: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Where a region is for the process: its text, and the files that hold its constants, perhaps among others."""
+
+    text: Path
+    constants: tuple[Path, ...]
+
+
 class IsolatedRunner:
     """Runs regions in a worker process, which is started anew where it died or was too slow.
 
@@ -75,7 +87,8 @@ class IsolatedRunner:
         check_isolable(handles, options)
         self._setup = {"backends": [handle.name for handle in handles], "options": options}
         self._deadline = deadline
-        self._regions: dict[int, tuple[Function, Path]] = {}
+        self._regions: dict[int, tuple[Function, _Written]] = {}
+        self._constants: dict[str, Path] = {}
         self._failed: dict[int, Finding] = {}
         self._worker: _Worker | None = None
 
@@ -99,15 +112,12 @@ class IsolatedRunner:
             return CallOutcome(findings=(self._failed[id(region)],))
         folder = Path(self._folder.name)
         if id(region) not in self._regions:
-            place = folder / f"region{len(self._regions)}"
-            place.mkdir()
-            extracted = extract_region(module, name)
-            (place / "region.py").write_text(str(extracted), encoding="utf-8")
-            save_arrays(place / "constants.npz", dict(extracted.constants))
-            self._regions[id(region)] = (region, place)
+            self._regions[id(region)] = (region, self._write(extract_region(module, name)))
+        written = self._regions[id(region)][1]
         save_arrays(folder / "inputs.npz", {str(index): array for index, array in enumerate(inputs)})
         request = {
-            "region": str(self._regions[id(region)][1]),
+            "region": str(written.text),
+            "constants": [str(file) for file in written.constants],
             "name": name,
             "inputs": str(folder / "inputs.npz"),
             "outputs": str(folder / "outputs.npz"),
@@ -125,6 +135,18 @@ class IsolatedRunner:
         width = len(results)
         runs = tuple(tuple(arrays[run * width : (run + 1) * width]) for run in range(reply["runs"]))
         return CallOutcome(runs, tuple(Finding(**finding) for finding in reply["findings"]))
+
+    def _write(self, module: IRModule) -> _Written:
+        """Writes a region. A constant that another one cites too is there already: parts of a region share weights."""
+        folder, count = Path(self._folder.name), len(self._regions)
+        new = {digest: array for digest, array in module.constants.items() if digest not in self._constants}
+        if new:
+            file = folder / f"constants{count}.npz"
+            save_arrays(file, new)
+            self._constants.update(dict.fromkeys(new, file))
+        text = folder / f"region{count}.py"
+        text.write_text(str(module), encoding="utf-8")
+        return _Written(text, tuple(dict.fromkeys(self._constants[digest] for digest in module.constants)))
 
     def _stop(self) -> None:
         if self._worker is not None:
@@ -145,7 +167,9 @@ class _Worker:
             stderr=self._errors,
             text=True,
             encoding="utf-8",
+            start_new_session=True,  # a group of its own: what it starts ends with it, and Ctrl-C is for this process
         )
+        self._is_ready = False
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         assert self._process.stdout is not None
         self._reader = threading.Thread(target=_read_lines, args=(self._process.stdout, self._replies), daemon=True)
@@ -153,16 +177,26 @@ class _Worker:
 
     def ask(self, request: Mapping[str, object], deadline: float) -> dict[str, Any] | Finding:
         """Gives the reply, or what became of the process instead."""
+        if not self._is_ready:
+            started = self._receive(max(deadline, _START_SECONDS))
+            if isinstance(started, Finding):
+                return started
+            self._is_ready = True
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-        except OSError:  # it is dead; the reader says so too
+        except OSError:  # it is dead
             return self._crash()
+        return self._receive(deadline)
+
+    def _receive(self, seconds: float) -> dict[str, Any] | Finding:
         try:
-            line = self._replies.get(timeout=deadline)
+            line = self._replies.get(timeout=seconds)
         except queue.Empty:
-            return Finding("hang", f"no result within {deadline:g} s")
+            if self._process.poll() is not None:  # what it started keeps its end open
+                return self._crash()
+            return Finding("hang", f"no result within {seconds:g} s")
         if not line:
             return self._crash()
         reply: dict[str, Any] = json.loads(line)
@@ -174,17 +208,25 @@ class _Worker:
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:  # it closed its end, and lives
-            self._process.kill()
+            self._kill()
             status = self._process.wait()
         lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
         text = f"the process ended with {_describe_status(status)}"
         return Finding("crash", "\n".join([text, *lines]))
 
+    def _kill(self) -> None:
+        """Kills the process and those that it started."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+
     def stop(self) -> None:
-        """Ends the process and waits for it."""
+        """Ends the process and those that it started, and waits for it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.kill()
+        self._kill()
         self._process.wait()
         self._reader.join()
         with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more

@@ -112,18 +112,33 @@ class _Interpreter:
         self._module = module
         self._exact = exact
         self._on_call = on_call
+        self._dead: dict[int, list[set[int]]] = {}
 
     def run(self, function: Function, inputs: Sequence[Array], outer_sizes: Mapping[str, int]) -> tuple[Array, ...]:
         sizes = dict(outer_sizes)
         values: dict[int, Array] = {id(param): array for param, array in zip(function.params, inputs, strict=True)}
         _learn_sizes(function.params, inputs, sizes)
-        for binding in function.bindings:
+        for binding, dead in zip(function.bindings, self._dead_values(function), strict=True):
             operands = [self._value(operand, values) for operand in binding.operands]
             outputs = self._binding(binding, operands, sizes)
             values.update((id(result), output) for result, output in zip(binding.results, outputs, strict=True))
             if learnt_symbols(binding, self._module.functions):
                 _learn_sizes(binding.results, outputs, sizes)
+            for key in dead:
+                values.pop(key, None)
         return tuple(self._value(result, values) for result in function.results)
+
+    def _dead_values(self, function: Function) -> list[set[int]]:
+        """Gives for each binding the values that nothing reads behind it: a network's need not all be held at once."""
+        if id(function) not in self._dead:
+            read = {id(result) for result in function.results}
+            dead = []
+            for binding in reversed(function.bindings):
+                last = {id(value) for value in (*binding.operands, *binding.results)} - read
+                dead.append(last)
+                read |= last
+            self._dead[id(function)] = dead[::-1]
+        return self._dead[id(function)]
 
     def _value(self, value: Value, values: Mapping[int, Array]) -> Array:
         if isinstance(value, Constant):
