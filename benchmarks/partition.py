@@ -28,10 +28,9 @@ from byoc_core.partitioning import (
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import Sequential, UniqueNames, pass_
 
-from benchmarks.scale import tabulate_growth
+from benchmarks.scale import COLLECTOR, tabulate_growth
 from benchmarks.synthetic import make_model
 
-COLLECTOR = "garbage collector"
 STEPS: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "patterns": ((FuseOpsByPattern, "__call__"),),
     "single ops": ((AnnotateSupported, "__call__"),),

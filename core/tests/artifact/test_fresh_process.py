@@ -12,8 +12,8 @@ import byoc_core
 import pytest
 
 COMPILE_SIDE = (
-    "ir", "ops", "script", "pattern", "transform", "backend", "partitioning", "lower", "frontend", "driver", "cli",
-    "authoring", "host",
+    "ir", "ops", "script", "pattern", "transform", "backend", "partitioning", "lower", "frontend", "lint", "driver",
+    "debugging", "cli", "authoring", "host",
 )  # fmt: skip
 
 BLOCKER = f"""
