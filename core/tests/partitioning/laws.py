@@ -183,8 +183,8 @@ def check_laws(
     """Checks every law of partition but those that compare runs, and gives the facts of the result.
 
     The laws: ``one place``, ``same program``, ``same results``, ``claims``, ``impure``, ``convex``, ``acyclic``,
-    ``maximal``, ``alone`` (an op whose sizes the data tells), ``order`` (a value is made before it is read), ``inputs``,
-    ``outputs``, ``composites``.
+    ``maximal``, ``alone`` (of an op whose sizes the data tells), ``order`` (a value is made before it is read),
+    ``inputs``, ``outputs``, ``composites``.
 
     Args:
         before: with a name of its own for every value.
