@@ -245,9 +245,10 @@ class _Grower:
         """Adds to a value what follows from where it is not zero; some of it reads no value that has the new size."""
         emit = functools.partial(self._emit, builder)
         size = f"k{next(self._names)}"
-        places = tensor((len(x.type.shape), size), "int64")  # type: ignore[union-attr]
+        shape: Any = x.type.shape  # type: ignore[union-attr]
+        places = tensor((len(shape), size), "int64")
         (found,) = emit("nonzero", x, out_types=[places], backend=self._backend(claim, x))
-        sums = []
+        sums: list[Var] = []
         if j % 3:
             (value,) = emit(UNARY[j % 3], found, backend=self._backend(j % 8, found))
             sums += emit("sum", value, backend=self._backend(claim, x))
