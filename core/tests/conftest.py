@@ -15,7 +15,7 @@ import pytest
 from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.backend.registry import backends
-from byoc_core.ir import CALL, CALL_DPS_PACKED, Binding, Function, IRModule, TensorType, Type
+from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Function, IRModule, TensorType, Type
 from byoc_core.pattern import CompositePattern
 from byoc_core.plugin.discovery import installed
 from byoc_core.plugin.metadata import snapshot
@@ -78,6 +78,7 @@ class FakeBackend:
         rejects: by symbol (``"*"``: all), the reason for which codegen refuses a function.
         forgets: symbols that codegen neither compiles nor refuses.
         dynamic_shapes: whether it takes symbolic sizes.
+        data_dependent_sizes: whether it takes sizes that only the data tells.
         constants: how it wants its constants.
         options: the model of its options.
         status: whether it can compile here.
@@ -95,6 +96,7 @@ class FakeBackend:
         rejects: Mapping[str, Rejection] | None = None,
         forgets: Iterable[str] = (),
         dynamic_shapes: bool = True,
+        data_dependent_sizes: bool = False,
         constants: Literal["embedded", "lifted"] = "embedded",
         options: type[BaseModel] | None = None,
         status: Status | None = None,
@@ -109,7 +111,13 @@ class FakeBackend:
         self.contexts: list[CompileContext] = []
         self.compiled: list[Function] = []
         self._supports = supports
-        self._info = BackendInfo(name, dynamic_shapes=dynamic_shapes, constants=constants, options=options)
+        self._info = BackendInfo(
+            name,
+            dynamic_shapes=dynamic_shapes,
+            data_dependent_sizes=data_dependent_sizes,
+            constants=constants,
+            options=options,
+        )
         self._status = status or Status(ok=True)
         self._prepare = prepare
         self._estimate = estimate
@@ -187,7 +195,7 @@ def with_inlined_externals(module: IRModule) -> IRModule:
         bindings = []
         for binding in function.bindings:
             regions = tuple(map(inlined, binding.regions))
-            if binding.op is CALL_DPS_PACKED:
+            if binding.op in (CALL_DPS_PACKED, CALL_PACKED) and f"extern_{binding.attrs['symbol']}" in functions:
                 attrs = CALL.normalise_attrs({"callee": f"extern_{binding.attrs['symbol']}"})
                 binding = replace(binding, op=CALL, attrs=attrs)
             bindings.append(replace(binding, regions=regions))

@@ -30,9 +30,13 @@ KINDS = (
     *UNARY, *BINARY, "add", "nn.relu", "const_add", "const_subtract", "split", "concat", "reshape",
     "effect", "if", "loop", "call", "dead",
 )  # fmt: skip
+COUNT = "count"
+"""A step that finds the nonzero elements of a value: the data tells the sizes of what follows from it."""
+FIRST_WITH_COUNTS = 100
+"""Seeds below make graphs without such steps, and so with the same laws for each mutant of the merger to break."""
 SIZES = ((30, 4, 15), (25, 15, 40), (22, 40, 100), (15, 100, 250), (8, 286, 286))
 """Ops of ``main`` in graphs made from a seed: percent of the graphs, least and most. ``side`` and ``inner`` add up to
-14, so that no graph has more than 300."""
+14, so that no graph has more than 300; a step of kind :data:`COUNT` counts as one and makes up to seven."""
 
 Step = tuple[str, int, int, int]
 Pick = tuple[int, str, int, bool]
@@ -95,14 +99,16 @@ class Case:
         )
         return replace(function, bindings=bindings)
 
-    def plugins(self, fake_backend: Callable[..., Any]) -> list[Any]:
-        """Backends that take what the case says: their patterns, and the ops of their claims."""
+    def plugins(self, fake_backend: Callable[..., Any], **more: Any) -> list[Any]:
+        """Backends that take what the case says: their patterns, and the ops of their claims; ``more`` for each."""
         return [
             fake_backend(
                 name,
                 patterns=[pattern for pattern in self.patterns if pattern.backend == name],
                 supports=functools.partial(self._supports, name),
+                data_dependent_sizes=True,
                 constants="lifted" if name in self.lifted else "embedded",
+                **more,
             )
             for name in self.backends
         ]
@@ -225,6 +231,8 @@ class _Grower:
         y = self._last(pool, x.type, j)
         if kind in ("if", "loop") and depth < 2:
             return self._nest(builder, kind, (*flags, x, y), step, rest, depth)
+        if kind == COUNT:
+            return self._count(builder, x, j, claim)
         if kind == "effect":
             return self._emit(builder, "call_packed", x, attrs={"symbol": f"log{j % 2}"}, out_types=[x.type])
         callees = list(self.functions)
@@ -232,6 +240,24 @@ class _Grower:
             return self._emit(builder, "call", *flags, x, count=2, attrs={"callee": callees[j % len(callees)]})
         results = self._plain(functools.partial(self._emit, builder, backend=self._backend(claim, x)), kind, x, y, j)
         return () if kind == "dead" else results
+
+    def _count(self, builder: FunctionBuilder, x: Var, j: int, claim: int) -> tuple[Var, ...]:
+        """Adds to a value what follows from where it is not zero; some of it reads no value that has the new size."""
+        emit = functools.partial(self._emit, builder)
+        size = f"k{next(self._names)}"
+        shape: Any = x.type.shape  # type: ignore[union-attr]
+        places = tensor((len(shape), size), "int64")
+        (found,) = emit("nonzero", x, out_types=[places], backend=self._backend(claim, x))
+        sums: list[Var] = []
+        if j % 3:
+            (value,) = emit(UNARY[j % 3], found, backend=self._backend(j % 8, found))
+            sums += emit("sum", value, backend=self._backend(claim, x))
+        if j % 3 < 2:
+            (value,) = emit("broadcast_to", np.array(j), attrs={"shape": (size,)}, backend=self._backend(claim, x))
+            sums += emit("sum", value, backend=self._backend(j % 7, value))
+        for value in sums:
+            (x,) = emit("add", x, value, backend=self._backend(claim, x))
+        return (x,)
 
     def _plain(self, emit: Callable[..., tuple[Var, ...]], kind: str, x: Var, y: Var, j: int) -> tuple[Var, ...]:
         shape: Any = x.type.shape  # type: ignore[union-attr]
@@ -322,7 +348,10 @@ def grow(plan: Plan) -> Case:
 
 
 def plan_of_seed(seed: int) -> Plan:
-    """Gives the plan of a seed: sizes as in :data:`SIZES`, one to four backends, a quarter with symbolic sizes."""
+    """Gives the plan of a seed: sizes as in :data:`SIZES`, one to four backends, a quarter with symbolic sizes.
+
+    From :data:`FIRST_WITH_COUNTS` on a fifth have sizes that only the data tells.
+    """
     rng = random.Random(seed)
     # Bodies and barriers make many small graphs of one; half of the graphs do without the one, half without the other.
     left_out = [kind for kinds in (("effect", "call"), ("if", "loop")) if rng.random() < 0.5 for kind in kinds]
@@ -335,9 +364,17 @@ def plan_of_seed(seed: int) -> Plan:
             (rng.choice(kinds), rng.randrange(reach), rng.randrange(reach), rng.randrange(8)) for _ in range(count)
         )
 
+    def with_counts(drawn: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Puts some steps of kind COUNT among the others."""
+        mixed = list(drawn)
+        for _ in range(1 + rng.randrange(4)):
+            count = (COUNT, rng.randrange(reach), rng.randrange(reach), rng.randrange(8))
+            mixed.insert(rng.randrange(len(mixed) + 1), count)
+        return tuple(mixed)
+
     ((_, low, high),) = rng.choices(SIZES, weights=[percent for percent, _, _ in SIZES])
     patterns = list(PATTERNS)
-    return Plan(
+    plan = Plan(
         steps=steps(rng.randint(low, high)),
         side=steps(rng.randrange(9)),
         inner=steps(rng.randrange(7)),
@@ -350,6 +387,9 @@ def plan_of_seed(seed: int) -> Plan:
         lifted=rng.randrange(16),
         symbolic=rng.random() < 0.25,
     )
+    if seed < FIRST_WITH_COUNTS or rng.random() < 0.8:
+        return plan
+    return replace(plan, steps=with_counts(plan.steps))
 
 
 def plans(max_size: int = 60, *, symbolic: bool = True) -> st.SearchStrategy[Plan]:

@@ -41,6 +41,8 @@ class Op:
         body: where it stands: the function, and the ops that hold the body with the body's index.
         names: of its results.
         is_impure: whether it runs something that has an effect.
+        sizes: the symbols that it, or what it holds, cites.
+        told: those whose sizes the data tells it.
     """
 
     op: tuple[str, str]
@@ -48,6 +50,8 @@ class Op:
     body: tuple[object, ...]
     names: tuple[str, ...]
     is_impure: bool
+    sizes: frozenset[str] = field(compare=False)
+    told: frozenset[str]
 
 
 @dataclass
@@ -60,6 +64,7 @@ class Facts:
         original: the module before partition; its functions are no regions.
         region_of: the region of each op that stands in one.
         composite_of: the composite of each op that stands in one.
+        members: of each composite that stands somewhere, the ops, and the values that it gives.
         backend_of: by region.
         results: of each function of the original and of each body.
         outputs: of each region.
@@ -73,6 +78,7 @@ class Facts:
     ops: dict[str, Op] = field(default_factory=dict)
     region_of: dict[str, str] = field(default_factory=dict)
     composite_of: dict[str, str] = field(default_factory=dict)
+    members: list[tuple[frozenset[str], Sequence[Origin]]] = field(default_factory=list)
     backend_of: dict[str, str] = field(default_factory=dict)
     results: dict[tuple[object, ...], tuple[Origin, ...]] = field(default_factory=dict)
     outputs: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
@@ -123,7 +129,9 @@ class Facts:
         if b.op.name == "composite":
             known = len(self.ops)
             results = self._read_body(b.regions[0], path, reads, region)
-            self.composite_of.update(dict.fromkeys(list(self.ops)[known:], str(b.attrs["name"])))
+            inside = list(self.ops)[known:]
+            self.composite_of.update(dict.fromkeys(inside, str(b.attrs["name"])))
+            self.members.append((frozenset(inside), results))
             return results
         if callee and callee not in self.original.functions:
             if callee in self.calls:
@@ -136,7 +144,9 @@ class Facts:
         if names[0] in self.ops:
             raise LawBrokenError("one place", f"{names[0]} stands twice")
         attrs = str(sorted(b.attrs.items()))
-        self.ops[names[0]] = Op((b.op.name, attrs), reads, path, names, has_effect(b, self.module))
+        told = _symbols(b.results) - _symbols(b.operands) if b.op.name in DATA_DEPENDENT else frozenset[str]()
+        sizes = _symbols([*b.operands, *b.results]).union(*map(_cited, b.regions))
+        self.ops[names[0]] = Op((b.op.name, attrs), reads, path, names, has_effect(b, self.module), sizes, told)
         if region is not None:
             self.region_of[names[0]] = region
         for index, inner in enumerate(b.regions):
@@ -147,6 +157,9 @@ class Facts:
 
 def _own_names(function: Function) -> list[Origin]:
     return [("value", param.name) for param in function.params]
+
+
+DATA_DEPENDENT = ("nonzero",)
 
 
 def has_effect(binding: Binding, module: IRModule) -> bool:
@@ -170,7 +183,8 @@ def check_laws(
     """Checks every law of partition but those that compare runs, and gives the facts of the result.
 
     The laws: ``one place``, ``same program``, ``same results``, ``claims``, ``impure``, ``convex``, ``acyclic``,
-    ``maximal``, ``order`` (a value is made before it is read), ``inputs``, ``outputs``.
+    ``maximal``, ``alone`` (of an op whose sizes the data tells), ``order`` (a value is made before it is read),
+    ``inputs``, ``outputs``, ``composites``.
 
     Args:
         before: with a name of its own for every value.
@@ -199,6 +213,7 @@ def check_laws(
     for name in have.calls:
         _check_inputs(after, have, name)
     _check_outputs(have)
+    _check_composites(have)
     return have
 
 
@@ -246,15 +261,21 @@ class _Body:
             group = have.region_of.get(name, name)
             self._members.setdefault(group, []).append(name)
             owner.update(dict.fromkeys(op.names, name))
+        teller = {size: name for name in names for size in want.ops[name].told}
         self._sources = {
-            name: [owner[str(read[1])] for read in want.ops[name].reads if read[0] == "value" and read[1] in owner]
+            name: [
+                *(owner[str(read[1])] for read in want.ops[name].reads if read[0] == "value" and read[1] in owner),
+                *sorted({teller[size] for size in want.ops[name].sizes if size in teller} - {name}),
+            ]
             for name in names
         }
+        self._told = {name for name in names if want.ops[name].told}
         self._impure = {name for name in names if want.ops[name].is_impure}
         self._group_of = {name: group for group, members in self._members.items() for name in members}
 
     def check(self, maximal: bool, sideways: bool) -> None:
         self._check_impure()
+        self._check_alone()
         self._check_convex()
         ancestors = self._ancestors()
         if maximal:
@@ -269,6 +290,11 @@ class _Body:
                 raise LawBrokenError("impure", f"{group} holds an impure op")
             if len({self._epochs[name] for name in members}) > 1:
                 raise LawBrokenError("impure", f"{group} crosses an impure op")
+
+    def _check_alone(self) -> None:
+        for group, members in self._members.items():
+            if len(members) > 1 and not self._told.isdisjoint(members):
+                raise LawBrokenError("alone", f"{group} holds an op whose sizes the data tells, and others")
 
     def _check_convex(self) -> None:
         """No way from a region's op leads out of it and back: members are ops, ways are single edges."""
@@ -311,6 +337,8 @@ class _Body:
             for before in behind if not sideways else ancestors:
                 if before == after or before not in backends or backends[before] != backends.get(after):
                     continue
+                if not self._told.isdisjoint((self._members[before][0], self._members[after][0])):
+                    continue
                 if self._epochs[self._members[before][0]] != self._epochs[self._members[after][0]]:
                     continue
                 others = sources[after] - {before}
@@ -347,10 +375,14 @@ def _given(values: Iterable[Value]) -> set[str]:
     return {symbol for dim in dims if len(symbols_of(dim)) == 1 for symbol in symbols_of(dim)}
 
 
-def _cited(function: Function) -> set[str]:
-    values = [value for binding in _walk(function) for value in (*binding.operands, *binding.results)]
+def _cited(function: Function) -> frozenset[str]:
+    return _symbols(value for binding in _walk(function) for value in (*binding.operands, *binding.results))
+
+
+def _symbols(values: Iterable[Value]) -> frozenset[str]:
+    """Gives the symbols in the shapes of values."""
     dims = [dim for value in values for dim in getattr(value.type, "shape", None) or () if isinstance(dim, DimExpr)]
-    return {symbol for dim in dims for symbol in symbols_of(dim)}
+    return frozenset(symbol for dim in dims for symbol in symbols_of(dim))
 
 
 def _walk(function: Function) -> Iterator[Binding]:
@@ -376,3 +408,19 @@ def _check_outputs(have: Facts) -> None:
         wanted = [value for value in have.made[name] if readers.get(value, set()) - {name}] or list(given[:1])
         if list(given) != wanted or given[0] not in have.made[name]:
             raise LawBrokenError("outputs", f"{name} gives {given}, others read {wanted}")
+
+
+def _check_composites(have: Facts) -> None:
+    """Checks that a composite gives the results of its root, and beside them, once, what others read of it."""
+    readers: dict[Origin, set[str]] = {}
+    for name, op in have.ops.items():
+        for read in op.reads:
+            readers.setdefault(read, set()).add(name)
+    given = {result for results in have.results.values() for result in results}
+    for inside, results in have.members:
+        (root,) = [have.ops[name] for name in inside if ("value", have.ops[name].names[0]) == results[0]]
+        leaked = results[len(root.names) :]
+        unread = [value for value in leaked if value not in given and readers.get(value, set()) <= inside]
+        own = [("value", name) for name in root.names]
+        if unread or list(results[: len(own)]) != own or len(set(results)) < len(results):
+            raise LawBrokenError("composites", f"that of {sorted(inside)} gives {results}, nothing reads {unread}")

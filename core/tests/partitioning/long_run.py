@@ -3,7 +3,8 @@
     python -m core.tests.partitioning.long_run --graphs 20000 --seed 1
     python -m core.tests.partitioning.long_run --seed 4711
 
-The second line tries one graph, and prints it if it fails. Graph ``i`` of a run is the one of seed ``seed + i``.
+The second line tries one graph, and prints it if it fails. Graph ``i`` of a run is the one of seed ``seed + i``. A
+quarter of them are also partitioned under constraints, and a quarter by cost.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from core.tests.partitioning.graphs import SIZES, grow, plan_of_seed
-from core.tests.partitioning.trial import check_case, check_claims_merged, check_composites_alone
+from core.tests.partitioning.trial import (
+    check_case,
+    check_claims_merged,
+    check_composites_alone,
+    check_constrained,
+    check_placed_by_cost,
+)
 
 CHUNK = 50
 
@@ -67,6 +74,10 @@ def try_seeds(seeds: Sequence[int]) -> Tally:
             tally.regions += check_case(case)
             tally.regions += check_claims_merged(case, sideways=seed % 2 == 0)
             tally.regions += check_composites_alone(case)
+            if seed % 4 == 1:
+                tally.regions += check_constrained(case, seed)
+            elif seed % 4 == 3:
+                tally.regions += check_placed_by_cost(case, seed)
         except Exception as error:
             tally.failures[seed] = f"{type(error).__name__}: {error}"
     tally.cpu_s = time.process_time() - start

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import byoc_core.ir.sizes
 import byoc_core.partitioning.legality
 import byoc_core.partitioning.merge
 import byoc_core.partitioning.unfolding
@@ -263,6 +264,9 @@ def test_the_checker_shares_no_code_with_the_merger() -> None:
         "byoc_core.ir.sizes",
         "byoc_core.partitioning.unfolding",
     }
+    sizes = vars(byoc_core.ir.sizes).keys() & {*vars(checker[0]), *vars(checker[1])} & {*byoc_core.ir.sizes.__all__}
+    assert sizes == {"given_symbols", "type_symbols"}  # what a type says, not what depends on what
+    assert not any(hasattr(module, "is_pure") for module in checker)
 
 
 def test_an_error_in_a_large_function_shows_a_few_lines_only(monkeypatch: pytest.MonkeyPatch) -> None:

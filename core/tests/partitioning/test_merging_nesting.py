@@ -1,14 +1,19 @@
-"""Merging and its checker on deeply nested bodies and on calls of calls: no recursion limit, no exponential time."""
+"""Merging and its checker on deeply nested bodies and on calls of calls: no exponential time, and a clear limit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import byoc_core
+import numpy as np
 import pytest
-from byoc_core.errors import InternalError
-from byoc_core.ir import Binding, Function, IRModule, Var, tensor
+from byoc_core.errors import InternalError, VerifyError
+from byoc_core.ir import Binding, Function, IRModule, Var, tensor, verify
+from byoc_core.ir.verify import MAX_NESTING
 from byoc_core.ops import FunctionBuilder, default_ops
-from byoc_core.partitioning import MergeCompositeFunctions, check_partition
+from byoc_core.partitioning import MergeCompositeFunctions, check_partition, partition
+from byoc_core.pattern import CompositePattern, is_op, wildcard
 
 
 def nested(depth: int, claim: str | None) -> IRModule:
@@ -25,13 +30,35 @@ def nested(depth: int, claim: str | None) -> IRModule:
     return IRModule({"main": replace(body, name="main")})
 
 
-@pytest.mark.parametrize("depth", [40, 200])
+@pytest.mark.parametrize("depth", [30, MAX_NESTING - 1])
 def test_deep_nesting_is_partitioned_in_time_that_grows_with_the_depth(depth: int) -> None:
     before = nested(depth, "aone")
     after = MergeCompositeFunctions()(before)
     assert [name for name in after.functions if name != "main"] == ["aone_main_0"]
     with pytest.raises(InternalError, match="changed the results of function `main`"):
         check_partition(nested(depth, None), nested(depth + 1, None))
+
+
+def test_the_deepest_nest_is_partitioned_built_and_run(fake_backend: Any) -> None:
+    module = nested(MAX_NESTING, None)
+    pattern = CompositePattern("aone.relu", is_op("nn.relu")(wildcard()))
+    after = partition(module, [fake_backend("aone", patterns=[pattern])])
+    assert [name for name in after.functions if name != "main"] == ["aone_main_0"]
+    executable = byoc_core.build(module, backends=[])
+    x = np.array([-1, 0, 1, 2], np.float32)
+    np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](np.array(True), x), np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("depth", [MAX_NESTING + 1, 300, 3000])
+def test_a_deeper_nest_is_refused_by_name(depth: int) -> None:
+    module = nested(depth, None)
+    for use in (verify, lambda given: partition(given, []), lambda given: byoc_core.build(given, backends=[])):
+        with pytest.raises(VerifyError) as caught:
+            use(module)
+        assert str(caught.value) == (
+            "function `main`, binding `y`: bodies are nested more than 64 deep. "
+            "Make a function of the inner bodies and call it."
+        )
 
 
 def test_calls_of_calls_are_looked_at_once() -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Function, IRModule, Var
-from byoc_core.partitioning import MergeCompositeFunctions, grouping, merge, ordering
+from byoc_core.partitioning import MergeCompositeFunctions, fuse, grouping, merge, ordering
 from byoc_core.partitioning.outline import Outliner
 
-from core.tests.partitioning.graphs import Case, grow, plan_of_seed
+from core.tests.partitioning.graphs import FIRST_WITH_COUNTS, Case, grow, plan_of_seed
 from core.tests.partitioning.laws import LawBrokenError, check_laws
-from core.tests.partitioning.trial import check_same_run
+from core.tests.partitioning.trial import check_claims_merged, check_composites_alone, check_same_run
 
 NUM_GRAPHS = 60
 """How many graphs are tried: seeds 0 to 59 of the long run."""
@@ -260,6 +261,55 @@ def test_each_other_law_catches_what_breaks_it(
     _disarm(monkeypatch, checker=True)
     assert {_broken_law(case) for case in sample[:CAUGHT_WITHIN]} <= {law, ""}
     assert any(_broken_law(case) for case in sample[:CAUGHT_WITHIN])
+
+
+def sharing_what_the_data_sizes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(grouping, "may_share", lambda binding: binding.codegen is not None)
+
+
+def giving_an_unread_value(patch: pytest.MonkeyPatch) -> None:
+    """Each composite gives what its first op makes, too."""
+    composite = fuse._Fuser._composite
+
+    def changed(self: object, candidate: object) -> Binding:
+        made = composite(self, candidate)  # type: ignore[arg-type]
+        (body,) = made.regions
+        extra = body.bindings[0].results[0]
+        if any(result is extra for result in body.results):
+            return made
+        body = replace(body, results=(*body.results, extra))
+        return replace(made, results=(*made.results, Var(extra.name, extra.type)), regions=(body,))
+
+    patch.setattr(fuse._Fuser, "_composite", changed)
+
+
+def _law_broken_by(check: Callable[[Case], int], case: Case) -> str:
+    try:
+        check(case)
+    except LawBrokenError as error:
+        return error.law
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("breaks", "check", "law"),
+    [
+        (sharing_what_the_data_sizes, partial(check_claims_merged, sideways=False), "alone"),
+        (giving_an_unread_value, check_composites_alone, "composites"),
+    ],
+    ids=["alone", "composites"],
+)
+def test_the_laws_of_sizes_and_composites_catch_what_breaks_them(
+    breaks: Callable[[pytest.MonkeyPatch], None],
+    check: Callable[[Case], int],
+    law: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = [grow(plan_of_seed(seed)) for seed in range(FIRST_WITH_COUNTS, FIRST_WITH_COUNTS + 15)]
+    _disarm(monkeypatch, checker=True)
+    assert {_law_broken_by(check, case) for case in cases} == {""}
+    breaks(monkeypatch)
+    assert {_law_broken_by(check, case) for case in cases} == {"", law}
 
 
 def test_the_unbroken_merger_breaks_no_law(

@@ -6,15 +6,18 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
 
 import pytest
 from byoc_core.ir import TensorType, verify
+from byoc_core.partitioning import MergeCompositeFunctions, grouping
 from hypothesis import HealthCheck, given, settings
 
 from core.tests.partitioning import long_run
 from core.tests.partitioning.graphs import PATTERNS, Case, Plan, grow, plan_of_seed, plans
+from core.tests.partitioning.laws import check_laws
 from core.tests.partitioning.trial import check_case, check_claims_merged, check_composites_alone
 
 _EXAMPLES = int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "40"))
@@ -38,13 +41,32 @@ def test_merging_any_claims_is_lawful(sideways: bool, plan: Plan) -> None:
     check_claims_merged(grow(plan), sideways=sideways)
 
 
+def test_a_spent_budget_of_searches_leaves_more_regions_and_breaks_no_law(
+    sample: list[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regions that a search gave up on stay apart: legal, acyclic and the same twice, if not maximal."""
+    merge = MergeCompositeFunctions()
+    claimed = [case.claimed() for case in sample[:80]]
+    full = [len(merge(module).functions) for module in claimed]
+    monkeypatch.setattr(grouping, "_FREE_VISITS", 1)
+    monkeypatch.setattr(grouping, "_SEARCH_BUDGET", 0)
+    monkeypatch.setattr(grouping, "_SEARCH_BUDGET_PER_BINDING", 0)
+    bounded = [merge(module) for module in claimed]
+    for case, before, after in zip(sample, claimed, bounded, strict=False):
+        check_laws(before, after, case.claims, maximal=False)
+        assert str(merge(before)) == str(after)
+    counts = [len(module.functions) for module in bounded]
+    assert sum(map(operator.gt, counts, full)) > 10
+    assert all(map(operator.ge, counts, full))
+
+
 @_SETTINGS
 @given(plan=plans())
 def test_each_composite_alone_is_lawful(plan: Plan) -> None:
     check_composites_alone(grow(plan))
 
 
-@pytest.mark.parametrize("first", range(0, 100, 25))
+@pytest.mark.parametrize("first", range(0, 125, 25))
 def test_graphs_of_the_long_run(first: int) -> None:
     tally = long_run.try_seeds(range(first, first + 25))
     assert tally.failures == {}
@@ -70,6 +92,7 @@ def test_graphs_hold_what_the_laws_speak_of(sample: list[Case]) -> None:
     total = sum(counts, Counter[str]())
     assert max(count.total() for count in counts) > 290
     assert all(total[op] > 100 for op in ("split", "if", "loop", "call", "call_packed"))
+    assert total["nonzero"] > 30
     assert {len(case.backends) for case in sample} == {1, 2, 3, 4}
     assert {p.name.partition(".")[2] for case in sample for p in case.patterns} == set(PATTERNS)
     assert {p.leaked for case in sample for p in case.patterns} == {"decline", "return"}

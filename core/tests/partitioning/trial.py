@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.ir import IRModule
-from byoc_core.partitioning import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen, partition
+from byoc_core.backend import Estimate
+from byoc_core.ir import Function, IRModule
+from byoc_core.partitioning import ByCost, FuseOpsByPattern, MergeCompositeFunctions, RunCodegen, partition
 
 from core.tests.conftest import FakeBackend, with_inlined_externals
+from core.tests.partitioning.constraint_laws import check_constraints, draw_options, ops_of
 from core.tests.partitioning.graphs import Case
-from core.tests.partitioning.laws import LawBrokenError, check_laws
+from core.tests.partitioning.laws import Facts, LawBrokenError, check_laws
 
-__all__ = ["check_case", "check_claims_merged", "check_composites_alone", "check_same_run"]
+__all__ = [
+    "check_case",
+    "check_claims_merged",
+    "check_composites_alone",
+    "check_constrained",
+    "check_placed_by_cost",
+    "check_same_run",
+]
 
 
 def check_case(case: Case) -> int:
@@ -71,6 +81,52 @@ def check_composites_alone(case: Case) -> int:
     facts = check_laws(case.module, after, maximal=False)
     check_same_run(case, after)
     return len(facts.calls)
+
+
+def check_constrained(case: Case, seed: int) -> int:
+    """Partitions a case under constraints drawn from a seed; gives how many regions there were.
+
+    Raises:
+        LawBrokenError: the first law that is broken. Regions that are given back part others, so with limits on
+            regions these are not maximal.
+    """
+    if not ops_of(case.module):
+        return 0
+    options = draw_options(case, random.Random(seed))
+    fakes = case.plugins(FakeBackend)
+    after = partition(case.module, fakes, partition_options=options)
+    facts = check_laws(case.module, after, maximal=not options.has_limits, sideways=options.sideways)
+    check_same_run(case, after)
+    check_constraints(case, after, options, _taken(facts))
+    if partition(after, fakes, partition_options=options) != after:
+        raise LawBrokenError("stable", "a second run under the same constraints changes the module")
+    return len(facts.calls)
+
+
+def check_placed_by_cost(case: Case, seed: int) -> int:
+    """Partitions a case by the cost that backends estimate; gives how many regions there were.
+
+    Raises:
+        LawBrokenError: the first law that is broken.
+    """
+    rng = random.Random(seed)
+    per_op, call = rng.choice((1e-9, 3e-8, 3e-7)), rng.choice((1e-9, 1e-7, 1e-6))
+
+    def estimate(function: Function) -> Estimate:
+        return Estimate(len(function.bindings) * per_op, call_seconds=call, bytes_per_second=2e8)
+
+    after = partition(case.module, case.plugins(FakeBackend, estimate=estimate), policy=ByCost())
+    facts = check_laws(case.module, after)
+    for name, backend in _taken(facts).items():
+        wanted = facts.composite_of.get(name, "").partition(".")[0] or case.claims.get(name)
+        if backend != wanted:
+            raise LawBrokenError("claims", f"{name} went to {backend}, which takes it no more than {wanted}")
+    check_same_run(case, after)
+    return len(facts.calls)
+
+
+def _taken(facts: Facts) -> dict[str, str]:
+    return {name: facts.backend_of[region] for name, region in facts.region_of.items()}
 
 
 def check_same_run(

@@ -5,7 +5,8 @@ in its own function (regions see only their parameters); every binding has a res
 in stored form; result types are what the type rules give; a called function exists and no function calls itself,
 directly or not; cited constants are in the store; global symbols are unique; symbolic sizes are given by the
 parameters or told by a binding before; a binding that introduces sizes gives them names that are not known yet, and
-what a region learns is known inside it only, unless it stands in the results of both branches of an ``if``.
+what a region learns is known inside it only, unless it stands in the results of both branches of an ``if``; bodies are
+nested at most :data:`MAX_NESTING` deep.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.printer import binding_window
 from byoc_core.ir.sizes import attribute_symbols, introduced_symbols, learnt_symbols, type_symbols
-from byoc_core.ir.structural import CALL
+from byoc_core.ir.structural import CALL, COMPOSITE
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.ir.types import TensorType
 
-__all__ = ["check_global_symbols", "verify", "verify_function"]
+__all__ = ["MAX_NESTING", "check_global_symbols", "verify", "verify_function"]
+
+MAX_NESTING = 64
+"""How many bodies of ``if`` and ``loop`` may stand in one another in a function; a composite may stand in the last.
+
+What reads nested bodies may recurse, and Python reads no script of more than 100 indentations.
+"""
 
 
 def verify(module: IRModule) -> IRModule:
@@ -35,6 +42,8 @@ def verify(module: IRModule) -> IRModule:
     Cost: linear in the size of the module.
     """
     _check_names(module)
+    for function in module.functions.values():
+        _check_nesting(function)
     _check_call_graph(module)
     check_global_symbols(module)
     owners: dict[int, str] = {}
@@ -45,6 +54,7 @@ def verify(module: IRModule) -> IRModule:
 
 def verify_function(module: IRModule, function: Function) -> None:
     """Checks one function as part of a module; see :func:`verify`."""
+    _check_nesting(function)
     _Verifier(module, function, {}).check(function, frozenset())
 
 
@@ -186,6 +196,24 @@ def _check_names(module: IRModule) -> None:
                 expected="a Python identifier that is no keyword",
                 detail=binding_window(function, None, module.constants),
             )
+
+
+def _check_nesting(function: Function) -> None:
+    """Checks without recursion how deep bodies are nested, before anything recurses into them."""
+    pending = [(function, 0)]
+    while pending:
+        body, depth = pending.pop()
+        for binding in body.bindings:
+            if not binding.regions:
+                continue
+            if depth > MAX_NESTING or (depth == MAX_NESTING and binding.op is not COMPOSITE):
+                # Without a window: the printer recurses as well.
+                raise VerifyError(
+                    f"function `{function.name}`, binding `{', '.join(r.name for r in binding.results)}`",
+                    f"bodies are nested more than {MAX_NESTING} deep",
+                    hint="Make a function of the inner bodies and call it.",
+                )
+            pending.extend((region, depth + 1) for region in binding.regions)
 
 
 def _check_call_graph(module: IRModule) -> None:

@@ -1,7 +1,12 @@
 """The legality checker: shows that a partitioned module is the same program as before.
 
-It shares no code with the merger. Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.unfolding`),
-so the laws can be compared directly:
+It shares no code with the merger: what depends on what, what has an effect and which ops stand between which impure
+ones is found anew here, by other means. What both read is the IR itself: its data, its verifier, and which symbols a
+type cites and gives. The merger passes sizes into bodies (``CaptureSizes``) before it merges, and what it hands in as
+``before`` is the module after that.
+
+Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.unfolding`), so the laws can be compared
+directly:
 
 - the module keeps its functions and attributes, and each function its interface and attributes; one that was annotated
   already stays as it is;
