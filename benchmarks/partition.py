@@ -23,8 +23,8 @@ from byoc_core.partitioning import (
     GreedyByOrder,
     MergeCompositeFunctions,
     PartitionRequest,
-    merge,
 )
+from byoc_core.partitioning.merging import merge
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import Sequential, UniqueNames, pass_
 

@@ -27,7 +27,7 @@ from byoc_core.partitioning import (
     check_partition,
     partition,
 )
-from byoc_core.partitioning.admission import admit_all
+from byoc_core.partitioning.claiming.admission import admit_all
 from byoc_core.partitioning.policies import POLICIES
 from byoc_core.partitioning.policies.cost_model import Sizes
 from byoc_core.partitioning.policies.cost_problem import Prices

@@ -8,7 +8,8 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core import script as R
-from byoc_core.partitioning import PartitionLog, near_misses, partition
+from byoc_core.partitioning import PartitionLog, partition
+from byoc_core.partitioning.reporting import near_misses
 from byoc_core.pattern import CompositePattern, Rejection, is_const, is_op, wildcard
 
 Fake = Callable[..., Any]

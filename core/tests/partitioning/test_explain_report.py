@@ -18,8 +18,8 @@ from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import IRModule
 from byoc_core.ops import FunctionBuilder
 from byoc_core.partitioning import PartitionLog, build_report, partition
-from byoc_core.partitioning import borders as borders_module
-from byoc_core.partitioning.borders import find_borders
+from byoc_core.partitioning.reporting import borders as borders_module
+from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
 
 Fake = Callable[..., Any]

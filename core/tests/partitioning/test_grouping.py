@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-import byoc_core.partitioning.grouping
+import byoc_core.partitioning.merging.grouping
 import pytest
 from byoc_core.ir import Binding, Value, Var, tensor
 from byoc_core.ops import default_ops
-from byoc_core.partitioning.grouping import group_claims
-from byoc_core.partitioning.ordering import sort_groups
+from byoc_core.partitioning.merging.grouping import group_claims
+from byoc_core.partitioning.merging.ordering import sort_groups
 
 ROW = tensor((4,))
 
@@ -67,12 +67,12 @@ def two_streams(length: int) -> list[Binding]:
 
 def test_a_search_goes_on_while_the_budget_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     bindings = two_streams(200)
-    monkeypatch.setattr(byoc_core.partitioning.grouping, "_FREE_VISITS", 4)
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_FREE_VISITS", 4)
     groups = group_claims(bindings, [0] * len(bindings))
     assert are_acyclic(bindings, groups)
     assert_maximal(bindings, groups)
-    monkeypatch.setattr(byoc_core.partitioning.grouping, "_SEARCH_BUDGET", 0)
-    monkeypatch.setattr(byoc_core.partitioning.grouping, "_SEARCH_BUDGET_PER_BINDING", 0)
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_SEARCH_BUDGET", 0)
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_SEARCH_BUDGET_PER_BINDING", 0)
     bounded = group_claims(bindings, [0] * len(bindings))
     assert are_acyclic(bindings, bounded)
     assert len(set(bounded)) > len(set(groups))

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import byoc_core.ir.sizes
-import byoc_core.partitioning.legality
-import byoc_core.partitioning.merge
-import byoc_core.partitioning.unfolding
+import byoc_core.partitioning.checking.legality
+import byoc_core.partitioning.checking.unfolding
+import byoc_core.partitioning.merging.merge
 import pytest
 from byoc_core import script as R
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Function, IRModule
 from byoc_core.partitioning import MergeCompositeFunctions, check_partition
-from byoc_core.partitioning.outline import Outliner
+from byoc_core.partitioning.merging.outline import Outliner
 from byoc_core.transform.rewrite import clone_bindings
 
-MERGE = byoc_core.partitioning.merge
+MERGE = byoc_core.partitioning.merging.merge
 CLAIMED = R.parse("""
 def main(x: R.Tensor((4,)), y: R.Tensor((4,))):
     a = R.subtract(x, y, codegen="aone")
@@ -254,7 +254,7 @@ def test_a_lost_function_is_caught() -> None:
 
 
 def test_the_checker_shares_no_code_with_the_merger() -> None:
-    checker = (byoc_core.partitioning.legality, byoc_core.partitioning.unfolding)
+    checker = (byoc_core.partitioning.checking.legality, byoc_core.partitioning.checking.unfolding)
     lines = [line for module in checker for line in inspect.getsource(module).splitlines()]
     imported = {line.split()[1] for line in lines if line.startswith(("import", "from"))}
     assert {name for name in imported if name.startswith("byoc_core")} == {
@@ -262,7 +262,7 @@ def test_the_checker_shares_no_code_with_the_merger() -> None:
         "byoc_core.ir",
         "byoc_core.ir.printer",
         "byoc_core.ir.sizes",
-        "byoc_core.partitioning.unfolding",
+        "byoc_core.partitioning.checking.unfolding",
     }
     sizes = vars(byoc_core.ir.sizes).keys() & {*vars(checker[0]), *vars(checker[1])} & {*byoc_core.ir.sizes.__all__}
     assert sizes == {"given_symbols", "type_symbols"}  # what a type says, not what depends on what

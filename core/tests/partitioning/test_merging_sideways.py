@@ -10,7 +10,7 @@ from byoc_core import script as R
 from byoc_core.ir import Binding, IRModule, Value, Var, tensor
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import MergeCompositeFunctions, check_partition
-from byoc_core.partitioning.typed_fusion import fuse_claims
+from byoc_core.partitioning.merging.typed_fusion import fuse_claims
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -15,7 +15,7 @@ import pytest
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Function, IRModule, Var
 from byoc_core.partitioning import MergeCompositeFunctions, fuse, grouping, merge, ordering
-from byoc_core.partitioning.outline import Outliner
+from byoc_core.partitioning.merging.outline import Outliner
 
 from core.tests.partitioning.graphs import FIRST_WITH_COUNTS, Case, grow, plan_of_seed
 from core.tests.partitioning.laws import LawBrokenError, check_laws

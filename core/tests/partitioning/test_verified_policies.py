@@ -16,7 +16,6 @@ from byoc_core.partitioning import (
     PartitionLog,
     PartitionOptions,
     PartitionRequest,
-    merge,
     partition,
     verification,
 )

@@ -117,7 +117,7 @@ def byoc_patterns() -> Sequence[CompositePattern]:
 
     Called once per partition, by the policy ``ByCost`` several times. Each match becomes one ``composite`` binding that
     bears the pattern's name; which of several overlapping matches wins is decided by
-    :attr:`byoc_core.partitioning.selection.Candidate.rank`. If it raises, the partition stops.
+    :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`. If it raises, the partition stops.
 
     Example::
 

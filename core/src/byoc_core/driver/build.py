@@ -19,8 +19,8 @@ from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
 from byoc_core.partitioning import PartitionLog, PartitionOptions, Policy, Refusal, RunCodegen, build_report
-from byoc_core.partitioning.admission import new_admission
-from byoc_core.partitioning.constraints import Constraints
+from byoc_core.partitioning.claiming.admission import new_admission
+from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.partition import check_option_owners, partition_pipeline
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes

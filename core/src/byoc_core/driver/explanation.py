@@ -12,7 +12,7 @@ from byoc_core.artifact.report_page import render_page
 from byoc_core.ir import IRModule
 from byoc_core.ir.printer import print_module
 from byoc_core.offload_shares import apportion
-from byoc_core.partitioning.comments import comment_ops
+from byoc_core.partitioning.reporting.comments import comment_ops
 
 __all__ = ["Explanation"]
 

@@ -12,7 +12,7 @@ from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.lint.asking import Answer, ask_check
 from byoc_core.lint.findings import Finding
 from byoc_core.lint.instances import Instance, Instances
-from byoc_core.partitioning.admission import core_refusal
+from byoc_core.partitioning.claiming.admission import core_refusal
 from byoc_core.pattern import CompositePattern, Rejection
 
 __all__ = ["Trial", "lint_check", "lint_instances", "try_instances"]

@@ -16,7 +16,7 @@ from byoc_core.lint.findings import Finding
 from byoc_core.lint.instances import Instance
 from byoc_core.lint.selections import walk
 from byoc_core.partitioning import FuseOpsByPattern
-from byoc_core.partitioning.admission import new_admission
+from byoc_core.partitioning.claiming.admission import new_admission
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection
 from byoc_core.pattern.language import OpPattern, ValuePattern

@@ -1,16 +1,16 @@
 """Partition and codegen: from a module to one whose regions are compiled by backends."""
 
-from byoc_core.partitioning.annotate import AnnotateSupported
-from byoc_core.partitioning.fuse import FuseOpsByPattern
-from byoc_core.partitioning.legality import check_partition
+from byoc_core.partitioning.checking.legality import check_partition
+from byoc_core.partitioning.claiming.annotate import AnnotateSupported
+from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
+from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog, Refusal
-from byoc_core.partitioning.merge import MergeCompositeFunctions
-from byoc_core.partitioning.options import PartitionOptions
+from byoc_core.partitioning.merging.merge import MergeCompositeFunctions
 from byoc_core.partitioning.partition import partition
 from byoc_core.partitioning.policies import ByCost, GreedyByOrder, MachineModel, Policy
-from byoc_core.partitioning.reasons import REASONS
-from byoc_core.partitioning.report import build_report
-from byoc_core.partitioning.request import PartitionRequest
+from byoc_core.partitioning.reporting.reasons import REASONS
+from byoc_core.partitioning.reporting.report import build_report
 from byoc_core.partitioning.run_codegen import RunCodegen
 
 __all__ = [

@@ -9,15 +9,15 @@ from typing import ClassVar
 from byoc_core.backend import backends as installed_backends
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.claim import ClaimByPolicy
-from byoc_core.partitioning.constraints import Constraints
+from byoc_core.partitioning.claim_by_policy import ClaimByPolicy
+from byoc_core.partitioning.claiming.claim_faults import is_carved_lawfully
+from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.constraints.constraints import Constraints
+from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.merge import MergeCompositeFunctions, merge_claims
-from byoc_core.partitioning.near_misses import log_near_misses
-from byoc_core.partitioning.options import PartitionOptions
+from byoc_core.partitioning.merging.merge import MergeCompositeFunctions, merge_claims
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
-from byoc_core.partitioning.request import PartitionRequest
-from byoc_core.partitioning.verification import is_carved_lawfully
+from byoc_core.partitioning.reporting.near_misses import log_near_misses
 from byoc_core.transform import Sequential, UniqueNames
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass

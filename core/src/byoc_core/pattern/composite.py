@@ -22,7 +22,8 @@ class CompositePattern:
         name: ``<backend>.<what>``, e.g. ``"mynpu.conv2d_relu"``.
         pattern: what to match.
         check: looks at a match and refuses it with a reason, or gives ``None``.
-        priority: higher goes first; the whole order is :attr:`byoc_core.partitioning.selection.Candidate.rank`.
+        priority: higher goes first; the whole order is that of
+            :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`.
         leaked: what becomes of a match whose inner value is read elsewhere: ``"decline"`` it, or ``"return"`` the value
             as one more result of the composite, behind those of the last op.
     """

@@ -10,11 +10,11 @@ from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
+from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
 from byoc_core.partitioning.policies.cost_problem import Body, OpKey, Prices, bodies_of, claims_of
 from byoc_core.partitioning.policies.labelling import Labelling, place
-from byoc_core.partitioning.request import PartitionRequest
 from byoc_core.pattern import Rejection
 
 __all__ = ["ByCost"]

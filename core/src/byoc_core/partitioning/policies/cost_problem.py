@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from byoc_core.backend import Estimate
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
+from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.policies.cost_model import (
     BACKEND_MACHINE,
     HOST_MACHINE,
@@ -19,7 +20,6 @@ from byoc_core.partitioning.policies.cost_model import (
     to_units,
 )
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
-from byoc_core.partitioning.request import PartitionRequest
 
 __all__ = ["Body", "OpKey", "Prices", "Unit", "bodies_of", "claims_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.request import PartitionRequest
+from byoc_core.partitioning.claiming.request import PartitionRequest
 
 __all__ = ["GreedyByOrder"]
 

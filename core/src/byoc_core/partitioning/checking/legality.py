@@ -5,8 +5,8 @@ ones is found anew here, by other means. What both read is the IR itself: its da
 type cites and gives. The merger passes sizes into bodies (``CaptureSizes``) before it merges, and what it hands in as
 ``before`` is the module after that.
 
-Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.unfolding`), so the laws can be compared
-directly:
+Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.checking.unfolding`), so the laws can be
+compared directly:
 
 - the module keeps its functions and attributes, and each function its interface and attributes; one that was annotated
   already stays as it is;
@@ -43,7 +43,7 @@ from byoc_core.ir import (
 )
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import given_symbols, type_symbols
-from byoc_core.partitioning.unfolding import Occurrence, Unfolded, Unfolder, impure_functions, walk
+from byoc_core.partitioning.checking.unfolding import Occurrence, Unfolded, Unfolder, impure_functions, walk
 
 __all__ = ["check_partition"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from byoc_core.errors import InternalError
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, IRModule
 from byoc_core.ir.sizes import is_data_dependent
-from byoc_core.partitioning.admission import Admission
-from byoc_core.partitioning.claims import Claim, claims_of, without_claims
-from byoc_core.partitioning.legality import check_partition
+from byoc_core.partitioning.checking.legality import check_partition
+from byoc_core.partitioning.claiming.admission import Admission
+from byoc_core.partitioning.claiming.claims import Claim, claims_of, without_claims
 from byoc_core.transform.capture_sizes import CaptureSizes
 
 __all__ = [

@@ -10,12 +10,12 @@ from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, PartitionError, near_names
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
 from byoc_core.ops import default_ops
-from byoc_core.partitioning.admission import Admission, admit_all
-from byoc_core.partitioning.claims import claims_of
+from byoc_core.partitioning.claiming.admission import Admission, admit_all
+from byoc_core.partitioning.claiming.claims import claims_of
+from byoc_core.partitioning.constraints.dependents import find_dependents
+from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import walk_ops
-from byoc_core.partitioning.options import PartitionOptions
-from byoc_core.partitioning.stops import find_dependents
 from byoc_core.pattern import Rejection
 
 __all__ = ["Constraints", "OpKey", "op_key"]

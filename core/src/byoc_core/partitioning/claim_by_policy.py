@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.admission import new_admission
-from byoc_core.partitioning.constraints import Constraints
+from byoc_core.partitioning.claiming.admission import new_admission
+from byoc_core.partitioning.claiming.claim_faults import ClaimFault, find_misclaim, find_other_program
+from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.constraints.constraints import Constraints
+from byoc_core.partitioning.constraints.region_limits import claim_within_limits
 from byoc_core.partitioning.policies import Policy
-from byoc_core.partitioning.pruning import claim_within_limits
-from byoc_core.partitioning.request import PartitionRequest
-from byoc_core.partitioning.verification import ClaimFault, find_misclaim, find_other_program
 from byoc_core.transform.pass_ import Pass
 
 __all__ = ["ClaimByPolicy"]

@@ -14,8 +14,8 @@ from typing import Any
 
 from byoc_core.ir import CALL, COMPOSITE, Binding, Function, IRModule, Value, is_pure
 from byoc_core.ir.sizes import dependencies, is_data_dependent
+from byoc_core.partitioning.merging.ordering import barrier_epochs
 from byoc_core.partitioning.op_sites import walk_bodies
-from byoc_core.partitioning.ordering import barrier_epochs
 from byoc_core.transform.rewrite import clone_bindings, remap
 
 __all__ = ["find_borders"]

@@ -43,7 +43,7 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
 
     Args:
         bindings: in SSA order; those that :func:`may_share` denies are groups of their own.
-        epochs: from :func:`byoc_core.partitioning.ordering.barrier_epochs`; groups stay within one.
+        epochs: from :func:`byoc_core.partitioning.merging.ordering.barrier_epochs`; groups stay within one.
 
     Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim. Long
     searches are seldom: they come where long branches that are independent of each other are read together, and around

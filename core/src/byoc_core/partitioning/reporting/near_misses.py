@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from byoc_core.backend import BackendHandle
 from byoc_core.ir import Binding, Function, IRModule
-from byoc_core.partitioning.admission import core_refusal
+from byoc_core.partitioning.claiming.admission import core_refusal
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.op_sites import walk_bodies
 from byoc_core.pattern import CompositePattern, FunctionIndex, Mismatch, OpPattern, Rejection, explain_mismatch

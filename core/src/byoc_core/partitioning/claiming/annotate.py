@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from byoc_core.backend import BackendHandle, CompileContext, backends
 from byoc_core.ir import STRUCTURAL_OPS, Function, IRModule
-from byoc_core.partitioning.admission import Admission, admit_all, new_admission
+from byoc_core.partitioning.claiming.admission import Admission, admit_all, new_admission
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.pattern import Support
 from byoc_core.transform.pass_ import Pass

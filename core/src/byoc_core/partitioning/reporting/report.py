@@ -10,11 +10,11 @@ from typing import Any
 from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, Var
 from byoc_core.offload_shares import apportion, decisive_reasons, reason_keys
-from byoc_core.partitioning.borders import find_borders
 from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, walk_ops
-from byoc_core.partitioning.reasons import REASONS
+from byoc_core.partitioning.reporting.borders import find_borders
+from byoc_core.partitioning.reporting.reasons import REASONS
 
 __all__ = ["SCHEMA", "build_report"]
 
@@ -46,7 +46,7 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
           backends that had claimed it, and whose codegen refused it.
         - ``num_passed_over``: how many ops, the last ones, were not searched for near misses: the search is bounded.
-        - ``borders``: see :func:`byoc_core.partitioning.borders.find_borders`.
+        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`.
         - ``links``: see :func:`byoc_core.partitioning.links.find_links`.
         - ``ops``: ``function, op, name, outcome`` (a backend), ``region, flops, share, inputs`` (names of values), and
           ``code, text``, empty where the op does not stay on the host. Where there are any: ``composite`` (its

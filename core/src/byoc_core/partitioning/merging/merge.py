@@ -9,11 +9,11 @@ from typing import ClassVar
 from byoc_core.errors import InternalError, PartitionError
 from byoc_core.ir import CALL, IF, LOOP, Binding, Function, IRModule, Var, binding_window, is_pure
 from byoc_core.ir.sizes import SizeGivers, is_data_dependent, type_symbols
-from byoc_core.partitioning.grouping import group_claims
-from byoc_core.partitioning.legality import check_partition
-from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
-from byoc_core.partitioning.outline import Outliner
-from byoc_core.partitioning.typed_fusion import fuse_claims
+from byoc_core.partitioning.checking.legality import check_partition
+from byoc_core.partitioning.merging.grouping import group_claims
+from byoc_core.partitioning.merging.ordering import barrier_epochs, sort_groups
+from byoc_core.partitioning.merging.outline import Outliner
+from byoc_core.partitioning.merging.typed_fusion import fuse_claims
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
@@ -44,8 +44,8 @@ class MergeCompositeFunctions(Pass):
             PartitionError: an op is claimed that no region may hold.
             InternalError: the result breaks a law of partition.
 
-        Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.grouping` and
-        :mod:`byoc_core.partitioning.typed_fusion`.
+        Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.merging.grouping` and
+        :mod:`byoc_core.partitioning.merging.typed_fusion`.
         """
         closed = CaptureSizes()(module)
         merged = merge_claims(closed, self.sideways)

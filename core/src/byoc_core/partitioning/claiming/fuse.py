@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from byoc_core.errors import InternalError, PatternError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
 from byoc_core.ir.sizes import is_data_dependent
-from byoc_core.partitioning.admission import Admission, admit_all
+from byoc_core.partitioning.claiming.admission import Admission, admit_all
+from byoc_core.partitioning.claiming.selection import Candidate, select
 from byoc_core.partitioning.log import PartitionLog, Refusal
-from byoc_core.partitioning.ordering import barrier_epochs, sort_groups
-from byoc_core.partitioning.outline import outline_claims
-from byoc_core.partitioning.selection import Candidate, select
+from byoc_core.partitioning.merging.ordering import barrier_epochs, sort_groups
+from byoc_core.partitioning.merging.outline import outline_claims
 from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Rejection, find_matches, root_ops
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import clone_bindings, map_functions, map_regions, remap, with_bindings
@@ -24,7 +24,7 @@ __all__ = ["FuseOpsByPattern"]
 class FuseOpsByPattern(Pass):
     """Replaces matches of patterns by composites, claimed for the patterns' backends.
 
-    Overlapping matches are chosen by one total order, :attr:`byoc_core.partitioning.selection.Candidate.rank`.
+    Overlapping matches are chosen by one total order, :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`.
 
     Attributes:
         patterns: what to look for.
@@ -47,7 +47,7 @@ class FuseOpsByPattern(Pass):
         Raises:
             PatternError: a pattern's check raised, or gave something else than a ``Rejection`` or ``None``.
 
-        Cost: per op, the patterns that can end at it; then :func:`byoc_core.partitioning.selection.select`.
+        Cost: per op, the patterns that can end at it; then :func:`byoc_core.partitioning.claiming.selection.select`.
         """
         fuser = _Fuser(self, module)
         fused = map_functions(module, lambda function: fuser.fuse(function, function.name))

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from byoc_core.ir import Binding
 from byoc_core.ir.sizes import dependencies
-from byoc_core.partitioning.grouping import may_share
-from byoc_core.partitioning.ordering import sort_groups
+from byoc_core.partitioning.merging.grouping import may_share
+from byoc_core.partitioning.merging.ordering import sort_groups
 
 __all__ = ["fuse_claims"]
 
@@ -25,7 +25,8 @@ __all__ = ["fuse_claims"]
 def fuse_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
     """Gives the group of each binding, named by its first member's position.
 
-    Takes the arguments of :func:`byoc_core.partitioning.grouping.group_claims`, and keeps the same bindings apart.
+    Takes the arguments of :func:`byoc_core.partitioning.merging.grouping.group_claims`, and keeps the same bindings
+    apart.
 
     Cost: ``O(n log n)`` in bindings and operands, for each backend that claims some.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from byoc_core.backend import BackendHandle, CompileContext
 from byoc_core.errors import HookError
 from byoc_core.ir import COMPOSITE, Binding, IRModule, is_pure
-from byoc_core.partitioning.admission import Admission
-from byoc_core.partitioning.claims import Claim, drop_claims, unclaimed_ops
+from byoc_core.partitioning.claiming.admission import Admission
+from byoc_core.partitioning.claiming.claim_faults import claim_keys, find_fault
+from byoc_core.partitioning.claiming.claims import Claim, drop_claims, unclaimed_ops
 from byoc_core.partitioning.log import PartitionLog, Refusal
-from byoc_core.partitioning.verification import claim_keys, find_fault
 from byoc_core.pattern import Rejection
 
 __all__ = ["claim_by_hook"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from byoc_core.backend import BackendHandle
 from byoc_core.ir import IRModule
-from byoc_core.partitioning.admission import Admission, admit_all, join_admissions, new_admission
-from byoc_core.partitioning.annotate import AnnotateSupported
-from byoc_core.partitioning.fuse import FuseOpsByPattern
+from byoc_core.partitioning.claiming.admission import Admission, admit_all, join_admissions, new_admission
+from byoc_core.partitioning.claiming.annotate import AnnotateSupported
+from byoc_core.partitioning.claiming.claim_by_hook import claim_by_hook
+from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.own_claims import claim_by_hook
 
 __all__ = ["PartitionRequest"]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from byoc_core.dims import evaluate_at_one
 from byoc_core.ir import Binding, IRModule
-from byoc_core.partitioning.admission import Admission
-from byoc_core.partitioning.claims import Claim, claims_of, drop_claims
-from byoc_core.partitioning.constraints import Constraints, OpKey, op_key
+from byoc_core.partitioning.claiming.admission import Admission
+from byoc_core.partitioning.claiming.claims import Claim, claims_of, drop_claims
+from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.constraints.constraints import Constraints, OpKey, op_key
+from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.merge import merge_claims
-from byoc_core.partitioning.options import PartitionOptions
-from byoc_core.partitioning.request import PartitionRequest
+from byoc_core.partitioning.merging.merge import merge_claims
 from byoc_core.pattern import Rejection
 from byoc_core.transform.capture_sizes import CaptureSizes
 

@@ -1,0 +1,1 @@
+"""What a user demands of a partition, and what follows for each backend."""

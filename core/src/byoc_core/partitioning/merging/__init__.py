@@ -1,0 +1,1 @@
+"""From claims to regions: grouping, order, and a function for each group."""
