@@ -13,6 +13,8 @@ import pytest
 from byoc_core.cli.main import main
 from onnx import TensorProto, helper, numpy_helper
 
+from core.tests.plugin.conftest import Site
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -53,6 +55,28 @@ def byoc(
     yield run
     monkeypatch.undo()
     forget_plugins()
+
+
+@pytest.fixture
+def install_backend(
+    byoc: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], Path]:
+    """A function that installs a module as the only backend of this process, and of those that it starts.
+
+    It takes the backend's name and the module's source, in which ``plugin`` may stand for the backend in place of the
+    module, and gives the folder for ``sys.path``.
+    """
+
+    def install(name: str, source: str) -> Path:
+        site = Site(tmp_path / "site")
+        site.folder.mkdir()
+        place = f"cli_{name}:plugin" if "\nplugin = " in source else f"cli_{name}"
+        site.install(f"byoc-{name}", f"[byoc.backends]\n{name} = {place}\n", {f"cli_{name}": source})
+        monkeypatch.syspath_prepend(str(site.folder))
+        monkeypatch.setenv("BYOC_BACKENDS", name)
+        return site.folder
+
+    return install
 
 
 @pytest.fixture

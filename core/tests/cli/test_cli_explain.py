@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,9 @@ why ops stayed on the host:
 
 
 @pytest.fixture
-def part(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def part(install_backend: Callable[[str, str], Path]) -> str:
     """The name of an installed backend that takes ``matmul`` and ``add``."""
-    info = tmp_path / "site" / "byoc_part-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info.parent / "cli_part.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-part\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[byoc.backends]\npart = cli_part\n")
-    monkeypatch.syspath_prepend(str(info.parent))
-    monkeypatch.setenv("BYOC_BACKENDS", "part")
+    install_backend("part", PLUGIN)
     return "part"
 
 

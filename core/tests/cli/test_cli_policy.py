@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,15 +32,9 @@ def byoc_codegen(functions):
 
 
 @pytest.fixture
-def far_backend(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def far_backend(install_backend: Callable[[str, str], Path]) -> None:
     """An installed backend that is far away, and that refuses what it is given to compile."""
-    info = tmp_path / "site" / "byoc_far-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info.parent / "cli_far.py").write_text(FAR)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-far\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[byoc.backends]\nfar = cli_far\n")
-    monkeypatch.syspath_prepend(str(info.parent))
-    monkeypatch.setenv("BYOC_BACKENDS", "far")
+    install_backend("far", FAR)
 
 
 def test_the_names_are_those_of_the_policies() -> None:

@@ -17,8 +17,9 @@ from byoc_core.partitioning import (
     PartitionOptions,
     PartitionRequest,
     partition,
-    verification,
 )
+from byoc_core.partitioning.claiming import claim_faults
+from byoc_core.partitioning.merging import merge
 
 MODULE = """
 def main(x: R.Tensor((4,)), n: R.Tensor(("n",))):
@@ -201,7 +202,7 @@ def test_a_fault_of_claims_in_merging_is_found(two: Any, monkeypatch: pytest.Mon
 
 def test_a_lawful_partition_is_compared_once(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    for owner in (merge, verification):
+    for owner in (merge, claim_faults):
         monkeypatch.setattr(owner, "check_partition", lambda before, after: compared.append("once"))
     partition(R.parse(MODULE), two)
     assert compared == ["once"]

@@ -155,14 +155,13 @@ def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
 
     Called once per partition for a backend that has it, instead of ``byoc_patterns`` and ``byoc_supports``, with what
     backends before it have claimed; by the policy ``ByCost`` several times, and again where regions turn out too small
-    for the user's limits. It sets
-    ``codegen`` to the backend's name on bindings, or puts several ops into one claimed ``composite`` named
-    ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that were there, calls
-    and control flow are not claimed (but ops in bodies may be), nor is anything impure. The result is verified.
-    Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite that holds one
-    as a whole. Regions are made of the claims later, so that it need not care for convexity. ``byoc_supports``, where
-    the backend has it too, is asked for the ops of a region that another backend's codegen has refused.
-    If it raises, or does anything but claim, the partition stops.
+    for the user's limits. It sets ``codegen`` to the backend's name on bindings, or puts several ops into one claimed
+    ``composite`` named ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that
+    were there, calls and control flow are not claimed (but ops in bodies may be), nor is anything impure. The result is
+    verified. Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite that
+    holds one as a whole. Regions are made of the claims later, so that it need not care for convexity.
+    ``byoc_supports``, where the backend has it too, is asked for the ops of a region that another backend's codegen has
+    refused. If it raises, or does anything but claim, the partition stops.
 
     Example::
 

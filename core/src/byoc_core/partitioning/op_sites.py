@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from byoc_core.ir import CALL, COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Value
 
-__all__ = ["OpSite", "walk_bodies", "walk_ops"]
+__all__ = ["OpKey", "OpSite", "members_of", "op_key", "walk_bodies", "walk_ops"]
+
+OpKey = tuple[str, str]
+"""An op of a module: the name of the function it came from, and that of its first result."""
+
+
+def op_key(source: str, binding: Binding) -> OpKey:
+    """Gives the key of an op."""
+    return source, binding.results[0].name
+
+
+def members_of(binding: Binding) -> tuple[Binding, ...]:
+    """Gives the ops of a composite; of any other binding, the binding itself."""
+    return binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
 
 
 @dataclass(frozen=True, slots=True)

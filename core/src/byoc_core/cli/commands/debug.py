@@ -67,7 +67,7 @@ def debug(
         ),
     ] = True,
     deadline: Annotated[
-        float, typer.Option(help="Seconds that this process may take to compile and run a region.")
+        float, typer.Option(help="Seconds that a region may take in a process of its own, to compile and to run.")
     ] = 120.0,
     accumulate: Annotated[
         bool,
@@ -82,7 +82,7 @@ def debug(
             "--save",
             metavar="DIR",
             readable=False,
-            help="Write a script that reproduces it for each region that diverges.",
+            help="For each region that diverges, write a script that reproduces it into a folder in DIR.",
             show_default=False,
         ),
     ] = None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
-from byoc_core.partitioning.op_sites import walk_bodies
+from byoc_core.partitioning.op_sites import members_of, walk_bodies
 from byoc_core.transform.rewrite import inline_composites, map_functions, map_regions, with_bindings
 
 __all__ = ["Claim", "claims_of", "drop_claims", "unclaimed_ops", "without_claims"]
@@ -31,7 +31,7 @@ class Claim:
     @property
     def ops(self) -> tuple[Binding, ...]:
         """The op itself, or those of the composite."""
-        return self.binding.regions[0].bindings if self.binding.op is COMPOSITE else (self.binding,)
+        return members_of(self.binding)
 
 
 def claims_of(module: IRModule) -> Iterator[Claim]:

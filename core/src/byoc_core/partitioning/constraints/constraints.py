@@ -15,21 +15,13 @@ from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.constraints.dependents import find_dependents
 from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.op_sites import walk_ops
+from byoc_core.partitioning.op_sites import OpKey, op_key, walk_ops
 from byoc_core.pattern import Rejection
 
-__all__ = ["Constraints", "OpKey", "op_key"]
+__all__ = ["Constraints"]
 
 _MOST_SHOWN = 10
 """How many ops one error names: a glob may stand for thousands."""
-
-OpKey = tuple[str, str]
-"""An op of a module: the name of the function it came from, and that of its first result."""
-
-
-def op_key(source: str, binding: Binding) -> OpKey:
-    """Gives the key of an op."""
-    return source, binding.results[0].name
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.claiming.admission import Admission
 from byoc_core.partitioning.claiming.claims import Claim, claims_of, drop_claims
 from byoc_core.partitioning.claiming.request import PartitionRequest
-from byoc_core.partitioning.constraints.constraints import Constraints, OpKey, op_key
+from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.merging.merge import merge_claims
+from byoc_core.partitioning.op_sites import OpKey, op_key
 from byoc_core.pattern import Rejection
 from byoc_core.transform.capture_sizes import CaptureSizes
 

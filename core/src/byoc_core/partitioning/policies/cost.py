@@ -12,8 +12,9 @@ from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.log import PartitionLog
+from byoc_core.partitioning.op_sites import OpKey, op_key
 from byoc_core.partitioning.policies.cost_model import MachineModel, Sizes, to_seconds
-from byoc_core.partitioning.policies.cost_problem import Body, OpKey, Prices, bodies_of, claims_of
+from byoc_core.partitioning.policies.cost_problem import Body, Prices, backends_of, bodies_of
 from byoc_core.partitioning.policies.labelling import Labelling, place
 from byoc_core.pattern import Rejection
 
@@ -116,7 +117,7 @@ class _Plan:
 
     def claim_best(self) -> IRModule:
         """Claims what costs least once it has been claimed: the best placement, greedy by order, or nothing at all."""
-        greedy = claims_of(self._greedy)
+        greedy = backends_of(self._greedy)
         placed: dict[OpKey, str] = {}
         for body in self._bodies:
             placed.update(body.choice(place(body.problem, [body.labels(greedy)]).labels))
@@ -140,7 +141,7 @@ class _Plan:
         for label, handle in enumerate(request.backends):
 
             def admit(source: str, binding: Binding, label: int = label, name: str = handle.name) -> Rejection | None:
-                if choice.get((source, binding.results[0].name)) == name:
+                if choice.get(op_key(source, binding)) == name:
                     return None
                 return balance.refusal(source, binding, label)
 
@@ -159,7 +160,7 @@ class _Balance:
 
     def refusal(self, source: str, binding: Binding, label: int) -> Rejection | None:
         """Gives the reason for which an op does not go to a backend; ``None`` where that does not take it at all."""
-        body, labelling, item = self._places[source, binding.results[0].name]
+        body, labelling, item = self._places[op_key(source, binding)]
         costs = body.problem.costs
         unit = body.problem.units[label].get(item, (item,))
         there = sum(costs[member][label] for member in unit)

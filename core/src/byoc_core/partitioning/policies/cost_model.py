@@ -13,6 +13,7 @@ from byoc_core.errors import IRTypeError, OptionsError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, TensorType, Type, Value, Var, tensor
 from byoc_core.ir.sizes import cited_symbols
 from byoc_core.ir.structural_equality import attributes_text
+from byoc_core.partitioning.op_sites import members_of
 from byoc_core.transform.infer_types import retype
 from byoc_core.transform.rewrite import clone_bindings
 
@@ -105,7 +106,7 @@ class Sizes:
 
     def work(self, binding: Binding) -> tuple[int, int]:
         """Gives the FLOPs of an op or a composite, and the bytes that it reads and writes."""
-        inner = binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
+        inner = members_of(binding)
         flops = sum(self.count(op.op.flops(op.cost_context())) for op in inner)
         return flops, self.count(binding.op.nbytes(binding.cost_context()))
 

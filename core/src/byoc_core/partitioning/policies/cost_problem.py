@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from byoc_core.backend import Estimate
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Function, IRModule, Var
+from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.claiming.request import PartitionRequest
+from byoc_core.partitioning.op_sites import OpKey, members_of, op_key, walk_bodies
 from byoc_core.partitioning.policies.cost_model import (
     BACKEND_MACHINE,
     HOST_MACHINE,
@@ -21,10 +23,7 @@ from byoc_core.partitioning.policies.cost_model import (
 )
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
 
-__all__ = ["Body", "OpKey", "Prices", "Unit", "bodies_of", "claims_of"]
-
-OpKey = tuple[str, str]
-"""The function of the module that an op stands in, at any depth, and the name of the op's first result."""
+__all__ = ["Body", "Prices", "Unit", "backends_of", "bodies_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +43,13 @@ def bodies_of(module: IRModule) -> Iterator[tuple[str, Function]]:
     """Yields the bodies that can be partitioned, with the names of their functions; nested ones after their holders."""
     for function in module.functions.values():
         if "Codegen" not in function.attrs:
-            yield from ((function.name, body) for body in _nested(function))
+            yield from ((function.name, body) for body in walk_bodies(function))
 
 
-def _nested(body: Function) -> Iterator[Function]:
-    yield body
-    for binding in body.bindings:
-        for region in binding.regions if binding.op is not COMPOSITE else ():
-            yield from _nested(region)
-
-
-def _members(binding: Binding) -> Sequence[Binding]:
-    return binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
-
-
-def claims_of(module: IRModule) -> dict[OpKey, str]:
-    """Gives the backend of every claimed op."""
+def backends_of(module: IRModule) -> dict[OpKey, str]:
+    """Gives the backend of every claimed op that stands in no region yet."""
     return {
-        (source, op.results[0].name): binding.codegen
-        for source, body in bodies_of(module)
-        for binding in body.bindings
-        if binding.codegen is not None
-        for op in _members(binding)
+        op_key(claim.source, op): claim.backend for claim in claims_of(module) if not claim.region for op in claim.ops
     }
 
 
@@ -142,11 +126,11 @@ class Prices:
             claimed: the same with claims of that backend.
             label: the backend's.
         """
-        known = claims_of(before)
+        known = backends_of(before)
         found: dict[OpKey, Unit] = {}
         for source, body in bodies_of(claimed):
             for binding in body.bindings:
-                names = tuple(op.results[0].name for op in _members(binding))
+                names = tuple(op.results[0].name for op in members_of(binding))
                 if binding.codegen is not None and (source, names[0]) not in known:
                     found.update(
                         dict.fromkeys(
