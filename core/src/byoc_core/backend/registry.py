@@ -11,6 +11,7 @@ from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
 from byoc_core.errors import BackendNotFoundError, ByocError, PluginError, near_names
+from byoc_core.offload_shares import HOST
 from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, installed
 from byoc_core.plugin.handle import PluginHandle
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends"]
 
-HOST_NAME = "host"
+HOST_NAME = HOST
 """The name of the core's own backend, which takes everything."""
 
 _REQUIRED = ("byoc_backend_info", "byoc_codegen")
