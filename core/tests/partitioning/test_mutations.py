@@ -14,7 +14,9 @@ from functools import partial
 import pytest
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Function, IRModule, Var
-from byoc_core.partitioning import MergeCompositeFunctions, fuse, grouping, merge, ordering
+from byoc_core.partitioning import MergeCompositeFunctions
+from byoc_core.partitioning.claiming import fuse
+from byoc_core.partitioning.merging import grouping, merge, ordering
 from byoc_core.partitioning.merging.outline import Outliner
 
 from core.tests.partitioning.graphs import FIRST_WITH_COUNTS, Case, grow, plan_of_seed

@@ -12,7 +12,8 @@ from collections import Counter
 
 import pytest
 from byoc_core.ir import TensorType, verify
-from byoc_core.partitioning import MergeCompositeFunctions, grouping
+from byoc_core.partitioning import MergeCompositeFunctions
+from byoc_core.partitioning.merging import grouping
 from hypothesis import HealthCheck, given, settings
 
 from core.tests.partitioning import long_run

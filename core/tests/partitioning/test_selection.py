@@ -18,8 +18,8 @@ from byoc_core.partitioning import (
     RunCodegen,
     check_partition,
     partition,
-    selection,
 )
+from byoc_core.partitioning.claiming import selection
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
 TANH = is_op("tanh")(wildcard())
