@@ -185,6 +185,14 @@ def test_compile_writes_nothing_where_too_little_is_offloaded(byoc: Any, model: 
     assert (again.code, again.err) == (1, MISSED)
 
 
+def test_sizes_count_in_the_gate_of_compile(byoc: Any, model: Path, part: str) -> None:
+    missed = byoc("compile", model, "-o", "m.byoc", "--require-offload", "98%", "--dim", "n=8")
+    assert (missed.code, missed.err) == (1, MISSED.replace("n = 1", "n = 8"))
+    wrong = byoc("compile", model, "-o", "m.byoc", "--require-offload", "98%", "--dim", "k=8")
+    assert (wrong.code, wrong.err) == (1, "error: size `k`: no op's FLOPs depend on it; expected n\n")
+    assert not Path("m.byoc").exists()
+
+
 NO_SHARE = "--require-offload: is no share; got {!r}, expected 0 to 1, or 0% to 100%"
 WRONG = {
     "explain m.onnx --require-offload 120%": NO_SHARE.format("120%"),

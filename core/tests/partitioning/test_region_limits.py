@@ -52,6 +52,14 @@ LIMITS: Mapping[str, tuple[dict[str, int], str, str]] = {
 }
 
 
+def test_what_symbolic_sizes_count_as_is_said(fake_backend: Any) -> None:
+    module = R.parse('def main(x: R.Tensor(("n", 4))):\n    a = R.tanh(x)\n    return a\n')
+    log = PartitionLog()
+    partition(module, [fake_backend("aone", ["tanh"])], log=log, partition_options=PartitionOptions(min_flops=99))
+    (refusal,) = log.refusals("main", "a")
+    assert refusal.rejection.text.endswith("FLOPs, symbolic sizes counted as 1")
+
+
 @pytest.mark.parametrize("what", LIMITS)
 def test_a_region_below_a_limit_is_given_back(what: str, places: Callable[..., str], fake_backend: Any) -> None:
     limits, expected, text = LIMITS[what]

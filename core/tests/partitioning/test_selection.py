@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core import script as R
+from byoc_core.errors import PatternError
 from byoc_core.ir import IRModule, tensor
 from byoc_core.ops import FunctionBuilder
 from byoc_core.partitioning import (
@@ -29,6 +30,22 @@ RELU_TANH = is_op("nn.relu")(TANH)
 def chain(*ops: str) -> IRModule:
     body = (f"    v{i + 1} = R.{op}(v{i})\n" for i, op in enumerate(ops))
     return R.parse(f"def main(v0: R.Tensor((4,))):\n{''.join(body)}    return v{len(ops)}\n")
+
+
+def test_a_condition_that_raises_names_pattern_and_place() -> None:
+    def is_large(value: object) -> bool:
+        raise TypeError("a symbolic size has no order")
+
+    pattern = CompositePattern("aone.tanh", is_op("tanh")(wildcard().where(is_large)))
+    with pytest.raises(PatternError) as caught:
+        FuseOpsByPattern([pattern])(chain("tanh"))
+    assert str(caught.value) == (
+        "pattern `aone.tanh`: a condition raised TypeError: a symbolic size has no order\n"
+        "  @R.function\n"
+        '  def main(v0: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):\n'
+        ">     v1 = R.tanh(v0)\n"
+        "      return v1"
+    )
 
 
 def fuse(module: IRModule, *patterns: CompositePattern) -> tuple[list[str], PartitionLog]:

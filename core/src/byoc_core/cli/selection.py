@@ -28,6 +28,7 @@ __all__ = [
     "PolicyOption",
     "RequireOffloadOption",
     "SeedOption",
+    "SizeOption",
     "build_model",
     "check_output",
     "choose_backends",
@@ -77,6 +78,15 @@ RequireOffloadOption = Annotated[
     ),
 ]
 
+SizeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help="What a symbolic size counts as in shares of FLOPs, else 1.",
+        show_default=False,
+    ),
+]
 InputOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -63,7 +63,7 @@ def _reject_symbols(binding: Binding) -> Rejection | None:
     for result in binding.results:
         unknown = result.type.symbols - known if isinstance(result.type, TensorType) else frozenset[str]()
         if unknown:
-            return Rejection("dynamic-shape", f"the size {min(unknown)} of the result depends on data")
+            return Rejection("dynamic-shape", f"no operand gives the size `{min(unknown)}` of the result")
     return None
 
 

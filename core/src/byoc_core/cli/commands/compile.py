@@ -18,7 +18,14 @@ from byoc_core.cli.constraints import (
     StopAtOption,
 )
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import BackendOption, Fallback, OptionOption, PolicyOption, RequireOffloadOption
+from byoc_core.cli.selection import (
+    BackendOption,
+    Fallback,
+    OptionOption,
+    PolicyOption,
+    RequireOffloadOption,
+    SizeOption,
+)
 
 __all__ = ["compile_model"]
 
@@ -42,6 +49,7 @@ def compile_model(
     min_bytes: MinBytesOption = 0,
     sideways: SidewaysOption = False,
     require_offload: RequireOffloadOption = None,
+    dim: SizeOption = None,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -52,14 +60,18 @@ def compile_model(
     Native code in the artifact is recorded as trusted for you: others must pass --allow-native to run it.
     """
     from byoc_core.artifact import inspect, trust
+    from byoc_core.artifact.offload_gate import check_offload
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.constraints import parse_constraints
+    from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_share
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
+    from byoc_core.offload_shares import apportion
 
     check_output(output, model)
     required = parse_share(require_offload)
+    sizes = parse_sizes(dim)
     constraints = parse_constraints(
         force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
     )
@@ -71,7 +83,7 @@ def compile_model(
     if observer is not None:
         observer.print_timing()
     if required is not None:
-        executable.require_offload(required)
+        check_offload(apportion(executable.report_data, sizes) if sizes else executable.report_data, required)
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show)
     made = inspect(output)

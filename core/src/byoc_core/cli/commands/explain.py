@@ -17,7 +17,14 @@ from byoc_core.cli.constraints import (
     SidewaysOption,
     StopAtOption,
 )
-from byoc_core.cli.selection import BackendOption, OptionOption, PolicyName, PolicyOption, RequireOffloadOption
+from byoc_core.cli.selection import (
+    BackendOption,
+    OptionOption,
+    PolicyName,
+    PolicyOption,
+    RequireOffloadOption,
+    SizeOption,
+)
 from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -47,10 +54,7 @@ def explain_offload(
     list_all: Annotated[
         bool, typer.Option("--all", help=f"List all ops, not only the {_MAX_OPS} with the most FLOPs.")
     ] = False,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option("--dim", metavar="NAME=SIZE", help="What a symbolic size counts as in shares of FLOPs, else 1."),
-    ] = None,
+    dim: SizeOption = None,
     require_offload: RequireOffloadOption = None,
     as_ir: Annotated[
         bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")

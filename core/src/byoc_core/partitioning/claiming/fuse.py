@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from byoc_core.errors import InternalError, PatternError
+from byoc_core.errors import ByocError, InternalError, PatternError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
 from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.partitioning.claiming.admission import Admission, admit_all
@@ -45,7 +45,8 @@ class FuseOpsByPattern(Pass):
         """Gives the module with composites.
 
         Raises:
-            PatternError: a pattern's check raised, or gave something else than a ``Rejection`` or ``None``.
+            PatternError: a condition or the check of a pattern raised, or a check gave something else than a
+                ``Rejection`` or ``None``.
 
         Cost: per op, the patterns that can end at it; then :func:`byoc_core.partitioning.claiming.selection.select`.
         """
@@ -90,7 +91,7 @@ class _Fuser:
         for root in index.function.bindings:
             for order, pattern in self._by_root.get(root.op.name, ()):
                 limits: list[str] = []
-                for number, match in enumerate(find_matches(pattern.pattern, root, index, limits.append)):
+                for number, match in enumerate(self._matches(pattern, root, index, limits)):
                     candidate = Candidate(
                         pattern, order, match, tuple(index.position[id(b)] for b in match.bindings), number
                     )
@@ -103,6 +104,18 @@ class _Fuser:
                         self._refuse(pattern, root, source, refusal, names)
                 for limit in limits:
                     self._refuse(pattern, root, source, Rejection("search-limit", limit), ())
+
+    def _matches(
+        self, pattern: CompositePattern, root: Binding, index: FunctionIndex, limits: list[str]
+    ) -> Iterator[Match]:
+        try:
+            yield from find_matches(pattern.pattern, root, index, limits.append)
+        except ByocError:
+            raise
+        except Exception as error:
+            problem = f"a condition raised {type(error).__name__}: {error}"
+            window = binding_window(index.function, root, self._module.constants)
+            raise PatternError(f"pattern `{pattern.name}`", problem, detail=window) from error
 
     def _refuse(
         self, pattern: CompositePattern, root: Binding, source: str, rejection: Rejection, ops: tuple[str, ...]

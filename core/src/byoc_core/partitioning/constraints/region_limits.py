@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from byoc_core.dims import evaluate_at_one
 from byoc_core.ir import Binding, IRModule
+from byoc_core.ir.sizes import cited_symbols
 from byoc_core.partitioning.claiming.admission import Admission
 from byoc_core.partitioning.claiming.claims import Claim, claims_of, drop_claims
 from byoc_core.partitioning.claiming.request import PartitionRequest
@@ -90,10 +91,12 @@ def _small_regions(module: IRModule, claimed: IRModule, constraints: Constraints
 
 def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
     """Gives the figures of a region that are below their limits, as text; empty where none is."""
+    counts_sizes = (options.min_flops or options.min_bytes) and cited_symbols(ops)
     figures = (
         (options.min_ops, "ops", lambda _: 1),
         (options.min_flops, "FLOPs", lambda op: evaluate_at_one(op.op.flops(op.cost_context()))),
         (options.min_bytes, "bytes", lambda op: evaluate_at_one(op.op.nbytes(op.cost_context()))),
     )
     totals = ((sum(map(count, ops)), limit, unit) for limit, unit, count in figures if limit)
-    return ", ".join(f"{total:,} of {limit:,} {unit}" for total, limit, unit in totals if total < limit)
+    lacking = ", ".join(f"{total:,} of {limit:,} {unit}" for total, limit, unit in totals if total < limit)
+    return f"{lacking}, symbolic sizes counted as 1" if lacking and counts_sizes else lacking
