@@ -214,7 +214,7 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
     ),
     "contradiction of exact names": (
         {"force": {"b": "aone", "main/b": "host"}},
-        "force `main/b`: places `b` on `host`, but `b` on `aone`. An exact name goes before a glob.",
+        "force `main/b`: places `b` on `host`, but `b` on `aone`",
     ),
     "unknown op": (
         {"allow": {"aone": ["nn.conv2"]}},

@@ -227,6 +227,15 @@ def test_backends_are_no_string() -> None:
     assert str(caught.value) == "backends: is a single string; got 'ccompiler', expected ['ccompiler']"
 
 
+def test_a_model_that_is_no_module() -> None:
+    with pytest.raises(OptionsError) as caught:
+        partition("model.onnx", [])  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "module: is not an IRModule; got str. Import a model with `byoc_core.from_onnx`, "
+        "or parse script with `byoc_core.parse`."
+    )
+
+
 def test_a_policy_that_gives_no_module(two: Any) -> None:
     class Nothing:
         def __call__(self, module: IRModule, request: PartitionRequest, /) -> Any:

@@ -21,7 +21,7 @@ from byoc_core.lower import lower
 from byoc_core.partitioning import PartitionLog, PartitionOptions, Policy, Refusal, RunCodegen, build_report
 from byoc_core.partitioning.claiming.admission import new_admission
 from byoc_core.partitioning.constraints.constraints import Constraints
-from byoc_core.partitioning.partition import check_option_owners, partition_pipeline
+from byoc_core.partitioning.partition import check_module, check_option_owners, partition_pipeline
 from byoc_core.pattern import Rejection, Support
 from byoc_core.transform import PassRun, Sequential, UniqueNames, default_passes, pass_name, trace_sizes
 from byoc_core.transform.rewrite import inline_composites
@@ -191,12 +191,6 @@ def _prepare_name(backend: str) -> str:
     return f"prepare_{backend}"
 
 
-def _check_module(module: object) -> None:
-    if not isinstance(module, IRModule):
-        hint = "Import a model with `byoc_core.from_onnx`, or parse script with `byoc_core.parse`."
-        raise OptionsError("module", "is not an IRModule", got=type(module).__name__, hint=hint)
-
-
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     """What compiling gives before lowering: the module with regions, the one with external calls, and the report."""
@@ -214,7 +208,7 @@ class _Build:
         options: Mapping[str, Mapping[str, object]],
         chosen: BuildOptions,
     ) -> None:
-        _check_module(module)
+        check_module(module)
         if isinstance(backends, str):
             raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
         self._module = module

@@ -22,7 +22,7 @@ from byoc_core.transform import Sequential, UniqueNames
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 
-__all__ = ["check_option_owners", "partition", "partition_pipeline"]
+__all__ = ["check_module", "check_option_owners", "partition", "partition_pipeline"]
 
 
 def partition(
@@ -50,12 +50,13 @@ def partition(
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: options for a backend that is not listed, or not its options; or constraints that name what is
-            not there, or contradict one another; or ``policy`` is none.
+        OptionsError: ``module`` is none; options for a backend that is not listed, or not its options; constraints that
+            name what is not there, or contradict one another; ``policy`` is none.
         PartitionError: an op is not taken by the backend that it is forced to; or a policy did anything but claim.
         HookError: a backend's hook failed.
         InternalError: the result is not the same program.
     """
+    check_module(module)
     if isinstance(backends, str):
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
     wishes = partition_options or PartitionOptions()
@@ -154,6 +155,17 @@ def _check_policy(policy: object) -> None:
     if not callable(policy):
         expected = "a callable, such as ByCost()"
         raise OptionsError("policy", "is no policy", got=repr(policy), expected=expected)
+
+
+def check_module(module: object) -> None:
+    """Checks that a user gave a module.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    if not isinstance(module, IRModule):
+        hint = "Import a model with `byoc_core.from_onnx`, or parse script with `byoc_core.parse`."
+        raise OptionsError("module", "is not an IRModule", got=type(module).__name__, hint=hint)
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:

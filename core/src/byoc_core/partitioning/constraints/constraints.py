@@ -184,7 +184,7 @@ def _places(force: Mapping[str, str], catalog: _Catalog) -> dict[OpKey, str]:
             known_glob, known_entry, known = placed.setdefault(key, (is_glob, entry, backend))
             if known_glob == is_glob and known != backend:
                 problem = f"places `{key[1]}` on `{backend}`, but `{known_entry}` on `{known}`"
-                raise OptionsError(where, problem, hint="An exact name goes before a glob.")
+                raise OptionsError(where, problem, hint="An exact name goes before a glob." if is_glob else None)
             if known_glob and not is_glob:
                 placed[key] = is_glob, entry, backend
     return {key: backend for key, (_, _, backend) in placed.items()}
