@@ -18,7 +18,7 @@ PLUGIN_SOURCES = [path for path in sorted(REPOSITORY.glob("plugins/*/src/*/")) i
 # Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
 # other, except on the ground floor, which is one piece (of it, `errors` imports nothing).
 RUN_SIDE = (
-    ("errors", "version", "dtypes", "dims", "digest", "file_replacement", "offload_shares"),
+    ("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "offload_shares"),
     ("plugin",),
     ("kernels", "native"),
     ("runtime",),

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from byoc_core import debug_model, parse
 from byoc_core.backend.registry import backends
-from byoc_core.debugging import DebugReport, isolation, save_arrays
-from byoc_core.debugging.findings import Finding
+from byoc_core.debugging import DebugReport, save_arrays
 from byoc_core.errors import OptionsError
+from byoc_core.isolation import Ended, Worker
 
 TWO = """
 class M:
@@ -75,14 +75,14 @@ def test_a_crash_is_a_finding_and_narrowed_down(installed_faulty: str, fault: st
 def _count_hangs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Gives a list that gets the answer of each call that hung."""
     hangs: list[object] = []
-    ask = isolation._Worker.ask
+    ask = Worker.ask
 
     def counted(self: Any, request: Any, deadline: float) -> Any:
         answer = ask(self, request, deadline)
-        hangs.extend([answer] if isinstance(answer, Finding) and answer.code == "hang" else [])
+        hangs.extend([answer] if isinstance(answer, Ended) and answer.code == "hang" else [])
         return answer
 
-    monkeypatch.setattr(isolation._Worker, "ask", counted)
+    monkeypatch.setattr(Worker, "ask", counted)
     return hangs
 
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import queue
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy.typing as npt
 
@@ -26,21 +19,13 @@ from byoc_core.debugging.calling import CallOutcome, ResultSpec
 from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.findings import Finding
 from byoc_core.dtypes import dtype_name
-from byoc_core.errors import InternalError, OptionsError
+from byoc_core.errors import OptionsError
 from byoc_core.ir import Function, IRModule
+from byoc_core.isolation import Ended, Worker
 
 __all__ = ["IsolatedRunner", "check_isolable"]
 
 NDArray = npt.NDArray[Any]
-
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from byoc_core.debugging.worker import main; main(sys.argv[2])"
-)
-_NUM_STDERR_LINES = 8
-_GRACE = 5.0
-_START_SECONDS = 60.0
-"""How long the process may take to import what it needs, where the deadline is not longer."""
 
 
 def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
@@ -90,7 +75,7 @@ class IsolatedRunner:
         self._regions: dict[int, tuple[Function, _Written]] = {}
         self._constants: dict[str, Path] = {}
         self._failed: dict[int, Finding] = {}
-        self._worker: _Worker | None = None
+        self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="byoc-debug-")
@@ -124,13 +109,14 @@ class IsolatedRunner:
             "results": [[list(shape), dtype_name(dtype)] for shape, dtype in results],
         }
         if self._worker is None:
-            self._worker = _Worker(self._setup, folder / "stderr.txt")
+            self._worker = Worker("byoc_core.debugging.worker:main", self._setup, folder / "stderr.txt")
         reply = self._worker.ask(request, self._deadline)
-        if isinstance(reply, Finding):
+        if isinstance(reply, Ended):
             self._stop()
+            finding = Finding(reply.code, reply.text)
             if reply.code == "hang":
-                self._failed[id(region)] = reply
-            return CallOutcome(findings=(reply,))
+                self._failed[id(region)] = finding
+            return CallOutcome(findings=(finding,))
         arrays = list(load_arrays(folder / "outputs.npz").values())
         width = len(results)
         runs = tuple(tuple(arrays[run * width : (run + 1) * width]) for run in range(reply["runs"]))
@@ -152,99 +138,3 @@ class IsolatedRunner:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
-
-
-class _Worker:
-    """One process that answers requests, one JSON line each."""
-
-    def __init__(self, setup: Mapping[str, object], stderr: Path) -> None:
-        self._stderr = stderr
-        self._errors = stderr.open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), json.dumps(setup)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # a group of its own: what it starts ends with it, and Ctrl-C is for this process
-        )
-        self._is_ready = False
-        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
-        assert self._process.stdout is not None
-        self._reader = threading.Thread(target=_read_lines, args=(self._process.stdout, self._replies), daemon=True)
-        self._reader.start()
-
-    def ask(self, request: Mapping[str, object], deadline: float) -> dict[str, Any] | Finding:
-        """Gives the reply, or what became of the process instead."""
-        if not self._is_ready:
-            started = self._receive(max(deadline, _START_SECONDS))
-            if isinstance(started, Finding):
-                return started
-            self._is_ready = True
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        except OSError:  # it is dead
-            return self._crash()
-        return self._receive(deadline)
-
-    def _receive(self, seconds: float) -> dict[str, Any] | Finding:
-        try:
-            line = self._replies.get(timeout=seconds)
-        except queue.Empty:
-            if self._process.poll() is not None:  # what it started keeps its end open
-                return self._crash()
-            return Finding("hang", f"no result within {seconds:g} s")
-        if not line:
-            return self._crash()
-        reply: dict[str, Any] = json.loads(line)
-        if "bug" in reply:
-            raise InternalError("the process that runs regions", "failed", detail=str(reply["bug"]))
-        return reply
-
-    def _crash(self) -> Finding:
-        try:
-            status = self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:  # it closed its end, and lives
-            self._kill()
-            status = self._process.wait()
-        lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
-        text = f"the process ended with {_describe_status(status)}"
-        return Finding("crash", "\n".join([text, *lines]))
-
-    def _kill(self) -> None:
-        """Kills the process and those that it started."""
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
-
-    def stop(self) -> None:
-        """Ends the process and those that it started, and waits for it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._kill()
-        self._process.wait()
-        self._reader.join()
-        with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more
-            self._process.stdin.close()
-        self._process.stdout.close()
-        self._errors.close()
-
-
-def _read_lines(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
-    for line in stream:
-        lines.put(line)
-    lines.put("")
-
-
-def _describe_status(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"signal {signal.Signals(-status).name}"
-    except ValueError:
-        return f"signal {-status}"

@@ -1,0 +1,154 @@
+"""The outer half: one process that answers requests, with a deadline for each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from byoc_core.errors import InternalError
+
+__all__ = ["Ended", "Worker"]
+
+_START = (
+    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "module, _, name = sys.argv[2].partition(':'); "
+    "getattr(importlib.import_module(module), name)(json.loads(sys.argv[3]))"
+)
+_NUM_STDERR_LINES = 8
+_GRACE = 5.0
+_START_SECONDS = 60.0
+"""How long the process may take to import what it needs, where the deadline is not longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a process instead of an answer.
+
+    Attributes:
+        code: ``"crash"``: it ended by itself; ``"hang"``: it did not answer in time, and should be stopped.
+        text: how, with the last lines that it wrote to stderr.
+    """
+
+    code: Literal["crash", "hang"]
+    text: str
+
+
+class Worker:
+    """One process that answers requests, one JSON line each. It imports from where this process does.
+
+    Args:
+        entry: ``"package.module:function"``; it is called with ``setup`` and should end in :func:`serve`.
+        setup: plain JSON values.
+        stderr: a file for what the process prints.
+    """
+
+    def __init__(self, entry: str, setup: Mapping[str, object], stderr: Path) -> None:
+        self._entry = entry
+        self._stderr = stderr
+        self._errors = stderr.open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, json.dumps(sys.path), entry, json.dumps(setup)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,  # a group of its own: what it starts ends with it, and Ctrl-C is for this process
+        )
+        self._is_ready = False
+        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(target=_read_lines, args=(self._process.stdout, self._replies), daemon=True)
+        self._reader.start()
+
+    def ask(self, request: Mapping[str, object], deadline: float) -> dict[str, Any] | Ended:
+        """Gives the reply, or what became of the process instead, which then takes no more requests.
+
+        Args:
+            request: plain JSON values.
+            deadline: seconds.
+
+        Raises:
+            InternalError: what answers raised.
+        """
+        if not self._is_ready:
+            started = self._receive(max(deadline, _START_SECONDS))
+            if isinstance(started, Ended):
+                return started
+            self._is_ready = True
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except OSError:  # it is dead
+            return self._crash()
+        return self._receive(deadline)
+
+    def _receive(self, seconds: float) -> dict[str, Any] | Ended:
+        try:
+            line = self._replies.get(timeout=seconds)
+        except queue.Empty:
+            if self._process.poll() is not None:  # what it started keeps its end open
+                return self._crash()
+            return Ended("hang", f"no result within {seconds:g} s")
+        if not line:
+            return self._crash()
+        reply: dict[str, Any] = json.loads(line)
+        if "bug" in reply:
+            raise InternalError(f"process of `{self._entry}`", "failed", detail=str(reply["bug"]))
+        return reply
+
+    def _crash(self) -> Ended:
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:  # it closed its end, and lives
+            self._kill()
+            status = self._process.wait()
+        lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
+        text = f"the process ended with {_describe_status(status)}"
+        return Ended("crash", "\n".join([text, *lines]))
+
+    def _kill(self) -> None:
+        """Kills the process and those that it started."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+
+    def stop(self) -> None:
+        """Ends the process and those that it started, and waits for it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._kill()
+        self._process.wait()
+        self._reader.join()
+        with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def _read_lines(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put("")
+
+
+def _describe_status(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"
