@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PYTHONS = ("3.11", "3.12", "3.13")
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
-PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS}
+PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "tests")
 

@@ -13,7 +13,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 SOURCE = REPOSITORY / "core" / "src" / "byoc_core"
-PLUGIN_SOURCES = [path for path in sorted(REPOSITORY.glob("plugins/*/src/*/")) if path.name.isidentifier()]
+OTHERS = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/src/*/"))
+PLUGIN_SOURCES = [path for path in sorted(OTHERS) if path.name.isidentifier()]
 
 # Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
 # other, except on the ground floor, which is one piece (of it, `errors` imports nothing).

@@ -1,0 +1,37 @@
+"""All promises of the kit, one folder or module a level."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from byoc_conformance.promise import Item, Promise
+
+__all__ = ["all_items", "all_promises", "find_item"]
+
+
+@cache
+def all_promises() -> tuple[Promise, ...]:
+    """Gives the promises, level by level."""
+    from byoc_conformance.promises import l0_declares, l1_partition
+
+    return (*l0_declares.PROMISES, *l1_partition.PROMISES)
+
+
+@cache
+def all_items() -> tuple[Item, ...]:
+    """Gives the tests, level by level."""
+    return tuple(item for promise in all_promises() for item in promise.items)
+
+
+def find_item(id: str) -> Item:  # noqa: A002 - what it is called everywhere
+    """Gives the test of that name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return _items_by_id()[id]
+
+
+@cache
+def _items_by_id() -> dict[str, Item]:
+    return {item.id: item for item in all_items()}

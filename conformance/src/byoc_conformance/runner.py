@@ -1,0 +1,122 @@
+"""Runs tests of the kit in processes of their own: one that crashes or hangs is one red case, not a dead run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from byoc_core.isolation import Ended, Worker, serve
+
+from byoc_conformance.outcome import Cell, Outcome, Status, VerdictError
+from byoc_conformance.promise import Item, Level
+from byoc_conformance.promises import find_item
+from byoc_conformance.subject import Subject, SubjectSpec
+
+__all__ = ["ItemResult", "Runner", "main"]
+
+_ENDED = {"crash": Status.CRASHED, "hang": Status.HUNG}
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """How one test ended.
+
+    Attributes:
+        item: the test.
+        outcome: how it ended.
+        seconds: how long it took; the process's start counts for the first of a level.
+    """
+
+    item: Item
+    outcome: Outcome
+    seconds: float
+
+
+class Runner:
+    """Runs tests, those of each level in one process, which is started anew where it died or was too slow.
+
+    Args:
+        spec: the backend under test.
+        patience: all deadlines are longer by this factor.
+    """
+
+    def __init__(self, spec: SubjectSpec, *, patience: float = 1.0) -> None:
+        self._spec = spec
+        self._patience = patience
+        self._workers: dict[Level, Worker] = {}
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="byoc-conformance-")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for level in list(self._workers):
+            self._stop(level)
+        self._folder.cleanup()
+
+    def run(self, item: Item) -> ItemResult:
+        """Gives how a test ended.
+
+        Raises:
+            InternalError: the kit itself failed.
+        """
+        start = time.monotonic()
+        level = item.promise.level
+        if level not in self._workers:
+            stderr = Path(self._folder.name) / f"{level}.txt"
+            self._workers[level] = Worker("byoc_conformance.runner:main", self._spec.to_json(), stderr)
+        reply = self._workers[level].ask({"item": item.id}, item.promise.deadline * self._patience)
+        if isinstance(reply, Ended):
+            self._stop(level)
+            outcome = Outcome(_ENDED[reply.code], reply.text)
+        else:
+            cells = tuple(Cell(op, dtype, Status(status)) for op, dtype, status in reply["cells"])
+            outcome = Outcome(Status(reply["status"]), reply["text"], cells)
+        return ItemResult(item, outcome, time.monotonic() - start)
+
+    def _stop(self, level: Level) -> None:
+        self._workers.pop(level).stop()
+
+
+def main(setup: Mapping[str, Any]) -> None:
+    """Serves tests in the inner process.
+
+    Args:
+        setup: a :class:`SubjectSpec` as JSON.
+    """
+    serve(lambda: _Examiner(SubjectSpec.from_json(setup)).answer)
+
+
+class _Examiner:
+    """Holds one subject to promises, one after another."""
+
+    def __init__(self, spec: SubjectSpec) -> None:
+        self._spec = spec
+        self._subject: Subject | None = None
+
+    def answer(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        outcome = self._examine(find_item(str(request["item"])))
+        cells = [[cell.op, cell.dtype, cell.status] for cell in outcome.cells]
+        return {"status": outcome.status, "text": outcome.text, "cells": cells}
+
+    def _examine(self, item: Item) -> Outcome:
+        try:
+            if self._subject is None:
+                self._subject = Subject(self._spec)
+            return item.promise.check(self._subject, item.case) or Outcome()
+        except VerdictError as error:
+            return error.outcome
+        except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
+            return Outcome(Status.FAILED, _describe(error))
+
+
+def _describe(error: Exception) -> str:
+    notes = "".join(f"\n({note})" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{notes}"

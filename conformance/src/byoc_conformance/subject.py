@@ -1,0 +1,204 @@
+"""The backend under test, and what the kit does with it: partition, compile, run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import byoc_core
+from byoc_core.backend import BackendHandle, BackendInfo, backends
+from byoc_core.errors import ByocError
+from byoc_core.ir import Function, IRModule, OpRegistry
+from byoc_core.ops import default_ops
+from byoc_core.partitioning import PartitionLog, RunCodegen
+from byoc_core.pattern import Rejection
+
+__all__ = ["Attempt", "Subject", "SubjectSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectSpec:
+    """Which backend is tested, and how: plain values, so that another process can have it.
+
+    Attributes:
+        backend: its name.
+        options: its options; those of companions stand under their names in ``companion_options``.
+        companions: backends that are asked after it in every build, for tests of several together.
+        companion_options: by name.
+        examples: random examples for each property.
+        seed: of all random numbers.
+    """
+
+    backend: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    companions: tuple[str, ...] = ()
+    companion_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    examples: int = 20
+    seed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives plain JSON values that :meth:`from_json` reads."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        plain: dict[str, Any] = json.loads(json.dumps(values, default=dict))
+        return plain
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SubjectSpec:
+        """Gives the specification back."""
+        return cls(**{**values, "companions": tuple(values["companions"])})
+
+
+class Subject:
+    """The backend under test.
+
+    Args:
+        spec: which.
+
+    Raises:
+        BackendNotFoundError: it is not installed.
+        PluginError: it is quarantined; says why.
+    """
+
+    def __init__(self, spec: SubjectSpec) -> None:
+        self.spec = spec
+        self.handle: BackendHandle = backends().get(spec.backend)
+        self.companions: tuple[BackendHandle, ...] = tuple(backends().get(name) for name in spec.companions)
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self.handle.name
+
+    @property
+    def info(self) -> BackendInfo:
+        """What it says of itself."""
+        return self.handle.info()
+
+    @cached_property
+    def ops(self) -> OpRegistry:
+        """The core's ops and its own."""
+        return default_ops().extended(self.handle.ops())
+
+    @property
+    def options(self) -> dict[str, Mapping[str, Any]]:
+        """The options of all backends that take part, by name."""
+        return {self.name: self.spec.options, **self.spec.companion_options}
+
+    def attempt(self, module: IRModule) -> Attempt:
+        """Partitions a module among the subject and its companions, and compiles what they claim.
+
+        No pass runs before, so that each op is asked about as it stands. Each function of the module is looked at by
+        itself: those that cannot be compiled do not stop the others.
+
+        Raises:
+            ByocError: partition failed.
+        """
+        return Attempt(self, module)
+
+
+class Attempt:
+    """A module, partitioned, with what became of each of its functions. Compiled when first asked for.
+
+    Attributes:
+        module: as it was given.
+        partitioned: with the regions.
+    """
+
+    def __init__(self, subject: Subject, module: IRModule) -> None:
+        self._subject = subject
+        self._log = PartitionLog()
+        self.module = module
+        handles = [subject.handle, *subject.companions]
+        self.partitioned = byoc_core.partition(module, handles, options=subject.options, log=self._log)
+
+    @cached_property
+    def regions(self) -> Mapping[str, tuple[Function, ...]]:
+        """The subject's regions, by the function that they were carved from."""
+        found: dict[str, list[Function]] = {name: [] for name in self.module.functions}
+        for function in self.partitioned.functions.values():
+            if function.attrs.get("Codegen") == self._subject.name:
+                found.setdefault(str(function.attrs.get("source", function.name)), []).append(function)
+        return MappingProxyType({name: tuple(functions) for name, functions in found.items()})
+
+    def is_claimed(self, name: str) -> bool:
+        """Whether the subject takes every op of a function, and there is one."""
+        mine = {region.name for region in self.regions[name]}
+        ops = self.partitioned[name].bindings
+        return bool(mine) and all(op.op.name == "call" and op.attrs["callee"] in mine for op in ops)
+
+    def reasons(self, name: str) -> tuple[Rejection, ...]:
+        """Gives the reasons why the subject did not take ops of a function, each once."""
+        refusals = (
+            refusal
+            for binding in self.module[name].walk()
+            if binding.results
+            for refusal in self._log.refusals(name, binding.results[0].name)
+        )
+        return tuple(dict.fromkeys(r.rejection for r in refusals if r.backend == self._subject.name))
+
+    @cached_property
+    def failures(self) -> Mapping[str, str]:
+        """What codegen said of functions with regions that it claimed and then did not compile, by function."""
+        return self._compiled[1]
+
+    @property
+    def compiled(self) -> IRModule:
+        """The module with external calls; functions that could not be compiled are left out."""
+        return self._compiled[0]
+
+    @cached_property
+    def executable(self) -> byoc_core.Executable:
+        """What runs the functions that could be compiled."""
+        return byoc_core.build(self.compiled)
+
+    @cached_property
+    def vm(self) -> byoc_core.VirtualMachine:
+        """A machine for them."""
+        return byoc_core.VirtualMachine(self.executable)
+
+    @cached_property
+    def _compiled(self) -> tuple[IRModule, Mapping[str, str]]:
+        failures: dict[str, str] = {}
+        names = list(self.module.functions)
+        module = self._run_codegen(names, failures)
+        return module, MappingProxyType(failures)
+
+    def _run_codegen(self, names: Sequence[str], failures: dict[str, str]) -> IRModule:
+        """Compiles all functions at once; one by one where that fails, to learn which are to blame."""
+        try:
+            return self._codegen_of(names, failures)
+        except ByocError as error:
+            if len(names) == 1:
+                failures[names[0]] = str(error)
+                return self.partitioned.with_functions({})
+        good = []
+        for name in names:
+            alone: dict[str, str] = {}
+            self._run_codegen([name], alone)
+            failures.update(alone)
+            if not alone:
+                good.append(name)
+        return self._codegen_of(good, failures)
+
+    def _codegen_of(self, names: Sequence[str], failures: dict[str, str]) -> IRModule:
+        """Compiles some functions, and notes refusals."""
+        sources = {region.name: name for name, regions in self.regions.items() for region in regions}
+        kept = set(names)
+        functions = {
+            name: function
+            for name, function in self.partitioned.functions.items()
+            if str(function.attrs.get("source", name)) in kept
+        }
+
+        def note(function: Function, backend: str, rejection: Rejection) -> Function:
+            if backend == self._subject.name:
+                failures[sources[function.name]] = f"{rejection.code}: {rejection.text}"
+            return replace(function, attrs={})
+
+        handles = [self._subject.handle, *self._subject.companions]
+        run = RunCodegen(options=self._subject.options, backends=handles, handover=note)
+        return run(self.partitioned.with_functions(functions))

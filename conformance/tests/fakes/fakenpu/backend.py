@@ -1,0 +1,56 @@
+"""The compile half: a few ops and one pattern, handed to the run half as a graph document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.authoring.graph import GraphCodegen, check_binding
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
+from byoc_core.ir import Binding, Function, TensorType
+from byoc_core.pattern import CompositePattern, is_const, is_op, wildcard
+from pydantic import BaseModel, Field
+
+from fakenpu.faults import break_compile_half
+from fakenpu.runtime import KERNELS, FakeEngine
+
+FLOATS = ("float32", "float64")
+
+
+class Options(BaseModel):
+    """What a user may choose."""
+
+    effort: int = Field(1, ge=0, le=3, description="how hard to try")
+
+
+@hookimpl
+def byoc_backend_info() -> BackendInfo:
+    """Introduces the backend."""
+    return BackendInfo("fakenpu", dynamic_shapes=True, options=Options)
+
+
+@hookimpl
+def byoc_patterns() -> Sequence[CompositePattern]:
+    """Takes a dense layer of float32 with bias and activation as one."""
+    dense = is_op("nn.dense")(wildcard().has_dtype("float32").has_rank(2), is_const())
+    return [CompositePattern("fakenpu.dense_relu", is_op("nn.relu")(is_op("nn.bias_add")(dense, is_const())))]
+
+
+@hookimpl
+def byoc_supports(binding: Binding) -> Support | Rejection:
+    """Takes floats of 32 and 64 bits, and arithmetic on int32."""
+    if binding.op.name not in KERNELS or binding.op.name == "nn.bias_add":
+        return Rejection("op", f"no kernel for `{binding.op.name}`")
+    dtypes = {value.type.dtype for value in binding.operands if isinstance(value.type, TensorType)}
+    is_arithmetic = binding.op.name in {"add", "subtract", "multiply"}
+    if not dtypes <= {*FLOATS, *(["int32"] if is_arithmetic else [])}:
+        return Rejection("dtype", f"no kernel for {', '.join(sorted(dtypes))}")
+    return check_binding(binding) or Support()
+
+
+@hookimpl
+def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+    """Makes a graph document of the functions."""
+    return GraphCodegen().compile(functions, context, FakeEngine())
+
+
+break_compile_half(globals())

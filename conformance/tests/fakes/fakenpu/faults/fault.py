@@ -1,0 +1,27 @@
+"""One way to be wrong, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Change", "Fault"]
+
+Change = Callable[[dict[str, Any]], None]
+"""Changes the global names of a half, after it has been imported: functions and classes in it are looked up there."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way to be wrong.
+
+    Attributes:
+        caught_by: the names of the promises (``"L4-strided-inputs"``) that exactly are broken.
+        compile_half: how the compile half is broken.
+        run_half: how the run half is broken.
+    """
+
+    caught_by: frozenset[str]
+    compile_half: Change | None = None
+    run_half: Change | None = None
