@@ -1,4 +1,8 @@
-"""A report as data: what ``conformance.json`` holds, whose schema stands in ``conformance.schema.json`` beside this."""
+"""A report as data: what ``conformance.json`` holds.
+
+Its JSON schema stands beside this, in ``conformance.schema.json``; after a change here, write it anew with
+``python -m byoc_conformance.report.schema``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ SCHEMA_VERSION = 1
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
 
 class Plugin(_Part):
