@@ -19,7 +19,7 @@ from byoc_conformance.overrides import Overrides, read_overrides
 from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import all_items, all_promises
 from byoc_conformance.report import Report, compare_reports, new_report, read_report, write_report
-from byoc_conformance.report.tables import count_tests, format_headline, level_table
+from byoc_conformance.report.tables import count_tests, format_headline, level_table, to_plain
 from byoc_conformance.report.writing import render_json
 from byoc_conformance.subject import SubjectSpec
 from byoc_conformance.verdict import Judgement, judge
@@ -113,7 +113,7 @@ def _print_report(report: Report, folder: Path | None) -> None:
 
 
 def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
+    return "\n".join(f"    {line}" for line in to_plain(text).splitlines())
 
 
 @contextmanager

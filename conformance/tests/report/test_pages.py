@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 from byoc_conformance.outcome import Status
@@ -121,11 +121,16 @@ def test_markdown(report: Report) -> None:
     assert "| L2-op\\[exp\\] | the table of \\<exp\\> is coarse | failed: off by 3 ULP |" in lines
     assert "| add | ✓ | ✗ |" in lines
     start = lines.index("### L2-op\\[add\\]: failed")
-    assert lines[start + 2 : start + 6] == ["````text", *HOSTILE.replace("\x1b", "").splitlines(), "````"]
+    assert lines[start + 2 : start + 6] == [
+        "````text",
+        *HOSTILE.replace("\x1b", "\N{REPLACEMENT CHARACTER}").splitlines(),
+        "````",
+    ]
 
 
 def test_markdown_tables_have_as_many_cells_in_each_row(report: Report) -> None:
     tables = re.findall(r"(?:^\|.*\n)+", render_markdown(report), re.MULTILINE)
+    tables = [table for table in tables if "| --- |" in table]
     assert len(tables) == 4
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
@@ -147,7 +152,7 @@ def test_badges(statuses: dict[str, Verdict], message: str, color: str) -> None:
     endpoint = render_endpoint(report)
     assert endpoint == {"schemaVersion": 1, "label": "byoc conformance", "message": message, "color": color}
     json.dumps(endpoint)
-    root = ElementTree.fromstring(render_badge(report))
+    root = ET.fromstring(render_badge(report))
     name = "{http://www.w3.org/2000/svg}"
     assert root.tag == f"{name}svg"
     assert [node.text for node in root.iter(f"{name}text")] == ["byoc conformance", message]

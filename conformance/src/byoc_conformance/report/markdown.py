@@ -13,6 +13,7 @@ from byoc_conformance.report.tables import (
     explain_symbols,
     format_headline,
     level_table,
+    to_plain,
 )
 
 __all__ = ["render_markdown"]
@@ -45,7 +46,7 @@ def _section(title: str, items: Iterable[ReportItem]) -> list[str]:
 def _fenced(text: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    return f"{fence}text\n{to_plain(text)}\n{fence}"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -57,4 +58,4 @@ def _cell(text: str) -> str:
     """Gives text that means itself in one line of Markdown."""
     if text == "---":
         return text
-    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(to_plain(text).split()))

@@ -17,6 +17,7 @@ from byoc_conformance.report.tables import (
     explain_symbols,
     format_headline,
     level_table,
+    to_plain,
 )
 
 __all__ = ["render_page"]
@@ -47,9 +48,8 @@ def _read(name: str) -> str:
 
 
 def _text(value: str) -> str:
-    """Gives text that means itself in HTML; what no page may hold is marked."""
-    kept = (char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in value)
-    return html.escape("".join(kept))
+    """Gives text that means itself in HTML."""
+    return html.escape(to_plain(value))
 
 
 def _section(title: str, content: str) -> str:

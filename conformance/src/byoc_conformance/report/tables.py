@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from byoc_core.artifact.report import to_printable
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP
+
 from byoc_conformance.outcome import Status
 from byoc_conformance.report.badge import describe_result
 from byoc_conformance.report.model import Report
@@ -15,6 +18,7 @@ __all__ = [
     "explain_symbols",
     "format_headline",
     "level_table",
+    "to_plain",
 ]
 
 SYMBOLS = {
@@ -59,6 +63,11 @@ def coverage_table(report: Report) -> tuple[list[str], list[tuple[str, list[Stat
     return dtypes, [(op, [found.get((op, dtype)) for dtype in dtypes]) for op in ops]
 
 
+def to_plain(text: str) -> str:
+    """Gives text with a mark in the place of what neither a terminal nor a page should be sent; lines are kept."""
+    return "\n".join(map(to_printable, text.expandtabs().splitlines()))
+
+
 def explain_symbols() -> str:
     """Gives the legend of the coverage table."""
     words = ", ".join(f"{symbol} {status.value.replace('-', ' ')}" for status, symbol in SYMBOLS.items())
@@ -70,11 +79,9 @@ def environment_rows(report: Report) -> list[tuple[str, str]]:
     environment, settings = report.environment, report.settings
     options = {settings.backend: settings.options, **settings.companion_options}
     chosen = [f"{name}.{key}={value!r}" for name, values in options.items() for key, value in values.items()]
+    kinds = {BACKENDS_GROUP: "backend", RUNTIMES_GROUP: "runtime"}
     plugins = [
-        (
-            f"{plugin.group.removeprefix('byoc.').removesuffix('s')} {plugin.name}",
-            f"{plugin.distribution} {plugin.version}",
-        )
+        (f"{kinds.get(plugin.group, plugin.group)} {plugin.name}", f"{plugin.distribution} {plugin.version}")
         for plugin in environment.plugins
     ]
     return [
