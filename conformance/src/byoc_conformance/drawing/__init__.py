@@ -1,0 +1,19 @@
+"""What backends are tried on: cases of ops, values and graphs, drawn from seeds."""
+
+
+from byoc_conformance.drawing.seeds import generator_of
+from byoc_conformance.drawing.trials import Trial, canonical_trials, drawn_trials
+from byoc_conformance.drawing.values import REGIMES, draw_array, draw_operands
+
+__all__ = [
+    "REGIMES",
+    "DrawnGraph",
+    "Trial",
+    "canonical_trials",
+    "draw_array",
+    "draw_graph",
+    "draw_operands",
+    "drawn_trials",
+    "generator_of",
+    "graph_ops",
+]
