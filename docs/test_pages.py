@@ -1,11 +1,19 @@
-"""Runs the Python code of the README and of every page, each page in a process and a folder of its own."""
+"""Runs the Python code of the README and of every page, each page in a process and a folder of its own.
+
+A code block that begins with a comment that is a file's path (``# mytext/backend.py``) is that file, and is not run by
+itself; all files of a page are there before its code runs. One of them may be a ``pyproject.toml``: then the page's
+project is installed, so far as its entry points tell, where the page runs. Indented lines ``$ byoc ...`` of a lesson of
+the tutorial are run too, after its code.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +22,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "core" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "core" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LESSONS = sorted((ROOT / "docs" / "tutorial").glob("[0-9]*.md"))
+FILE = re.compile(r"^```\w+\n# (\S+\.(?:py|toml))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    byoc (.*)$", re.MULTILINE)
+LESSON_COMMAND = re.compile(r"^    \$ byoc (.*)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
@@ -40,6 +51,42 @@ def write_model(folder: Path) -> None:
     onnx.save(model, str(folder / "model.onnx"))
 
 
+def write_files(text: str, folder: Path) -> None:
+    """Writes the files that a page shows, and installs the project that they make."""
+    for name, content in FILE.findall(text):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    if (folder / "pyproject.toml").exists():
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        info.mkdir()
+        head = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
+        metadata = [*head, *(f"Requires-Dist: {requirement}" for requirement in project["dependencies"])]
+        (info / "METADATA").write_text("\n".join(metadata) + "\n", encoding="utf-8")
+        groups = {group: [f"{k} = {v}" for k, v in names.items()] for group, names in project["entry-points"].items()}
+        entries = "\n".join("\n".join([f"[{group}]", *lines]) for group, lines in groups.items())
+        (info / "entry_points.txt").write_text(entries + "\n", encoding="utf-8")
+
+
+def run_script(text: str, folder: Path) -> None:
+    """Runs the blocks of a page that are not files."""
+    script = folder / "page.py"
+    script.write_text("\n\n".join(BLOCK.findall(FILE.sub("", text))), encoding="utf-8")
+    command = [sys.executable, "-W", "error", script.name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def run_byoc(arguments: str, folder: Path) -> None:
+    """Runs a command where the project of a page is installed."""
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    command = [str(Path(sys.executable).with_name("byoc")), *shlex.split(arguments)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def name_of(page: Path) -> str:
     """Gives a page's path in the repository."""
     return page.relative_to(ROOT).as_posix()
@@ -47,12 +94,12 @@ def name_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    text = page.read_text("utf-8")
     write_model(tmp_path)
-    script = tmp_path / "page.py"
-    script.write_text("\n\n".join(BLOCK.findall(page.read_text("utf-8"))), encoding="utf-8")
-    command = [sys.executable, "-W", "error", script.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    write_files(text, tmp_path)
+    run_script(text, tmp_path)
+    for arguments in LESSON_COMMAND.findall(text) if page in LESSONS else ():
+        run_byoc(arguments, tmp_path)
 
 
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
@@ -60,9 +107,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     commands = COMMAND.findall((ROOT / "README.md").read_text("utf-8"))
     assert commands[0].startswith("compile model.onnx")
     for arguments in commands:
-        command = [str(Path(sys.executable).with_name("byoc")), *shlex.split(arguments)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run_byoc(arguments, tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -1,33 +1,190 @@
-"""Every hook says who calls it, when, and what happens if it raises; and every example is Python."""
+"""Every hook says who calls it, when, how often, what becomes of its result and what if it raises; examples run."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import textwrap
+import types
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import byoc_core
+import numpy as np
 import pytest
+from byoc_core import script as R
+from byoc_core.backend import CompileContext, backends, hook_specs
 from byoc_core.backend import hooks as backend_hooks
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, hookimpl
+from byoc_core.errors import ArtifactError
+from byoc_core.ops import default_ops
+from byoc_core.plugin import PluginRecord
+from byoc_core.plugin.handle import PluginHandle
+from byoc_core.plugin.specification import QUESTIONS, HookSpec
+from byoc_core.runtime import LoadContext, RuntimeInfo
 from byoc_core.runtime import hooks as runtime_hooks
+from byoc_core.runtime.registry import RuntimeHandle
 
-SPECS = [
-    (module, name) for module in (backend_hooks, runtime_hooks) for name in module.__all__ if name.startswith("byoc_")
-]
+HOOKS = {hook.name: hook for hook in hook_specs()}
+MODULE = R.parse("""
+def main(x: R.Tensor((2, 3)), w: R.Tensor((2, 3))):
+    s = R.add(x, w)
+    p = R.multiply(s, x)
+    t = R.tanh(p)
+    return t
+""")
 
 
-@pytest.mark.parametrize(("module", "name"), SPECS, ids=[name for _, name in SPECS])
-def test_a_hook_is_documented(module: ModuleType, name: str) -> None:
-    text = inspect.getdoc(getattr(module, name)) or ""
-    assert "Called " in text
-    assert "raise" in text
-    assert text.splitlines()[0].endswith((".", "Optional.", "Required.")), "one sentence first"
-    example = textwrap.dedent(text.partition("Example::\n")[2])
-    defined = [node.name for node in ast.parse(example).body if isinstance(node, ast.FunctionDef)]
-    assert defined == [name]
-    parameters = set(inspect.signature(getattr(module, name)).parameters)
-    (function,) = (node for node in ast.parse(example).body if isinstance(node, ast.FunctionDef))
-    assert {argument.arg for argument in function.args.args} <= parameters
+def exported(module: ModuleType) -> set[str]:
+    return {name for name in module.__all__ if name.startswith("byoc_")}
+
+
+def test_all_hooks_are_listed() -> None:
+    assert set(HOOKS) == exported(backend_hooks) | exported(runtime_hooks)
+    assert len(HOOKS) == len(hook_specs())
+    assert [name for name, hook in HOOKS.items() if hook.required] == [
+        "byoc_backend_info",
+        "byoc_codegen",
+        "byoc_runtime_info",
+    ]
+
+
+@pytest.mark.parametrize("hook", HOOKS.values(), ids=list(HOOKS))
+def test_a_hook_answers_every_question(hook: HookSpec) -> None:
+    assert tuple(hook.answers) == QUESTIONS
+    assert all(answer.endswith((".", "``.")) for answer in hook.answers.values())
+    assert ("Required." in hook.summary) is hook.required
+    assert ("Optional" in hook.summary) is not hook.required
+
+
+@pytest.mark.parametrize("hook", HOOKS.values(), ids=list(HOOKS))
+def test_an_example_implements_its_hook_and_no_other(hook: HookSpec) -> None:
+    defined = [node for node in ast.parse(hook.example).body if isinstance(node, ast.FunctionDef)]
+    assert [function.name for function in defined] == [hook.name]
+    assert {argument.arg for argument in defined[0].args.args} <= {argument.name for argument in hook.arguments}
+
+
+def example_of(name: str) -> dict[str, Any]:
+    """Gives the names that a hook's example defines."""
+    names: dict[str, Any] = {}
+    exec(HOOKS[name].example, names)
+    return names
+
+
+def backend_of(**functions: Any) -> Any:
+    """Gives a backend `mynpu` made of hook functions; what is missing is as small as it can be."""
+    plain = {
+        "byoc_backend_info": hookimpl(lambda: BackendInfo("mynpu")),
+        "byoc_codegen": hookimpl(lambda functions: CodegenResult(None)),
+    }
+    return types.SimpleNamespace(**(plain | functions))
+
+
+def runtime_of(**functions: Any) -> RuntimeHandle:
+    plain = {"byoc_runtime_info": hookimpl(lambda: RuntimeInfo("mynpu"))}
+    record = PluginRecord("mynpu", "byoc.runtimes", "mynpu", "byoc-mynpu", "1.0")
+    return RuntimeHandle(PluginHandle(record, types.SimpleNamespace(**(plain | functions)), runtime_hooks))
+
+
+def claimed_ops(backend: object) -> list[str]:
+    partitioned = byoc_core.partition(MODULE, [backend])
+    regions = [f for f in partitioned.functions.values() if f.attrs.get("Codegen") == "mynpu"]
+    return [binding.op.name for region in regions for binding in region.walk()]
+
+
+def try_backend_info(hook: Any) -> None:
+    handle = backends().get(backend_of(byoc_backend_info=hook))
+    assert handle.info().constants == "lifted"
+    assert handle.options({"opt_level": 3}) is not None
+
+
+def try_compile_status(hook: Any) -> None:
+    status = backends().get(backend_of(byoc_compile_status=hook)).compile_status()
+    assert status.ok or "npucc" in status.reason
+
+
+def try_prepare(hook: Any) -> None:
+    handle = backends().get(backend_of(byoc_prepare=hook))
+    text = "def main():\n    s = R.add(R.const(1.0), R.const(2.0))\n    return s\n"
+    module = R.parse(text)
+    assert len(handle.prepare(module, handle.context(module))["main"].bindings) < len(module["main"].bindings)
+
+
+def try_patterns(hook: Any) -> None:
+    (pattern,) = backends().get(backend_of(byoc_patterns=hook)).patterns()
+    assert str(pattern.pattern) == "nn.relu(nn.conv2d(*, *))"
+
+
+def try_supports(hook: Any) -> None:
+    assert claimed_ops(backend_of(byoc_supports=hook)) == ["add", "multiply"]
+
+
+def try_partition(hook: Any) -> None:
+    assert claimed_ops(backend_of(byoc_partition=hook)) == ["add", "multiply"]
+
+
+def try_estimate(hook: Any) -> None:
+    handle = backends().get(backend_of(byoc_estimate=hook))
+    estimate = handle.estimate(MODULE["main"], handle.context(MODULE))
+    assert estimate is not None
+    assert estimate.seconds > 0
+
+
+def try_codegen(hook: Any) -> None:
+    backend = backend_of(byoc_codegen=hook, byoc_partition=example_of("byoc_partition")["byoc_partition"])
+    executable = byoc_core.build(MODULE, [backend])
+    x, w = np.ones((2, 2, 3), np.float32)
+    assert np.allclose(byoc_core.VirtualMachine(executable)["main"](x, w), np.tanh(2), rtol=1e-6)
+
+
+def try_ops(hook: Any) -> None:
+    registry = default_ops().extended(backends().get(backend_of(byoc_ops=hook)).ops())
+    text = "def main(x: R.Tensor((2, 3))):\n    s = R.mynpu.swish(x)\n    return s\n"
+    assert str(R.parse(text, ops=registry)["main"].results[0].type) == str(MODULE["main"].results[0].type)
+
+
+def try_runtime_info(hook: Any) -> None:
+    assert runtime_of(byoc_runtime_info=hook).info().concurrency == "serial"
+
+
+def try_runtime_status(hook: Any) -> None:
+    status = runtime_of(byoc_runtime_status=hook).status()
+    assert status.ok or "libnpu" in status.reason
+
+
+def try_save_module(hook: Any) -> None:
+    module = types.SimpleNamespace(get_source=lambda: "text")
+    assert runtime_of(byoc_save_module=hook).save(module) == b"text"  # type: ignore[arg-type]
+
+
+def try_load_module(hook: Any) -> None:
+    runtime = runtime_of(byoc_load_module=hook)
+    out = np.zeros(2)
+    runtime.load(b'{"f": 3}', LoadContext()).get_function("f")(np.ones(2), out)
+    assert out.tolist() == [3.0, 3.0]
+    with pytest.raises(ArtifactError, match="is no payload of mynpu"):
+        runtime.load(b"[1]", LoadContext())
+
+
+def try_load_file(hook: Any) -> None:
+    runtime = runtime_of(byoc_load_file=hook)
+    out = np.zeros(2)
+    runtime.load_file(b"f = 3", "mynpu", LoadContext()).get_function("f")(out)
+    assert out.tolist() == [3.0, 3.0]
+    with pytest.raises(ArtifactError, match="line 2"):
+        runtime.load_file(b"f = 3\ng", "mynpu", LoadContext())
+
+
+TRIALS: dict[str, Callable[[Any], None]] = {
+    name.replace("try_", "byoc_"): trial for name, trial in list(globals().items()) if name.startswith("try_")
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_an_example_does_what_the_core_asks_of_it(name: str) -> None:
+    TRIALS[name](example_of(name)[name])
 
 
 @pytest.mark.parametrize("module", [backend_hooks, runtime_hooks])

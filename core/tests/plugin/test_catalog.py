@@ -11,20 +11,25 @@ from byoc_core.plugin import Catalog, PluginRecord, discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
 
-SPECS = types.ModuleType("specs")
 
 
-@hookspec(firstresult=True)
-def byoc_answer(question: str, context: object) -> int:  # type: ignore[empty-body]
-    """Answers."""
+def new_specs(*, name_required: bool) -> types.ModuleType:
+    """Gives specifications of two hooks."""
+
+    @hookspec(since="0.1")
+    def byoc_answer(question: str, context: object) -> int:  # type: ignore[empty-body]
+        """Answers."""
+
+    @hookspec(since="0.1", required=name_required)
+    def byoc_name() -> str:  # type: ignore[empty-body]
+        """Names."""
+
+    specs = types.ModuleType("specs")
+    vars(specs).update(byoc_answer=byoc_answer, byoc_name=byoc_name)
+    return specs
 
 
-@hookspec(firstresult=True)
-def byoc_name() -> str:  # type: ignore[empty-body]
-    """Names."""
-
-
-vars(SPECS).update(byoc_answer=byoc_answer, byoc_name=byoc_name)
+SPECS = new_specs(name_required=False)
 RECORD = PluginRecord("npu", "byoc.backends", "npu_plugin", "byoc-npu", "1.0")
 
 IMPORT_FAILURES = {
@@ -123,7 +128,7 @@ def test_two_plugins_never_hear_each_other() -> None:
 )
 def test_wrong_hooks_are_refused_at_registration(plugin: object, text: str) -> None:
     with pytest.raises(PluginError) as caught:
-        PluginHandle(RECORD, plugin, SPECS, required=("byoc_name",))
+        PluginHandle(RECORD, plugin, new_specs(name_required=True))
     assert str(caught.value) == f"plugin `npu` (byoc-npu 1.0): {text}"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byoc_core.backend.handle import BackendHandle
+    from byoc_core.backend.all_hooks import hook_specs
     from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
     from byoc_core.backend.registry import Backends, backends
 
@@ -24,12 +25,14 @@ __all__ = [
     "Status",
     "Support",
     "backends",
+    "hook_specs",
 ]
 
 _HOMES = {
     "BackendHandle": "byoc_core.backend.handle",
     "Backends": "byoc_core.backend.registry",
     "backends": "byoc_core.backend.registry",
+    "hook_specs": "byoc_core.backend.all_hooks",
 }
 
 

@@ -60,14 +60,21 @@ __all__ = [
 ]
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1", required=True)
 def byoc_backend_info() -> BackendInfo:
     """Says who the backend is and what it can do. Required.
 
-    Called by the registry once per process, when the backend is first asked for; the answer is kept.
-    If it raises, or gives something else, the backend is quarantined.
+    Called by: the registry of backends.
+    When: the backend is first asked for, by name or as a plugin object.
+    How often: once per process for an installed backend; for an object, whenever it is named as a backend.
+    Result: kept. It decides what else the backend is asked, how constants reach it, and which options it has.
+    If it raises: an installed backend is quarantined with the reason, as it is if it gives something else or another
+        name than its entry point's. For a plugin object the caller gets the error.
 
     Example::
+
+        import pydantic
+        from byoc_core.backend.hooks import BackendInfo, hookimpl
 
         class Options(pydantic.BaseModel):
             opt_level: int = pydantic.Field(2, ge=0, le=3, description="how hard to optimise")
@@ -78,15 +85,22 @@ def byoc_backend_info() -> BackendInfo:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_compile_status(context: CompileContext) -> Status:
     """Says whether the backend can compile on this machine. Optional: without it, it can.
 
-    Called by ``byoc backends`` and ``byoc doctor``, by the command line to find the backends to use where the user
-    names none, and by ``RunCodegen`` once per module before it hands functions over: there a no is an error with the
-    reason and the remedy. It should be quick and must have no effect. If it raises, compilation stops.
+    Called by: ``build``, ``explain`` and ``debug_model``; ``RunCodegen``; the lint; ``byoc backends`` and
+        ``byoc doctor``; the command line where it looks for backends to use because the user names none.
+    When: before the backend is asked to prepare, to claim or to compile.
+    How often: a few times per compilation, so it should be quick; it must have no effect.
+    Result: a no with its reason and remedy is shown. ``build`` warns, and the backend takes nothing; ``RunCodegen``
+        raises a ``CodegenError`` for a function that is annotated for the backend.
+    If it raises: compilation stops. ``byoc backends`` and ``byoc doctor`` show the failure as the reason.
 
     Example::
+
+        import shutil
+        from byoc_core.backend.hooks import Status, hookimpl
 
         @hookimpl
         def byoc_compile_status():
@@ -96,14 +110,20 @@ def byoc_compile_status(context: CompileContext) -> Status:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
     """Rewrites the module as this backend likes it, before partition. Optional.
 
-    Called by ``build()`` once per backend, in backend order. The result replaces the module for all backends, so it
-    must mean the same; the verifier runs after it. If it raises, ``build()`` stops.
+    Called by: ``build``, ``explain`` and ``debug_model``, for each backend that the user lists and that can compile.
+    When: after the core's own passes and before partition, in backend order.
+    How often: once per compilation.
+    Result: it replaces the module for all backends, so it must mean the same; the verifier runs after it.
+    If it raises: compilation stops.
 
     Example::
+
+        from byoc_core.backend.hooks import hookimpl
+        from byoc_core.transform import FoldConstants
 
         @hookimpl
         def byoc_prepare(module):
@@ -111,15 +131,22 @@ def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_patterns() -> Sequence[CompositePattern]:
     """Gives the groups of ops that the backend computes in one go. Optional.
 
-    Called once per partition, by the policy ``ByCost`` several times. Each match becomes one ``composite`` binding that
-    bears the pattern's name; which of several overlapping matches wins is decided by
-    :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`. If it raises, the partition stops.
+    Called by: policies of partition; the part of the report that explains near misses; the lint.
+    When: ops are claimed, before the backend is asked about single ops.
+    How often: a few times per partition, so patterns are best made once and kept.
+    Result: each match becomes one ``composite`` binding that bears the pattern's name; which of several overlapping
+        matches wins is decided by :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`. A pattern that is
+        not named ``<backend>.<what>`` is a ``HookError``.
+    If it raises: partition stops. So it does if a condition or a check of a pattern raises.
 
     Example::
+
+        from byoc_core.backend.hooks import hookimpl
+        from byoc_core.pattern import CompositePattern, is_op, wildcard
 
         @hookimpl
         def byoc_patterns():
@@ -128,20 +155,26 @@ def byoc_patterns() -> Sequence[CompositePattern]:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
     """Says whether the backend can compile one op by itself. Optional: without it, only patterns are taken.
 
-    Called once per op and partition, for ops that no pattern and no backend before this one has taken (by the policy
-    ``ByCost`` several times, and for all ops); again where regions turn out too small for the user's limits, and for
-    the ops of a region that another backend's codegen has refused. A ``Rejection`` is shown by ``explain``. The answer
-    must depend on the arguments only. If it raises, the partition stops.
+    Called by: policies of partition; ``build``, for the ops of a region that another backend's codegen has refused;
+        ``RunCodegen``, to name the op for which a function was refused; the lint.
+    When: ops are claimed, for those that no pattern and no backend before this one has taken; by the policy ``ByCost``
+        for all ops.
+    How often: once per op and partition; by ``ByCost``, and where regions turn out too small for the user's limits,
+        several times. The answer must depend on the arguments only.
+    Result: ``Support`` claims the op; a ``Rejection`` is shown by ``explain``.
+    If it raises: partition stops.
 
     Example::
 
+        from byoc_core.backend.hooks import Rejection, Support, hookimpl
+
         @hookimpl
         def byoc_supports(binding):
-            if binding.op.name not in KERNELS:
+            if binding.op.name not in {"add", "multiply"}:
                 return Rejection("op", f"there is no kernel for {binding.op.name}")
             if any(value.type.dtype != "float32" for value in binding.operands):
                 return Rejection("dtype", "only float32 is supported")
@@ -149,82 +182,107 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
     """Claims by an algorithm of the backend's own, in place of patterns and rules for single ops. Optional.
 
-    Called once per partition for a backend that has it, instead of ``byoc_patterns`` and ``byoc_supports``, with what
-    backends before it have claimed; by the policy ``ByCost`` several times, and again where regions turn out too small
-    for the user's limits. It sets ``codegen`` to the backend's name on bindings, or puts several ops into one claimed
-    ``composite`` named ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that
-    were there, calls and control flow are not claimed (but ops in bodies may be), nor is anything impure. The result is
-    verified. Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite that
-    holds one as a whole. Regions are made of the claims later, so that it need not care for convexity.
-    ``byoc_supports``, where the backend has it too, is asked for the ops of a region that another backend's codegen has
-    refused. If it raises, or does anything but claim, the partition stops.
+    Called by: policies of partition, instead of ``byoc_patterns`` and ``byoc_supports``.
+    When: it is the backend's turn to claim; the module bears the claims of backends before it.
+    How often: once per partition; by the policy ``ByCost``, and where regions turn out too small for the user's
+        limits, several times.
+    Result: it sets ``codegen`` to the backend's name on bindings, or puts several ops into one claimed ``composite``
+        named ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that were
+        there, calls and control flow are not claimed (but ops in bodies may be), nor is anything impure. This is
+        verified. Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite
+        that holds one as a whole. Regions are made of the claims later, so it need not care for convexity.
+        ``byoc_supports``, where the backend has it too, is asked for the ops of a region that another backend's codegen
+        has refused.
+    If it raises: partition stops. So it does if it does anything but claim.
 
     Example::
+
+        from dataclasses import replace
+        from byoc_core.backend.hooks import hookimpl
 
         @hookimpl
         def byoc_partition(module):
-            def claim(function):
-                is_mine = [b.codegen is None and b.op.name in KERNELS for b in function.bindings]
-                mine = [replace(b, codegen="mynpu") if own else b for b, own in zip(function.bindings, is_mine)]
-                return replace(function, bindings=tuple(mine))
+            def claim(binding):
+                is_free = binding.codegen is None and binding.op.name in {"add", "multiply"}
+                return replace(binding, codegen="mynpu") if is_free else binding
 
-            return module.with_functions({name: claim(function) for name, function in module.functions.items()})
+            def claim_in(function):
+                return replace(function, bindings=tuple(map(claim, function.bindings)))
+
+            return module.with_functions({name: claim_in(f) for name, f in module.functions.items()})
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
     """Says what running a function costs on this backend. Optional: without it, and for ``None``, the core guesses.
 
-    Called by the policy ``ByCost`` for what the backend would take: functions of one op, or of one composite of its
-    own. Ops that differ in names and in the elements of constants only are asked about once per partition, so the
-    answer must not depend on these. Symbolic sizes have been replaced by the sizes that the user expects. The seconds
-    are weighed against those of other backends and the host, so they should be measured, if roughly. If it raises, or a
-    figure is negative or not finite, the partition stops.
+    Called by: the policy ``ByCost``, for what the backend would take: functions of one op, or of one composite.
+    When: places are weighed. Symbolic sizes have been replaced by the sizes that the user expects.
+    How often: once per partition for ops that differ in names and in the elements of constants only, so the answer must
+        not depend on these.
+    Result: the seconds are weighed against those of other backends and the host, so they should be measured, if
+        roughly. A figure that is negative or not finite is a ``HookError``.
+    If it raises: partition stops.
 
     Example::
+
+        from byoc_core.backend.hooks import Estimate, hookimpl
 
         @hookimpl
         def byoc_estimate(function):
-            macs = sum(binding.op.flops(binding.cost_context()) for binding in function.walk()) / 2
-            return Estimate(seconds=macs / 4e12, call_seconds=20e-6, bytes_per_second=8e9)
+            flops = sum(binding.op.flops(binding.cost_context()) for binding in function.walk())
+            return Estimate(seconds=flops / 8e12, call_seconds=20e-6, bytes_per_second=8e9)
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1", required=True)
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Compiles every function that is annotated for this backend. Required.
 
-    Called once per module by ``RunCodegen``, with all the functions whose ``Codegen`` attribute names the backend, in
-    module order. Each has a ``global_symbol``, and its bindings are single ops and ``composite`` bindings. For every
-    one there must be a function of that name in the resulting module, or a ``Rejection``: ``build()`` then offers
-    the region to the next backend, and ``RunCodegen`` by itself raises.
-    Equal functions should give equal modules. If it raises, compilation stops.
+    Called by: ``RunCodegen``, which ``build``, ``explain`` and ``debug_model`` run; the lint with ``--compile``.
+    When: after partition, with all functions whose ``Codegen`` attribute names the backend, in module order. Each has a
+        ``global_symbol``, and its bindings are single ops and ``composite`` bindings.
+    How often: once per module, and once more where regions are handed to it that another backend's codegen refused.
+    Result: for every function there must be a function of its symbol in the resulting module, or a ``Rejection``:
+        ``build`` then offers the region to the next backend, and ``RunCodegen`` by itself raises. Equal functions
+        should give equal modules.
+    If it raises: compilation stops.
 
     Example::
+
+        from byoc_core.authoring import GraphCodegen
+        from byoc_core.backend.hooks import hookimpl
 
         @hookimpl
         def byoc_codegen(functions, context):
-            graphs = {function.attrs["global_symbol"]: translate(function) for function in functions}
-            return CodegenResult(MyModule(graphs))
+            return GraphCodegen().compile(functions, context)
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_ops() -> Sequence[OpDef]:
     """Gives ops of the backend's own domain. Optional.
 
-    Called when the ops of chosen backends are asked for, to build or parse modules with them:
-    ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``. Names must be new and should begin with the
-    backend's name. If it raises, the caller gets the error.
+    Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; the lint.
+    When: the ops of chosen backends are asked for: ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``.
+    How often: each time they are asked for.
+    Result: ops beside the core's. Their names must be new and should begin with the backend's name.
+    If it raises: the caller gets the error.
 
     Example::
 
+        from byoc_core.backend.hooks import hookimpl
+        from byoc_core.ir import OpDef, OperandSpec
+
         @hookimpl
         def byoc_ops():
-            return [OpDef("mynpu.lookup", (OperandSpec("x"), OperandSpec("table")), infer=infer_lookup)]
+            def infer(context):
+                return [context.tensor(0)]
+
+            return [OpDef("mynpu.swish", (OperandSpec("x"),), infer=infer, doc="x * sigmoid(x)")]
     """

@@ -23,8 +23,6 @@ __all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends"]
 HOST_NAME = HOST
 """The name of the core's own backend, which takes everything."""
 
-_REQUIRED = ("byoc_backend_info", "byoc_codegen")
-
 
 class Backends:
     """All backends of a catalogue, each opened when first asked for.
@@ -69,7 +67,7 @@ class Backends:
                 f"pip install byoc-{backend}",
                 hint=near_names(backend, self.names()) or None,
             )
-        plugin = self.catalog.open(backend, hooks, _REQUIRED)
+        plugin = self.catalog.open(backend, hooks)
         try:
             handle = BackendHandle(plugin)
         except ByocError as error:
@@ -103,9 +101,9 @@ def _open_object(plugin: object) -> BackendHandle:
     """Gives a handle for a plugin that no entry point names: its own info does."""
     described = str(getattr(plugin, "__name__", type(plugin).__qualname__))
     record = PluginRecord(described, BACKENDS_GROUP, value=described, distribution="", version="")
-    unnamed = PluginHandle(record, plugin, hooks, _REQUIRED)
+    unnamed = PluginHandle(record, plugin, hooks)
     info = unnamed.check("byoc_backend_info", unnamed.call("byoc_backend_info"), BackendInfo)
-    return BackendHandle(PluginHandle(replace(record, name=info.name), plugin, hooks, _REQUIRED))
+    return BackendHandle(PluginHandle(replace(record, name=info.name), plugin, hooks))
 
 
 @functools.cache

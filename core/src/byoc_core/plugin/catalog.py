@@ -70,13 +70,12 @@ class Catalog:
             raise self.quarantine(record, reason, _import_remedy(record, error)) from error
         return self._loaded.setdefault(name, plugin)
 
-    def open(self, name: str, specs: ModuleType, required: Iterable[str] = ()) -> PluginHandle:
+    def open(self, name: str, specs: ModuleType) -> PluginHandle:
         """Loads a plugin and checks its hooks against the specifications.
 
         Args:
             name: the plugin's name.
             specs: the module of hook specifications.
-            required: hooks that it must implement.
 
         Raises:
             PluginError: as :meth:`load`, or its hooks are wrong (it is then quarantined).
@@ -86,7 +85,7 @@ class Catalog:
         plugin = self.load(name)
         record = self._usable(name)
         try:
-            return PluginHandle(record, plugin, specs, required)
+            return PluginHandle(record, plugin, specs)
         except PluginError as error:
             raise self.quarantine(record, error.problem, error.hint or "") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import pluggy
 from byoc_core.errors import ByocError, HookError, PluginError, near_names
 from byoc_core.plugin.markers import PROJECT_NAME
 from byoc_core.plugin.record import PluginRecord
+from byoc_core.plugin.specification import HookSpec, read_hook_specs
 
 __all__ = ["PluginHandle"]
 
@@ -23,15 +24,14 @@ class PluginHandle:
     Args:
         record: who it is.
         plugin: a module or an object with ``hookimpl``-marked functions.
-        specs: the module of hook specifications (all with ``firstresult``).
-        required: hooks that it must implement.
+        specs: the module of hook specifications.
 
     Raises:
         PluginError: a hook is misspelt, takes an argument that its specification lacks, is not marked, or is
             missing; or there is no hook at all.
     """
 
-    def __init__(self, record: PluginRecord, plugin: object, specs: ModuleType, required: Iterable[str] = ()) -> None:
+    def __init__(self, record: PluginRecord, plugin: object, specs: ModuleType) -> None:
         self.record = record
         self.plugin = plugin
         self._manager = pluggy.PluginManager(PROJECT_NAME)
@@ -40,7 +40,7 @@ class PluginHandle:
             self._manager.register(plugin, name=record.name)
         except pluggy.PluginValidationError as error:
             raise self._invalid(_last_line(error), "Compare the hook's arguments with its specification.") from error
-        self._check(frozenset(_spec_names(specs)), required)
+        self._check(read_hook_specs(specs, record.group))
 
     def has(self, hook: str) -> bool:
         """Tells whether the plugin implements a hook."""
@@ -106,7 +106,8 @@ class PluginHandle:
         """Gives the place for messages: plugin, distribution, version and hook."""
         return f"{self.record.label}, hook `{hook}`"
 
-    def _check(self, known: frozenset[str], required: Iterable[str]) -> None:
+    def _check(self, hooks: Sequence[HookSpec]) -> None:
+        known = {hook.name for hook in hooks}
         marked = {caller.name for caller in self._manager.get_hookcallers(self.plugin) or ()}
         try:
             self._manager.check_pending()  # lets pass what is marked `optionalhook`: hooks of a newer core
@@ -119,16 +120,12 @@ class PluginHandle:
                 raise self._invalid(f"its function `{name}` is not marked as a hook", "Decorate it with `@hookimpl`.")
         if not marked:
             raise self._invalid("it implements no hook at all", "Its entry point may refer to the wrong object.")
-        for name in required:
-            if name not in marked:
-                raise self._invalid(f"it does not implement the hook `{name}`", "Every plugin of its group must.")
+        for hook in hooks:
+            if hook.required and hook.name not in marked:
+                raise self._invalid(f"it does not implement the hook `{hook.name}`", "Every plugin of its group must.")
 
     def _invalid(self, problem: str, hint: str) -> PluginError:
         return PluginError(self.record.label, problem, hint=hint)
-
-
-def _spec_names(specs: ModuleType) -> list[str]:
-    return [name for name in vars(specs) if hasattr(getattr(specs, name), f"{PROJECT_NAME}_spec")]
 
 
 def _last_line(error: Exception) -> str:

@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeVar
+
 import pluggy
 
-__all__ = ["PROJECT_NAME", "hookimpl", "hookspec"]
+__all__ = ["PROJECT_NAME", "HookTerms", "hookimpl", "hookspec", "terms_of"]
 
 PROJECT_NAME = "byoc"
 
-hookspec = pluggy.HookspecMarker(PROJECT_NAME)
-"""Marks a function as the specification of a hook (the core's side)."""
+_TERMS = f"{PROJECT_NAME}_terms"
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 hookimpl = pluggy.HookimplMarker(PROJECT_NAME)
 """Marks a function as the implementation of a hook (a plugin's side)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookTerms:
+    """What a hook's specification says beside its signature and its text.
+
+    Attributes:
+        since: the version of byoc-core that brought the hook.
+        required: whether every plugin of the group must implement it.
+        arguments_since: the versions that brought arguments later than the hook, by name.
+    """
+
+    since: str
+    required: bool = False
+    arguments_since: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def hookspec(
+    *, since: str, required: bool = False, arguments_since: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[_F], _F]:
+    """Marks a function as the specification of a hook (the core's side): the plugin's answer is the result.
+
+    Args:
+        since: the version of byoc-core that brings the hook.
+        required: whether every plugin of the group must implement it.
+        arguments_since: the versions that brought arguments later than the hook, by name. A hook never loses one.
+    """
+    terms = HookTerms(since, required, MappingProxyType(dict(arguments_since)))
+    mark = pluggy.HookspecMarker(PROJECT_NAME)(firstresult=True)
+
+    def mark_with_terms(function: _F) -> _F:
+        setattr(function, _TERMS, terms)
+        return mark(function)
+
+    return mark_with_terms
+
+
+def terms_of(function: object) -> HookTerms | None:
+    """Gives the terms of a hook's specification; ``None`` for everything else."""
+    return getattr(function, _TERMS, None)

@@ -94,14 +94,20 @@ class LoadContext:
         return array
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1", required=True)
 def byoc_runtime_info() -> RuntimeInfo:
     """Says who the runtime is and what it can load. Required.
 
-    Called by the registry once per process, when the runtime is first asked for; the answer is kept.
-    If it raises, or gives something else, the runtime is quarantined.
+    Called by: the registry of runtimes.
+    When: the runtime is first asked for: a module of its type key is made, saved or loaded.
+    How often: once per process.
+    Result: kept. It decides whether calls are serialised, and which payloads and files are handed to the runtime.
+    If it raises: the runtime is quarantined with the reason, as it is if it gives something else or another type key
+        than its entry point's name.
 
     Example::
+
+        from byoc_core.runtime.hooks import RuntimeInfo, hookimpl
 
         @hookimpl
         def byoc_runtime_info():
@@ -109,14 +115,21 @@ def byoc_runtime_info() -> RuntimeInfo:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_runtime_status() -> Status:
     """Says whether modules of this runtime can run on this machine. Optional: without it, they can.
 
-    Called by ``byoc backends`` and ``byoc doctor``; never on the way to running a model, where loading itself tells.
-    It should be quick and must have no effect. If it raises, the failure is shown as the reason.
+    Called by: ``byoc backends`` and ``byoc doctor``; never on the way to running a model, where loading itself tells.
+    When: the user asks what works here.
+    How often: once per command. It should be quick and must have no effect.
+    Result: a no is shown with its reason and remedy.
+    If it raises: the failure is shown as the reason.
 
     Example::
+
+        from ctypes.util import find_library
+        from byoc_core.runtime.hooks import hookimpl
+        from byoc_core.runtime.status import Status
 
         @hookimpl
         def byoc_runtime_status():
@@ -126,15 +139,20 @@ def byoc_runtime_status() -> Status:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_save_module(module: RuntimeModule) -> bytes:
     """Gives a module as bytes. Optional: without it, modules of this runtime cannot be saved.
 
-    Called once per module of this ``type_key`` by ``Executable.save``. Equal modules must give equal bytes.
-    Constants are not part of the bytes: they are cited by digest, and the core stores ``module.constants`` itself.
-    If it raises, nothing is written.
+    Called by: ``Executable.save`` and ``Executable.export_library``.
+    When: an artifact is made.
+    How often: once per module of this ``type_key``.
+    Result: the payload in the artifact; equal modules must give equal bytes. Constants are not part of it: they are
+        cited by digest, and the core stores ``module.constants`` itself.
+    If it raises: nothing is written.
 
     Example::
+
+        from byoc_core.runtime.hooks import hookimpl
 
         @hookimpl
         def byoc_save_module(module):
@@ -142,33 +160,88 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives back the module that ``byoc_save_module`` made bytes of.
+    """Gives back the module that ``byoc_save_module`` made bytes of. Optional: without it, none can be loaded.
 
-    Called once per module of this ``type_key`` by ``byoc_core.load``. The bytes come from a file that anyone may have
-    written: a misfit must raise an ``ArtifactError``, and no code in them may run unless ``context.allow_native``.
-    If it raises, loading stops and nothing is kept.
+    Called by: ``byoc_core.load`` and ``byoc_core.load_module``.
+    When: an artifact is loaded, after its digests and the payload's format have been checked.
+    How often: once per module of this ``type_key``.
+    Result: the module; it must have the functions that the artifact's manifest names, in that order. The bytes come
+        from a file that anyone may have written: a misfit must raise an ``ArtifactError``, and no native code in them
+        may be loaded unless ``context.allow_native``.
+    If it raises: loading stops and nothing is kept.
 
     Example::
+
+        import json
+        from byoc_core.errors import ArtifactError
+        from byoc_core.runtime.hooks import hookimpl
+        from byoc_core.runtime.module import PackedFunction, RuntimeModule
+
+        class Scaling(RuntimeModule):
+            type_key = "mynpu"
+
+            def __init__(self, factors):
+                self.factors = factors
+
+            @property
+            def function_names(self):
+                return tuple(self.factors)
+
+            def find_function(self, name):
+                def run(x, out):
+                    out[...] = x * self.factors[name]
+
+                return PackedFunction(name, run)
 
         @hookimpl
         def byoc_load_module(payload, context):
-            graph = parse(payload.decode())
-            return MyModule(graph, [context.constant(digest) for digest in graph.digests])
+            try:
+                factors = json.loads(payload)
+                return Scaling({str(name): float(factor) for name, factor in factors.items()})
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ArtifactError(context.source, f"is no payload of mynpu: {error}") from error
     """
 
 
-@hookspec(firstresult=True)
+@hookspec(since="0.1")
 def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeModule:  # noqa: A002 - the field's usual keyword
     """Gives a module from a file that a person wrote. Optional: needed for ``RuntimeInfo.file_formats``.
 
-    Called once per ``byoc_core.load_module(path, format)``. A mistake in the file must raise an ``ArtifactError`` that
-    says in which line.
+    Called by: ``byoc_core.load_module(path, format)``.
+    When: the format is one of the runtime's ``file_formats``; the file name's ending counts where none is given.
+    How often: once per call.
+    Result: the module.
+    If it raises: the caller gets the error. A mistake in the file must raise an ``ArtifactError`` that says in which
+        line.
 
     Example::
 
+        from byoc_core.errors import ArtifactError
+        from byoc_core.runtime.hooks import hookimpl
+        from byoc_core.runtime.module import PackedFunction, RuntimeModule
+
+        class Constants(RuntimeModule):
+            type_key = "mynpu"
+
+            def __init__(self, values):
+                self.values = values
+
+            @property
+            def function_names(self):
+                return tuple(self.values)
+
+            def find_function(self, name):
+                return PackedFunction(name, lambda out: out.fill(self.values[name]))
+
         @hookimpl
         def byoc_load_file(data, context):
-            return MyModule(parse(data.decode(), source=context.source))
+            values = {}
+            for number, line in enumerate(data.decode().splitlines(), start=1):
+                name, equals, text = line.partition("=")
+                if not equals:
+                    raise ArtifactError(f"{context.source}, line {number}", "is not `name = number`", got=repr(line))
+                values[name.strip()] = float(text)
+            return Constants(values)
     """

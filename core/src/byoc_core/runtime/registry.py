@@ -146,7 +146,7 @@ class Runtimes:
                 f"pip install {distribution or f'byoc-{type_key}'}",
                 hint=near_names(type_key, self.names()) or None,
             )
-        plugin = self.catalog.open(type_key, hooks, required=("byoc_runtime_info",))
+        plugin = self.catalog.open(type_key, hooks)
         try:
             handle = RuntimeHandle(plugin)
         except ByocError as error:

@@ -1,0 +1,21 @@
+"""All hooks of byoc as data, of both entry-point groups."""
+
+from __future__ import annotations
+
+from byoc_core.backend import hooks as backend_hooks
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP
+from byoc_core.plugin.specification import HookSpec, read_hook_specs
+from byoc_core.runtime import hooks as runtime_hooks
+
+__all__ = ["hook_specs"]
+
+
+def hook_specs() -> tuple[HookSpec, ...]:
+    """Gives every hook that a plugin may implement: those of ``byoc.backends``, then those of ``byoc.runtimes``.
+
+    Each is described under its name in the documentation; so may a tool do that writes or checks plugins::
+
+        for hook in byoc_core.backend.hook_specs():
+            print(hook.group, hook.signature, "required" if hook.required else "optional", f"since {hook.since}")
+    """
+    return (*read_hook_specs(backend_hooks, BACKENDS_GROUP), *read_hook_specs(runtime_hooks, RUNTIMES_GROUP))

@@ -1,0 +1,30 @@
+"""Writes the pages that are made from the code: ``python -m docs.generate``, from the root of the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.hook_pages import hook_pages
+from docs.promise_table import with_promises
+
+__all__ = ["generated_pages", "main"]
+
+DOCS = Path(__file__).parent
+
+
+def generated_pages() -> dict[Path, str]:
+    """Gives the text that each page should have, by its file."""
+    conformance = DOCS / "conformance.md"
+    pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
+    return pages | {conformance: with_promises(conformance.read_text("utf-8"))}
+
+
+def main() -> None:
+    """Writes the pages."""
+    for path, text in generated_pages().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

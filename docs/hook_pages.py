@@ -1,0 +1,99 @@
+"""The pages of the hooks, made from their specifications."""
+
+from __future__ import annotations
+
+import re
+
+from byoc_core.backend import hook_specs
+from byoc_core.plugin.specification import QUESTIONS, HookSpec
+
+__all__ = ["hook_pages"]
+
+_MODULES = {"byoc.backends": "byoc_core.backend.hooks", "byoc.runtimes": "byoc_core.runtime.hooks"}
+_SIDES = {"byoc.backends": "The compile half", "byoc.runtimes": "The run half"}
+_NOTICE = "<!-- Made by `python -m docs.generate` from the hook's specification: change that, not this page. -->"
+
+_INDEX = """\
+# Hooks
+
+{notice}
+
+A plugin is a module (or object) with functions marked by `hookimpl`; its entry point stands in one of two groups. A
+function may leave out arguments that it does not need. "Not supported" is an answer, never an exception.
+
+An error of `byoc_core.errors` reaches the user as it is, with a note that says whose hook raised it; any other exception
+becomes a `HookError` that names plugin, distribution, version and hook. What a hook returns is checked.
+[How hooks change](../api-stability.md#hooks) says what you can rely on. `byoc_core.backend.hook_specs()` gives all this as
+data.
+"""
+
+_PAGE = """\
+# {name}
+
+{notice}
+
+{summary}
+
+```text
+{signature}
+```
+
+| | |
+|---|---|
+| entry-point group | `{group}` |
+| implemented by | {implemented_by} |
+| since | byoc-core {since} |
+| `hookimpl` from | `{module}` |
+
+{arguments}
+
+{answers}
+
+## Example
+
+```python
+{example}```
+
+[All hooks](README.md)
+"""
+
+
+def hook_pages() -> dict[str, str]:
+    """Gives the text of each page, by its file name: one for each hook, and the index."""
+    hooks = hook_specs()
+    return {f"{hook.name}.md": _page(hook) for hook in hooks} | {"README.md": _index(hooks)}
+
+
+def _page(hook: HookSpec) -> str:
+    rows = [f"| `{argument.name}` | `{argument.type}` | {argument.since} |" for argument in hook.arguments]
+    table = ["| argument | type | since |", "|---|---|---|", *rows] if rows else ["It takes no argument."]
+    answers = [f"**{question}:** {_markdown(hook.answers[question])}" for question in QUESTIONS]
+    return _PAGE.format(
+        name=hook.name,
+        notice=_NOTICE,
+        summary=_markdown(hook.summary),
+        signature=hook.signature,
+        group=hook.group,
+        implemented_by="every plugin of the group" if hook.required else "those that want it",
+        since=hook.since,
+        module=_MODULES[hook.group],
+        arguments="\n".join(table),
+        answers="\n\n".join(answers),
+        example=hook.example,
+    )
+
+
+def _index(hooks: tuple[HookSpec, ...]) -> str:
+    lines = [_INDEX.format(notice=_NOTICE)]
+    for group, side in _SIDES.items():
+        lines += [f"## {side}: `{group}`", "", "| hook | gives | since |", "|---|---|---|"]
+        for hook in hooks:
+            if hook.group == group:
+                lines.append(f"| [`{hook.name}`]({hook.name}.md) | {_markdown(hook.summary)} | {hook.since} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _markdown(text: str) -> str:
+    """Gives a docstring's text with its markup as Markdown has it."""
+    return re.sub(r":\w+:`([^`]+)`", r"`\1`", text).replace("``", "`")

@@ -1,0 +1,39 @@
+"""The table of the kit's promises, which stands in docs/conformance.md between two marks."""
+
+from __future__ import annotations
+
+import re
+
+from byoc_conformance import Level, all_promises
+
+__all__ = ["MARKS", "with_promises"]
+
+MARKS = ("<!-- promises: made by `python -m docs.generate` -->", "<!-- end of promises -->")
+
+
+def with_promises(page: str) -> str:
+    """Gives the page with the table of all promises between its marks.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    begin, end = MARKS
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"the page does not have {begin} and {end} once each")
+    pattern = re.compile(f"{re.escape(begin)}.*{re.escape(end)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{begin}\n\n{_tables()}\n{end}", page)
+
+
+def _tables() -> str:
+    lines = []
+    for level in Level:
+        promises = [promise for promise in all_promises() if promise.level is level]
+        if promises:
+            lines += [f"### {level}: {level.topic}", "", "| promise | the backend | deadline |", "|---|---|---|"]
+            lines += [f"| `{p.level}-{p.name}` | {_cell(p.text)} | {p.deadline:g} s |" for p in promises]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("``", "`")
