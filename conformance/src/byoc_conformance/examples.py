@@ -1,0 +1,279 @@
+"""A handful of small functions that the subject claims, found by asking it: what levels 3 and 4 work with."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core import FunctionBuilder
+from byoc_core.errors import ByocError, IRTypeError
+from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, OpDef, TensorType, Value, Var
+from byoc_core.lint import find_instances
+from byoc_core.ops.cases import OpCase, array_of, function_of, op_cases
+from byoc_core.transform import evaluate_function
+
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["Array", "Example", "compile_examples", "find_examples", "join_examples"]
+
+Array = npt.NDArray[Any]
+
+_COUNTS = {
+    "single": 3,
+    "two-inputs": 2,
+    "several-results": 2,
+    "constant": 3,
+    "symbolic": 2,
+    "data-dependent": 1,
+    "chain": 1,
+}
+"""How many of each kind, of different ops as far as there are such; of patterns, one instance of each."""
+_MAX_PATTERNS = 12
+_MAX_INSTANCES = 40
+"""Instances of a pattern that are tried until one is claimed."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Example:
+    """One small function that the subject claims as a whole, compiles and runs.
+
+    Attributes:
+        name: what it is, for messages: ``"constant nn.dense 0"``.
+        kind: ``"single"`` (one op), ``"two-inputs"`` (one op of two), ``"several-results"``, ``"constant"`` (one op,
+            whose operands but the first are constants), ``"symbolic"`` (one op, sizes are symbols),
+            ``"data-dependent"`` (one op, results have sizes that only running tells), ``"pattern"``, or ``"chain"``
+            (three ops).
+        module: holds the function alone, with its constants.
+        function: the function's name; no two examples of a subject have the same.
+        inputs: read-only arrays, one for each parameter.
+    """
+
+    name: str
+    kind: str
+    module: IRModule
+    function: str
+    inputs: tuple[Array, ...]
+
+    def new_inputs(self) -> tuple[Array, ...]:
+        """Gives copies of the inputs that may be written to."""
+        return tuple(array.copy() for array in self.inputs)
+
+    def expected(self) -> tuple[Array, ...]:
+        """Gives what the reference kernels compute."""
+        return evaluate_function(self.module, self.function, self.inputs)
+
+
+@cache
+def find_examples(subject: Subject) -> tuple[Example, ...]:
+    """Gives the examples of a subject; none where it claims nothing. Equal subjects have equal examples.
+
+    Those that cannot be compiled, or raise when they run, are left out: levels 1 and 2 tell of them.
+    """
+    claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
+    claimed += _claimed(subject, list(_chains(subject, claimed)))
+    chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
+    chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
+    return tuple(_running(subject, chosen))
+
+
+@cache
+def compile_examples(subject: Subject) -> Attempt:
+    """Gives all examples compiled as one module, once for a subject: what a test changes must be its own."""
+    return subject.attempt(join_examples(find_examples(subject)))
+
+
+def join_examples(examples: Iterable[Example]) -> IRModule:
+    """Gives one module that holds the functions of several examples."""
+    constants, functions = ConstantStore(), {}
+    for example in examples:
+        functions[example.function] = example.module[example.function]
+        for array in example.module.constants.values():
+            constants.add(array)
+    return IRModule(functions, constants)
+
+
+def _claimed(subject: Subject, examples: Sequence[Example]) -> list[Example]:
+    """Gives the examples that the subject takes, in halves where one of them makes partition fail."""
+    if not examples:
+        return []
+    try:
+        attempt = subject.attempt(join_examples(examples))
+    except ByocError:  # level 1 tells
+        middle = len(examples) // 2
+        return [found for half in (examples[:middle], examples[middle:]) if middle for found in _claimed(subject, half)]
+    return [example for example in examples if _takes(attempt, example)]
+
+
+def _takes(attempt: Attempt, example: Example) -> bool:
+    if not attempt.is_claimed(example.function):
+        return False
+    if example.kind != "pattern":
+        return True
+    wanted = example.name.removeprefix("pattern ").rpartition(" ")[0]
+    regions = attempt.regions[example.function]
+    return any(binding.attrs.get("name") == wanted for region in regions for binding in region.bindings)
+
+
+def _first_of(examples: Iterable[Example], kind: str, count: int) -> list[Example]:
+    """Gives examples of a kind: of different ops (or patterns), spread evenly over those that there are."""
+    firsts: dict[str, Example] = {}
+    for example in examples:
+        if example.kind == kind:
+            firsts.setdefault(example.name.rpartition(" ")[0], example)
+    found = list(firsts.values())
+    if len(found) <= count:
+        return found
+    return [found[index * len(found) // count] for index in range(count)]
+
+
+def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]:
+    if not examples:
+        return
+    attempt = subject.attempt(join_examples(examples))
+    for example in examples:
+        if example.function not in attempt.failures:
+            try:
+                attempt.vm[example.function](*example.new_inputs())
+            except ByocError:
+                continue
+            yield example
+
+
+def _op_examples(subject: Subject) -> Iterator[Example]:
+    """Yields the canonical cases of all ops, static and symbolic, with constants and without."""
+    for op_name, cases in op_cases().items():
+        op = subject.ops[op_name]
+        for number, case in enumerate(cases):
+            ending = f"{op_name} {number}"
+            arrays = case.arrays(_generator(subject, ending))
+            yield from _op_example(_static_kind(op, case), ending, op, case, case.types(), arrays)
+            if len(arrays) > 1:
+                yield from _op_example("constant", ending, op, case, case.types()[:1], arrays)
+            symbolic = case.symbolic_types()
+            if subject.info.dynamic_shapes and symbolic != case.types():
+                yield from _op_example("symbolic", ending, op, case, symbolic, arrays)
+
+
+def _static_kind(op: OpDef, case: OpCase) -> str:
+    function, _ = function_of(op, [Var(f"x{i}", type_) for i, type_ in enumerate(case.types())], case.attrs)
+    if any(type_.symbols for type_ in function.result_types if isinstance(type_, TensorType)):
+        return "data-dependent"
+    if len(function.results) > 1:
+        return "several-results"
+    return "two-inputs" if len(case.operands) == 2 else "single"
+
+
+def _op_example(
+    kind: str, ending: str, op: OpDef, case: OpCase, types: Sequence[TensorType], arrays: Sequence[Array]
+) -> Iterator[Example]:
+    """Yields the example whose first operands have these types and whose others are constants, if the op permits."""
+    constants = ConstantStore()
+    params = [Var(f"x{index}", type_) for index, type_ in enumerate(types)]
+    fixed = [constants.add(array) for array in arrays[len(params) :]]
+    name = _identifier(kind, ending)
+    try:
+        function, _ = function_of(op, [*params, *fixed], case.attrs, name)
+    except IRTypeError:  # sizes that do not fit for every value of the symbols
+        return
+    yield Example(f"{kind} {ending}", kind, IRModule({name: function}, constants), name, _frozen(arrays[: len(params)]))
+
+
+def _pattern_examples(subject: Subject) -> Iterator[Example]:
+    """Yields static instances of the subject's patterns on which the reference kernels can run."""
+    for pattern in subject.handle.patterns():
+        found = [item for item in find_instances(pattern.pattern, subject.ops).found if item.kind != "symbolic"]
+        for number, instance in enumerate(found[:_MAX_INSTANCES]):
+            ending = f"{pattern.name} {number}"
+            name = _identifier("pattern", ending)
+            function = replace(instance.module["main"], name=name)
+            example = Example(
+                f"pattern {ending}",
+                "pattern",
+                IRModule({name: function}, _cited(function, instance.module)),
+                name,
+                _frozen(_arrays(subject, function, ending)),
+            )
+            if _is_computable(example):
+                yield example
+
+
+def _chains(subject: Subject, claimed: Sequence[Example]) -> Iterator[Example]:
+    """Yields functions of three claimed ops on values of one type: one after the other, and with all results given."""
+    bindings = [e.module[e.function].bindings[0] for e in claimed if e.kind in {"single", "two-inputs"}]
+    fitting: dict[str, Binding] = {}
+    for binding in bindings:
+        types = {value.type for value in (*binding.operands, *binding.results)}
+        if len(types) == 1 and len(binding.operands) <= 2:
+            fitting.setdefault(binding.op.name, binding)
+    ordered = sorted(fitting.values(), key=lambda binding: (not _is_float32(binding), -len(binding.operands)))
+    for start in range(len(ordered)):
+        steps = [ordered[(start + offset) % len(ordered)] for offset in range(3)]
+        for kind in ("chain", "several-results"):
+            example = _chain(subject, kind, steps)
+            if example is not None and _is_computable(example):
+                yield example
+
+
+def _is_float32(binding: Binding) -> bool:
+    return all(isinstance(value.type, TensorType) and value.type.dtype == "float32" for value in binding.results)
+
+
+def _chain(subject: Subject, kind: str, steps: Sequence[Binding]) -> Example | None:
+    """Gives ``step(step(step(x, y), y), y)``, or ``None`` where their types do not fit one another."""
+    ending = f"{' '.join(step.op.name for step in steps)} in a row"
+    name = _identifier(kind, ending)
+    builder = FunctionBuilder(name, ops=subject.ops)
+    x, y = (builder.param(letter, steps[0].result.type) for letter in "xy")
+    values: list[Value] = [x]
+    try:
+        for step in steps:
+            values += builder.bind(step.op, (values[-1], y)[: len(step.operands)], step.attrs).results
+    except IRTypeError:
+        return None
+    function = builder.finish(*(values[-1:] if kind == "chain" else values[1:]))
+    inputs = _frozen(_arrays(subject, function, ending))
+    return Example(f"{kind} {ending}", kind, IRModule({name: function}), name, inputs)
+
+
+def _is_computable(example: Example) -> bool:
+    """Whether the reference kernels take the inputs and give finite numbers."""
+    try:
+        results = example.expected()
+    except Exception:  # noqa: BLE001 - an index out of range, or whatever else a kernel says of numbers drawn blindly
+        return False
+    return all(bool(np.all(np.isfinite(result.astype(np.float64)))) for result in results)
+
+
+def _arrays(subject: Subject, function: Function, ending: str) -> list[Array]:
+    generator = _generator(subject, ending)
+    return [array_of(param.type, generator) for param in function.params if isinstance(param.type, TensorType)]
+
+
+def _cited(function: Function, module: IRModule) -> ConstantStore:
+    constants = ConstantStore()
+    for binding in function.walk():
+        for operand in binding.operands:
+            if isinstance(operand, Constant):
+                constants.add(module.constants[operand.digest])
+    return constants
+
+
+def _frozen(arrays: Iterable[Array]) -> tuple[Array, ...]:
+    copies = tuple(np.array(array) for array in arrays)
+    for array in copies:
+        array.flags.writeable = False
+    return copies
+
+
+def _generator(subject: Subject, text: str) -> np.random.Generator:
+    """Gives random numbers of an example's own, so that they do not depend on what else is looked at."""
+    return np.random.default_rng([subject.spec.seed, zlib.crc32(text.encode())])
+
+
+def _identifier(kind: str, ending: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in f"{kind} {ending}")
