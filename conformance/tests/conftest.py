@@ -25,7 +25,7 @@ def fakenpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     info = tmp_path / "site" / "byoc_fakenpu-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: byoc-fakenpu\nVersion: 1.0\nRequires-Dist: byoc-core>=0.1,<0.2\n"
+        "Metadata-Version: 2.1\nName: byoc-fakenpu\nVersion: 1.0\nRequires-Dist: byoc-core>=0.1,<1\n"
     )
     (info / "entry_points.txt").write_text(
         "[byoc.backends]\nfakenpu = fakenpu.backend\n\n[byoc.runtimes]\nfakenpu = fakenpu.runtime\n"
