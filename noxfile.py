@@ -4,6 +4,7 @@
 runs a part of one. ``nox -s demo`` does the main job of the README; ``nox -s partition-laws``, which is not among the
 default ones, tries partition on many random graphs. Environments are reused between runs
 (``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
+``nox -s conformance`` leaves the kit's reports in ``out/conformance``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ PYTHONS = ("3.11", "3.12", "3.13")
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
 PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
+EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
+REPORTS = ROOT / "out" / "conformance"
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "tests")
 
 nox.options.sessions = [
@@ -163,6 +166,76 @@ def partition_laws(session: nox.Session) -> None:
     """Holds partition to its laws on many random graphs: ``nox -s partition-laws -- --graphs 20000 --seed 1``."""
     install_wheels(session, ("core",), *group("test"))
     session.run("python", "-m", "core.tests.partitioning.long_run", *(session.posargs or ["--graphs", "1000"]))
+
+
+@nox.session(requires=["wheels"])
+def conformance(session: nox.Session) -> None:
+    """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
+
+    ``nox -s conformance -- ccompiler`` runs it on one alone.
+    """
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    chosen = session.posargs or ["host", *PLUGINS, "together", "examples", "new"]
+    broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
+    if "together" in chosen:
+        for name in PLUGINS:
+            others = [f"--with={other}" for other in PLUGINS if other != name]
+            if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
+                broken.append(f"{name} with others")
+    packages = list(EXAMPLES) if "examples" in chosen else []
+    packages += write_new_backends(session) if "new" in chosen else []
+    for package in packages:
+        broken += [name for name in install_package(session, package) if not keeps_promises(session, name)]
+    if broken:
+        session.error(f"promises are broken: {', '.join(broken)}; the reports are in {REPORTS}")
+
+
+def keeps_promises(session: nox.Session, backend: str, *arguments: str, folder: str = "") -> bool:
+    """Runs the kit on one backend and leaves its report; whether no promise is broken."""
+    report = REPORTS / (folder or backend)
+    shutil.rmtree(report, ignore_errors=True)
+    jobs = str(min(os.cpu_count() or 1, 4))
+    try:
+        session.run("byoc", "conformance", backend, "--jobs", jobs, "--report", str(report), *arguments)
+    except nox.command.CommandFailed:
+        return False
+    return True
+
+
+def write_new_backends(session: nox.Session) -> list[Path]:
+    """Writes a new backend of each kind, as an author would begin one; gives their folders."""
+    kinds = session.run(
+        "python", "-c", "from byoc_core.scaffold.kind import Kind; print(*Kind)", silent=True, log=False
+    )
+    folder = Path(session.create_tmp()) / "new"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    packages = [folder / f"byoc-new{kind}" for kind in str(kinds).split()]
+    for package, kind in zip(packages, str(kinds).split(), strict=True):
+        session.run("byoc", "new-backend", f"new{kind}", "--kind", kind, "--output", str(package), silent=True)
+    return packages
+
+
+def install_package(session: nox.Session, package: Path) -> list[str]:
+    """Builds the wheel of a package that is not byoc's own and installs it; gives the names of its backends."""
+    project = nox.project.load_toml(package / "pyproject.toml")["project"]
+    folder = Path(session.create_tmp()) / project["name"]
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(package, folder / "source", ignore=UNBUILT)
+    pip = ("python", "-m", "pip", "--quiet")
+    session.run(*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(folder / "source"))
+    # Its range of core versions is for byoc to judge: pip would look for a release where this one is a pre-release.
+    session.install(*(line for line in project["dependencies"] if not line.startswith("byoc-")))
+    session.install("--force-reinstall", "--no-deps", *map(str, folder.glob("*.whl")))
+    return list(project["entry-points"]["byoc.backends"])
+
+
+@nox.session(requires=["wheels"])
+def versions(session: nox.Session) -> None:
+    """Mixes the last published wheels with those of this checkout: what does not fit is said, never a traceback."""
+    install_wheels(session, ("core",), *group("test"))
+    session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "byoc-core")  # its dependencies stay
+    session.run("pytest", "published", *session.posargs, env={"BYOC_WHEELS": str(DIST)})
 
 
 @nox.session(requires=["wheels"])

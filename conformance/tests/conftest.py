@@ -24,7 +24,7 @@ def install_fakenpu(tmp_path: Path) -> Callable[..., Path]:
     """A function that writes the metadata of the fake backend's distribution, and gives the folder for ``sys.path``."""
 
     def install(
-        *, version: str = "1.0", requires: str = "byoc-core>=0.1,<0.2", runtimes: str = "fakenpu = fakenpu.runtime"
+        *, version: str = "1.0", requires: str = "byoc-core>=0.1,<1", runtimes: str = "fakenpu = fakenpu.runtime"
     ) -> Path:
         info = tmp_path / "site" / "byoc_fakenpu.dist-info"
         info.mkdir(parents=True, exist_ok=True)

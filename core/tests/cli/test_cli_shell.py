@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from byoc_core.errors import CodegenError, InternalError
+from byoc_core.version import __version__
 
 COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "inspect", "verify", "lint-backend")
 
@@ -24,7 +25,7 @@ def test_help_lists_every_command_and_teaches_by_example(byoc: Any) -> None:
 
 def test_version(byoc: Any) -> None:
     done = byoc("--version")
-    assert (done.code, done.out) == (0, "byoc 0.1.0\n")
+    assert (done.code, done.out) == (0, f"byoc {__version__}\n")
 
 
 @pytest.mark.parametrize("command", ["compile", "compile m.onnx", "compyle", "run --seed -1 x", "verify a b"])
@@ -43,7 +44,7 @@ def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: Any, monkeypatch: pyt
     lines = done.err.splitlines()
     assert (done.code, done.out) == (70, "")
     assert lines[0] == "error: this is a bug in byoc: ZeroDivisionError: division by zero"
-    assert lines[1].startswith("byoc-core 0.1.0, Python 3.")
+    assert lines[1].startswith(f"byoc-core {__version__}, Python 3.")
     assert lines[2].startswith("Please report it")
     assert len(lines) == 3
     assert "Traceback" in byoc("--debug", "inspect", "x").err
@@ -91,8 +92,8 @@ def test_backends_lists_both_halves(byoc: Any) -> None:
     done = byoc("backends")
     assert (done.code, done.err) == (0, "")
     rows = rows_of(done.out)
-    assert ["host", "byoc-core", "0.1.0", "available", "yes"] in rows
-    assert any(row[:5] == ["graph", "byoc-core", "0.1.0", "available", "yes"] for row in rows)
+    assert ["host", "byoc-core", __version__, "available", "yes"] in rows
+    assert any(row[:5] == ["graph", "byoc-core", __version__, "available", "yes"] for row in rows)
     assert "can compile" in done.out
     assert "can run" in done.out
 
@@ -100,7 +101,7 @@ def test_backends_lists_both_halves(byoc: Any) -> None:
 def test_doctor_finds_no_fault_in_a_good_installation(byoc: Any) -> None:
     done = byoc("doctor")
     assert (done.code, done.err) == (0, ""), done.out
-    assert "backend `host` (byoc-core 0.1.0): can compile" in done.out
+    assert f"backend `host` (byoc-core {__version__}): can compile" in done.out
     assert "settings: the environment names `none`, and no such plugin is installed" in done.out
     assert done.out.endswith("\nNo faults found.\n")
 

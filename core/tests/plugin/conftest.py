@@ -26,7 +26,7 @@ class Site:
         modules: Mapping[str, str] | None = None,
         *,
         version: str = "1.0",
-        requires: tuple[str, ...] = ("byoc-core>=0.1,<0.2",),
+        requires: tuple[str, ...] = ("byoc-core>=0.1,<1",),
     ) -> None:
         """Writes modules and the metadata of a distribution."""
         for name, text in (modules or {}).items():

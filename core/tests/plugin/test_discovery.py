@@ -22,7 +22,7 @@ def state_of(catalog: Catalog) -> list[tuple[str, str, str, str]]:
 def test_a_record_tells_everything_from_metadata(site: Any) -> None:
     site.install("byoc-npu", ENTRY + "[byoc.runtimes]\nnpu = npu_run\n", version="1.2")
     assert catalog_of(site).records == (
-        PluginRecord("npu", "byoc.backends", "npu_plugin", "byoc-npu", "1.2", "<0.2,>=0.1", PluginState.AVAILABLE),
+        PluginRecord("npu", "byoc.backends", "npu_plugin", "byoc-npu", "1.2", "<1,>=0.1", PluginState.AVAILABLE),
     )
     assert discover("byoc.runtimes", path=[str(site.folder)]).records[0].value == "npu_run"
     assert catalog_of(site).records[0].label == "plugin `npu` (byoc-npu 1.2)"

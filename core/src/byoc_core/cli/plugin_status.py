@@ -1,38 +1,113 @@
-"""Asks a plugin whether it can do its work here, whatever state it is in."""
+"""Asks plugins whether they can do their work here, in a process of their own.
+
+Whatever a plugin's code does when it is imported or asked (it prints, it ends the process, it never comes back), the
+listing goes on and says so.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from byoc_core.errors import ByocError
-from byoc_core.plugin import PluginRecord, PluginState
+from byoc_core.isolation import Ended, Worker, serve
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginRecord, PluginState
 from byoc_core.runtime.status import Status
 
 if TYPE_CHECKING:
     from byoc_core.backend.registry import Backends
     from byoc_core.runtime.registry import Runtimes
 
-__all__ = ["ask_status"]
+__all__ = ["PluginExaminer", "main"]
+
+PATIENCE = 30.0
+"""How long a plugin may take to be imported and to answer, in seconds."""
 
 
-def ask_status(record: PluginRecord, registry: Backends | Runtimes) -> tuple[PluginRecord, Status | None]:
-    """Gives a plugin's record, as it is after its code was imported, and its answer.
+class PluginExaminer:
+    """Asks plugins, one after another, in one process, which is started anew where it ended or was too slow."""
 
-    Args:
-        record: one of the registry's.
-        registry: the backends or the runtimes.
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
 
-    Returns:
-        The record with its present state, and ``None`` for the answer where the plugin cannot be used. A hook that
-        fails counts as the answer no, with the failure as the reason.
-    """
-    if record.state is not PluginState.AVAILABLE:
-        return record, None
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="byoc-plugins-")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def ask(self, record: PluginRecord) -> tuple[PluginRecord, Status | None]:
+        """Gives a plugin's record, as it is after its code was imported, and its answer.
+
+        Args:
+            record: of a plugin installed for this process.
+
+        Returns:
+            The record with its present state, and ``None`` for the answer where the plugin cannot be used. A hook
+            that fails counts as the answer no, with the failure as the reason.
+        """
+        if record.state is not PluginState.AVAILABLE:
+            return record, None
+        if self._worker is None:
+            entry = "byoc_core.cli.plugin_status:main"
+            self._worker = Worker(entry, {}, Path(self._folder.name) / "stderr.txt")
+        reply = self._worker.ask({"group": record.group, "name": record.name}, PATIENCE)
+        if isinstance(reply, Ended):
+            self._stop()
+            return _broken(record, f"importing or asking it: {reply.text.splitlines()[0]}"), None
+        if "fault" in reply:
+            return _broken(record, reply["fault"]), None
+        status = reply["status"]
+        present = replace(record, state=PluginState(reply["state"]), reason=reply["reason"], remedy=reply["remedy"])
+        return present, None if status is None else Status(**status)
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+
+def main(setup: Mapping[str, Any]) -> None:
+    """Answers for plugins in the inner process."""
+    from byoc_core.backend.registry import backends
+    from byoc_core.runtime.registry import runtimes
+
+    registries: dict[str, Backends | Runtimes] = {BACKENDS_GROUP: backends(), RUNTIMES_GROUP: runtimes()}
+    serve(lambda: lambda request: _answer(registries[request["group"]], str(request["name"])))
+
+
+def _answer(registry: Backends | Runtimes, name: str) -> Mapping[str, object]:
     try:
-        handle = registry.get(record.name)
+        record, status = _ask(registry, name)
+    except KeyboardInterrupt:  # no user is at this process
+        return {"fault": "importing or asking it raised KeyboardInterrupt"}
+    answer = None if status is None else asdict(status)
+    return {"state": record.state, "reason": record.reason, "remedy": record.remedy, "status": answer}
+
+
+def _ask(registry: Backends | Runtimes, name: str) -> tuple[PluginRecord, Status | None]:
+    record = registry.catalog.find(name)
+    assert record is not None
+    try:
+        handle = registry.get(name)
     except ByocError:
-        return registry.catalog.find(record.name) or record, None
+        return registry.catalog.find(name) or record, None
     try:
         return record, handle.compile_status() if hasattr(handle, "compile_status") else handle.status()
     except ByocError as error:
         return record, Status(False, str(error))
+
+
+def _broken(record: PluginRecord, reason: str) -> PluginRecord:
+    remedy = f"Report this to the authors of {record.distribution}"
+    if record.group == BACKENDS_GROUP:
+        remedy += f"; until then, set BYOC_DISABLE_BACKENDS={record.name}"
+    return replace(record, state=PluginState.BROKEN, reason=reason, remedy=f"{remedy}.")

@@ -57,6 +57,8 @@ class Catalog:
 
         Raises:
             PluginError: there is none of that name, it may not be used, or its import fails (it is then quarantined).
+            KeyboardInterrupt: the user interrupts the import (nothing tells apart a plugin that raises it); the log
+                says whose.
         """
         if name in self._loaded:
             return self._loaded[name]
@@ -65,7 +67,10 @@ class Catalog:
 
         try:
             plugin: object = EntryPoint(record.name, record.value, record.group).load()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            _LOGGER.warning("interrupted while %s was imported", record.label)
+            raise
+        except BaseException as error:
             reason = f"importing `{record.value}` raised {type(error).__name__}: {error}"
             raise self.quarantine(record, reason, _import_remedy(record, error)) from error
         return self._loaded.setdefault(name, plugin)

@@ -50,7 +50,8 @@ class PluginHandle:
         """Calls a hook and gives what it returns; ``None`` where the plugin does not implement it.
 
         Raises:
-            HookError: the hook raised something else than one of byoc's own errors; the cause is chained.
+            HookError: the hook raised something else than one of byoc's own errors, or wanted to end the process; the
+                cause is chained.
             ByocError: the hook reported an error in byoc's terms; a note says whose hook it was.
         """
         try:
@@ -58,7 +59,9 @@ class PluginHandle:
         except ByocError as error:
             error.add_note(f"raised by {self.record.label}, hook `{hook}`")
             raise
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise HookError(
                 self.where(hook),
                 f"raised {type(error).__name__}: {error}",

@@ -57,8 +57,16 @@ class Snapshot:
 
 @functools.cache
 def snapshot() -> Snapshot:
-    """Gives the snapshot of this process, taken at the first call: when ``byoc_core`` is imported."""
-    return Snapshot(read_metadata(), MappingProxyType(dict(os.environ)))
+    """Gives the snapshot of this process, taken at the first call: when ``byoc_core`` is imported.
+
+    Where metadata cannot be read, pydantic's own plugins are switched off (``PYDANTIC_DISABLE_PLUGINS``): to find them
+    it reads the entry points of every distribution when the first model is made, and one that is unreadable would fail
+    the import of whatever makes a model.
+    """
+    taken = Snapshot(read_metadata(), MappingProxyType(dict(os.environ)))
+    if taken.metadata.problems:
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    return taken
 
 
 def read_metadata(path: Sequence[str] | None = None) -> Metadata:

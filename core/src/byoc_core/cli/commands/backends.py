@@ -12,20 +12,22 @@ __all__ = ["list_backends"]
 
 
 def list_backends() -> None:
-    """Lists the installed backends and runtimes, and what each can do here."""
-    from byoc_core.backend.registry import backends
+    """Lists the installed backends and runtimes, and what each can do here.
+
+    Asks each of them, in a process of its own: no plugin's fault stops the list.
+    """
     from byoc_core.cli.console import new_table, open_console
-    from byoc_core.cli.plugin_status import ask_status
-    from byoc_core.runtime.registry import runtimes
+    from byoc_core.cli.plugin_status import PluginExaminer
+    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
 
     console = open_console()
     columns = ("name", "distribution", "version", "state")
     compilers = new_table("Backends", *columns, "can compile", "reason")
-    for record in backends().list():
-        compilers.add_row(*_cells(*ask_status(record, backends())))
     runners = new_table("Runtimes", *columns, "can run", "reason")
-    for record in runtimes().list():
-        runners.add_row(*_cells(*ask_status(record, runtimes())))
+    with PluginExaminer() as examiner:
+        for group, table in ((BACKENDS_GROUP, compilers), (RUNTIMES_GROUP, runners)):
+            for record in installed(group).records:
+                table.add_row(*_cells(*examiner.ask(record)))
     console.print(compilers)
     console.print(runners)
 

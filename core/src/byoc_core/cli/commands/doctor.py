@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 if TYPE_CHECKING:
-    from byoc_core.backend.registry import Backends
-    from byoc_core.runtime.registry import Runtimes
+    from byoc_core.cli.plugin_status import PluginExaminer
+    from byoc_core.plugin import Catalog
 
 __all__ = ["examine"]
 
@@ -50,14 +50,16 @@ def examine() -> None:
 
 
 def _find() -> Iterator[Finding]:
-    from byoc_core.backend.registry import backends
-    from byoc_core.runtime.registry import runtimes
+    from byoc_core.cli.plugin_status import PluginExaminer
+    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
 
     yield from _find_versions()
-    for problem in dict.fromkeys((*backends().catalog.problems, *runtimes().catalog.problems)):
+    backends, runtimes = installed(BACKENDS_GROUP), installed(RUNTIMES_GROUP)
+    for problem in dict.fromkeys((*backends.problems, *runtimes.problems)):
         yield Finding("fault", "plugins", problem, "Reinstall that distribution.")
-    yield from _find_plugins("backend", "can compile", backends())
-    yield from _find_plugins("runtime", "can run", runtimes())
+    with PluginExaminer() as examiner:
+        yield from _find_plugins("backend", "can compile", backends, examiner)
+        yield from _find_plugins("runtime", "can run", runtimes, examiner)
     yield from _find_commands()
     yield _find_compiler()
     yield from _find_settings()
@@ -80,12 +82,11 @@ def _find_versions() -> Iterator[Finding]:
         yield Finding("note", "onnx", "is not installed, so ONNX models cannot be imported", remedy)
 
 
-def _find_plugins(kind: str, ability: str, registry: Backends | Runtimes) -> Iterator[Finding]:
-    from byoc_core.cli.plugin_status import ask_status
+def _find_plugins(kind: str, ability: str, catalog: Catalog, examiner: PluginExaminer) -> Iterator[Finding]:
     from byoc_core.plugin import PluginState
 
-    for listed in registry.list():
-        record, status = ask_status(listed, registry)
+    for listed in catalog.records:
+        record, status = examiner.ask(listed)
         subject = f"{kind} `{record.name}` ({record.distribution} {record.version})"
         if status is None:
             level: Literal["note", "fault"] = "note" if record.state is PluginState.DISABLED else "fault"
@@ -117,19 +118,17 @@ def _find_compiler() -> Finding:
 
 
 def _find_settings() -> Iterator[Finding]:
-    from byoc_core.backend.registry import backends
     from byoc_core.errors import near_names
-    from byoc_core.plugin import PluginSettings
-    from byoc_core.runtime.registry import runtimes
+    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginSettings, installed
 
     for variable in _VARIABLES:
         if os.environ.get(variable):
             yield Finding("fine", f"environment variable {variable}", os.environ[variable])
     settings = PluginSettings.from_environment(os.environ)
-    installed = {record.name for record in (*backends().list(), *runtimes().list())}
-    for name in sorted(((settings.allowed or frozenset()) | settings.disabled | set(settings.preferred)) - installed):
+    known = {record.name for group in (BACKENDS_GROUP, RUNTIMES_GROUP) for record in installed(group).records}
+    for name in sorted(((settings.allowed or frozenset()) | settings.disabled | set(settings.preferred)) - known):
         text = f"the environment names `{name}`, and no such plugin is installed"
-        yield Finding("note", "settings", text, near_names(name, installed))
+        yield Finding("note", "settings", text, near_names(name, known))
 
 
 def _find_cache() -> Finding:
