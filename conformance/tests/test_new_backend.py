@@ -24,7 +24,10 @@ def _write(kind: Kind) -> Callable[[Path], Path]:
     return write
 
 
-PACKAGES: dict[str, Callable[[Path], Path]] = {kind.value: _write(kind) for kind in Kind}
+PACKAGES: dict[str, Callable[[Path], Path]] = {
+    **{kind.value: _write(kind) for kind in Kind},
+    "example": lambda folder: EXAMPLES / "byoc_scipy",
+}
 
 
 @pytest.fixture(params=PACKAGES)

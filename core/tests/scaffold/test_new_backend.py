@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 NAMES = ("x", "an_engine_of_24_letters_")
 
 
-@pytest.fixture(params=[(name, kind) for name in NAMES for kind in Kind], ids=lambda case: "-".join(case))
+@pytest.fixture(params=[(name, kind) for name in NAMES for kind in Kind], ids="-".join)
 def written(request: pytest.FixtureRequest, tmp_path: Path, forget_plugins: Callable[[], None]) -> Path:
     """The folder of a new backend."""
     forget_plugins()
@@ -80,7 +80,7 @@ def test_the_metadata_is_what_byoc_reads(kind: str, groups: list[str]) -> None:
         assert f"src/{module.replace('.', '/')}.py" in files
     (core,) = (Requirement(line) for line in project["dependencies"] if line.startswith("byoc-core"))
     assert str(core.specifier) == "<0.2,>=0.1"
-    assert [Requirement(line).name for line in project["optional-dependencies"]["test"]][0] == "byoc-conformance"
+    assert "byoc-conformance" in project["optional-dependencies"]["test"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from byoc_core.authoring.graph import check_binding
 from byoc_core.ir import Binding, TensorType
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_const, is_op, wildcard
 
-from byoc_scipy.engine import DENSE_RELU, DTYPES, KERNELS
+from byoc_scipy.engine import DENSE_BIAS, DENSE_BIAS_RELU, DTYPES, KERNELS
 
 __all__ = ["patterns", "reject_op"]
 
@@ -15,7 +15,10 @@ def patterns() -> list[CompositePattern]:
     """Gives the patterns. Weights must be constants, because the engine takes them when it is loaded, not per call."""
     dense = is_op("nn.dense")(wildcard().has_rank(2), is_const())
     biased = is_op("nn.bias_add").has_attr(axis=-1)(dense, is_const())
-    return [CompositePattern(DENSE_RELU, is_op("nn.relu")(biased), _check)]
+    return [
+        CompositePattern(DENSE_BIAS_RELU, is_op("nn.relu")(biased), _check),
+        CompositePattern(DENSE_BIAS, biased, _check),
+    ]
 
 
 def _check(match: Match) -> Rejection | None:
@@ -34,4 +37,6 @@ def reject_op(binding: Binding) -> Rejection | None:
     foreign = sorted({type_.dtype for type_ in types if isinstance(type_, TensorType)} - set(DTYPES))
     if foreign:
         return Rejection("dtype", f"scipy computes {' and '.join(DTYPES)}, not {', '.join(foreign)}")
+    if binding.attrs.get("approximate", "none") != "none":
+        return Rejection("attribute", "scipy computes `nn.gelu` exactly only")
     return check_binding(binding)
