@@ -14,7 +14,7 @@ from byoc_core.runtime.registry import runtimes
 FAKES = Path(__file__).parent / "fakes"
 
 
-def _forget_plugins() -> None:
+def forget_plugins() -> None:
     for cached in (snapshot, installed, backends, runtimes):
         cached.cache_clear()
 
@@ -45,7 +45,7 @@ def fakenpu(install_fakenpu: Callable[..., Path], monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(str(FAKES))
     monkeypatch.syspath_prepend(str(install_fakenpu()))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
-    _forget_plugins()
+    forget_plugins()
     yield "fakenpu"
     monkeypatch.undo()
-    _forget_plugins()
+    forget_plugins()

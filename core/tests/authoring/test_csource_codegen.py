@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.authoring.csource import CSourceCodegen
+from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
 from byoc_core.errors import CodegenError, ExecutionError
-from byoc_core.ir import COMPOSITE, Function, FunctionBuilder, IRModule, tensor
+from byoc_core.ir import COMPOSITE, Binding, Function, FunctionBuilder, IRModule, tensor
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.ops import default_ops
 
@@ -144,6 +144,30 @@ def test_composites_are_visited_inside() -> None:
     np.testing.assert_array_equal(outputs[1], x + y)
     # The second result of the composite is written where it belongs, not copied there.
     assert "memcpy" not in module.get_source()
+
+
+def test_a_composite_may_have_one_kernel() -> None:
+    class Codegen(CSourceCodegen):
+        def visit_composite(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
+            total, _relu = binding.regions[0].bindings
+            kernel = scope.declare_kernel(
+                "static void {name}(const float *a, const float *b, float *out, float *sum) {"
+                " for (int i = 0; i < 4; ++i) { sum[i] = a[i] + b[i]; out[i] = sum[i] > 0 ? sum[i] : 0; } }"
+            )
+            read = [scope.value(operand) for operand in total.operands]
+            assert (list(inputs), read) == (["x", "y"], ["y", "x"])
+            scope.call(kernel, *read, *map(scope.buffer, binding.results))
+
+    module = Codegen(OPTIONS).generate(_with_composite())
+    x, y = _random(4), _random(4)[::-1].copy()
+    outputs = [np.zeros(4, "float32") for _ in range(2)]
+    module.get_function("f")(x, y, *outputs)
+    np.testing.assert_array_equal(outputs[0], np.maximum(x + y, 0) * x)
+    np.testing.assert_array_equal(outputs[1], x + y)
+    assert [line for line in module.get_source().splitlines() if line.startswith("  f_")] == [
+        "  f_0(y, x, buf_0, out1);",
+        "  f_1(buf_0, x, out0);",
+    ]
 
 
 def test_constants_by_literal_and_by_table() -> None:

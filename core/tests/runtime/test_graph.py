@@ -198,6 +198,23 @@ def test_foreign_engine() -> None:
     assert first.item() == 4
 
 
+def test_an_engine_binds_a_composite_to_one_kernel_once() -> None:
+    bound: list[tuple[str, NDArray]] = []
+
+    class Engine(KernelEngine):
+        def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Callable[..., Any]:
+            bound.append((node.op, constants[DIGEST]))
+            return lambda x, y: x + y + 1
+
+    module = load_graph(PAYLOAD, CONTEXT, Engine(KERNELS))
+    double, first = np.empty(6, "float32"), np.empty((2, 1), "float32")
+    for _ in range(2):
+        module.get_function("main")(np.zeros((2, 4), "float32"), double, first)
+        assert double.tolist() == [4, 6, 8, 4, 6, 8]
+        assert first.tolist() == [[1], [1]]
+    assert [(op, array is CONSTANT) for op, array in bound] == [("toy.add", True)]
+
+
 def changed(change: Callable[[Any], object]) -> bytes:
     data = json.loads(PAYLOAD)
     change(data)

@@ -88,8 +88,28 @@ class CSourceCodegen:
         sizes = scope.symbols_in(scope.kernels[-1])
         scope.call(kernel, *inputs, scope.buffer(binding.result), *sizes)
 
+    def visit_composite(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
+        """Adds what computes a composite: what its ops do, one after another, unless a backend has one kernel for all.
+
+        Called once per composite, in order. ``scope.value`` gives the pointers to what the ops of its body read, the
+        body's parameters and constants included; a kernel of its own writes ``scope.buffer(binding.result)``.
+
+        Args:
+            scope: the function under construction.
+            binding: the composite; its region holds the ops that matched.
+            inputs: C expressions of the pointers to its operands, to which the body's parameters are bound.
+
+        Raises:
+            CodegenError: as :meth:`visit_call`.
+        """
+        (body,) = binding.regions
+        scope.forward(body.results, binding.results)
+        self._visit_bindings(scope, body.bindings)
+        for inner, outer in zip(body.results, binding.results, strict=True):
+            scope.bind(outer, self._visit_value(scope, inner))
+
     def visit_function(self, scope: FunctionScope) -> None:
-        """Visits the parameters and then the bindings of a function; what is inside a composite stands for it."""
+        """Visits the parameters and then the bindings of a function."""
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
         self._visit_bindings(scope, scope.function.bindings)
@@ -154,10 +174,7 @@ class CSourceCodegen:
             (body,) = binding.regions
             for param, expression in zip(body.params, inputs, strict=True):
                 scope.bind(param, expression)
-            scope.forward(body.results, binding.results)
-            self._visit_bindings(scope, body.bindings)
-            for inner, outer in zip(body.results, binding.results, strict=True):
-                scope.bind(outer, self._visit_value(scope, inner))
+            self.visit_composite(scope, binding, inputs)
 
     def _visit_value(self, scope: FunctionScope, value: Value) -> str:
         return self.visit_constant(scope, value) if isinstance(value, Constant) else scope.value(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,7 +19,23 @@ if TYPE_CHECKING:
     from byoc_core.ir.constants import Constant
     from byoc_core.ir.module import IRModule
 
-__all__ = ["BackendInfo", "CodegenResult", "CompileContext", "Estimate", "Rejection", "Status", "Support"]
+__all__ = [
+    "BackendInfo",
+    "CodegenResult",
+    "CompileContext",
+    "Estimate",
+    "Rejection",
+    "Status",
+    "Support",
+    "is_backend_name",
+]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def is_backend_name(name: str) -> bool:
+    """Tells whether a backend may have this name: one lower-case word."""
+    return _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

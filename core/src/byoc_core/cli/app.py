@@ -14,6 +14,7 @@ from byoc_core.cli.commands.doctor import examine
 from byoc_core.cli.commands.explain import explain_offload
 from byoc_core.cli.commands.inspect import inspect_artifact
 from byoc_core.cli.commands.lint_backend import lint_installed_backend
+from byoc_core.cli.commands.new_backend import write_new_backend
 from byoc_core.cli.commands.run import run_model
 from byoc_core.cli.commands.verify import verify_artifact
 from byoc_core.cli.installed_commands import CommandGroup
@@ -115,3 +116,11 @@ app.command(
         "byoc lint-backend NAME --json > findings.json",
     ),
 )(lint_installed_backend)
+app.command(
+    "new-backend",
+    epilog=_examples(
+        "byoc new-backend mynpu                     an engine of yours runs graphs",
+        "byoc new-backend mydsp --kind csource      you print C",
+        "byoc new-backend mynpu --output npu        into the folder npu",
+    ),
+)(write_new_backend)

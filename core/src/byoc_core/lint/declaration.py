@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from byoc_core.backend import BackendHandle
+from byoc_core.backend.info import is_backend_name
 from byoc_core.dtypes import all_dtypes, is_float
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.lint.findings import Finding, clause_of
 
 __all__ = ["lint_declaration"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
 
 def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
     """Yields what is wrong with a backend's info, options and status."""
     info, where = handle.info(), "hook `byoc_backend_info`"
-    if not _NAME.fullmatch(info.name):
+    if not is_backend_name(info.name):
         text = f"the name {info.name!r} is not one lower-case word"
         yield Finding("bad-name", where, text, hint="Use letters, digits and `_`, a letter first.")
     if info.constants not in ("embedded", "lifted"):

@@ -157,7 +157,7 @@ def load_graph(payload: bytes, context: ConstantSource, engine: GraphEngine | No
 class KernelEngine(GraphEngine):
     """Runs nodes one by one with numpy kernels; a value is released as soon as nothing reads it any more.
 
-    A node with a body is run as its body.
+    A node with a body is run as its body, unless :meth:`bind_composite` has one kernel for it.
 
     Args:
         kernels: by op name; the core's own where not given.
@@ -183,6 +183,21 @@ class KernelEngine(GraphEngine):
         if kernel is None:
             return f"is not an op that has a kernel. {near_names(node.op, self._kernels)}".strip()
         return _misfit(kernel, len(node.inputs), tuple(node.attrs))
+
+    def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Kernel | None:
+        """Gives what computes a node with a body in one call, or ``None`` to run its body node by node.
+
+        Called once for each such node, when the module is made: the place to prepare weights. An engine whose library
+        computes a pattern in one call overrides it, and looks at the whole body, which may come from a file.
+
+        Args:
+            node: the composite; its body cites its constants.
+            constants: read-only arrays by digest.
+
+        Returns:
+            A callable over the node's inputs that gives its output, or a tuple of several. It must be re-entrant.
+        """
+        return None
 
     def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
         """Gives a callable that runs the nodes in order."""
@@ -234,6 +249,13 @@ class KernelEngine(GraphEngine):
     def _node_kernel(self, node: GraphNode, constants: Mapping[str, NDArray], where: str) -> Kernel:
         if node.body is None:
             return self._kernels[node.op]
+        bound = self.bind_composite(node, constants)
+        if bound is not None:
+
+            def run_bound(*inputs: NDArray, sizes: Mapping[str, int]) -> Any:
+                return bound(*inputs)
+
+            return run_bound
         run = self._build_steps(node.body, constants, f"{where}, body of `{node.op}`")
 
         def run_body(*inputs: NDArray, sizes: Mapping[str, int]) -> tuple[NDArray, ...]:

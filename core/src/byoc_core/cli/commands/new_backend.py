@@ -1,0 +1,53 @@
+"""``byoc new-backend``: writes the package of a new backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from byoc_core.scaffold.kind import Kind
+
+__all__ = ["write_new_backend"]
+
+
+def write_new_backend(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="One lower-case word; the package is called byoc-NAME.", show_default=False
+        ),
+    ],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            "--kind", help="graph: an engine of yours runs graphs (a library, a device). csource: you print C."
+        ),
+    ] = Kind.GRAPH,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="The folder to write into; byoc-NAME in this one by default."
+        ),
+    ] = None,
+) -> None:
+    """Writes a complete backend, to be installed and then changed file by file.
+
+    It takes a few ops and one pattern, is right about all of them, and has tests: the conformance kit's and its own.
+    Nothing is overwritten.
+    """
+    from byoc_core.scaffold import write_package
+
+    folder = output or Path(f"byoc-{name}")
+    written = write_package(name, kind, folder)
+    steps = {
+        f"cd {folder}": "",
+        'pip install -e ".[test]"': "byoc finds it by its entry points",
+        "pytest": "the kit is green as it stands",
+        f"byoc lint-backend {name} --compile": "finds what tests do not meet",
+    }
+    typer.echo(f"Wrote {len(written)} files into {folder}. Next:\n")
+    for command, why in steps.items():
+        typer.echo(f"  {command:<40}{why}".rstrip())
+    typer.echo(f"\nThen change src/byoc_{name}/{kind.first_file} first; README.md says what each file is.")

@@ -1,0 +1,117 @@
+"""The package of a new backend, rendered from templates.
+
+A template is a file as it will be, but for three marks: ``@name@`` is the backend's name, ``@Title@`` the same in
+CamelCase, ``@core_range@`` the versions of byoc-core that it asks for. In a path, ``NAME`` is the name and ``dot-`` a
+leading dot.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from byoc_core.backend.info import is_backend_name
+from byoc_core.errors import OptionsError
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
+from byoc_core.scaffold.kind import Kind
+from byoc_core.version import __version__
+
+__all__ = ["render_package", "write_package"]
+
+_MAX_LENGTH = 24  # with a longer one, lines of the generated code would pass 120 columns
+_OURS = ("core", "conformance")
+
+
+def render_package(name: str, kind: Kind) -> Mapping[str, str]:
+    """Gives the files of a new backend: text by path, sorted. Equal arguments give equal text.
+
+    Args:
+        name: the backend's; its distribution is ``byoc-<name>``, its module ``byoc_<name>``.
+        kind: what it is a backend for.
+
+    Raises:
+        OptionsError: the name cannot be a backend's.
+    """
+    _check_name(name)
+    marks = {"@name@": name, "@Title@": _to_camel_case(name), "@core_range@": _core_range(__version__)}
+    rendered = {}
+    for folder in ("common", kind.value):
+        for path, template in _walk(files("byoc_core.scaffold") / "templates" / folder):
+            text = template.read_text(encoding="utf-8")
+            for mark, value in marks.items():
+                text = text.replace(mark, value)
+            rendered[path.replace("NAME", name).replace("dot-", ".")] = text
+    return dict(sorted(rendered.items()))
+
+
+def write_package(name: str, kind: Kind, folder: Path) -> tuple[Path, ...]:
+    """Writes a new backend into a folder, which is made where there is none, and gives the files' paths.
+
+    Args:
+        name: as for :func:`render_package`.
+        kind: likewise.
+        folder: must not exist, or be empty: nothing is ever overwritten.
+
+    Raises:
+        OptionsError: the name cannot be a backend's or is taken on this machine, or the folder is not empty.
+        OSError: a file cannot be written.
+    """
+    package = render_package(name, kind)
+    _check_unused(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        problem = "holds files already" if folder.is_dir() else "is a file"
+        raise OptionsError(f"folder `{folder}`", problem, hint="Name another with --output; nothing is overwritten.")
+    written = []
+    for path, text in package.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        written.append(target)
+    return tuple(written)
+
+
+def _check_name(name: str) -> None:
+    where = "name of the backend"
+    if name.lower().startswith("byoc"):
+        raise OptionsError(where, "begins with `byoc`", got=repr(name), hint="The package will be called byoc-NAME.")
+    if not is_backend_name(name) or len(name) > _MAX_LENGTH:
+        expected = f"one lower-case word: letters, digits and `_`, a letter first, {_MAX_LENGTH} at most"
+        raise OptionsError(where, "cannot be one", got=repr(name), expected=expected)
+    if keyword.iskeyword(name):
+        raise OptionsError(where, f"`{name}` is a keyword of Python")
+    if name in _OURS:
+        raise OptionsError(where, f"byoc-{name} is a package of byoc itself")
+
+
+def _check_unused(name: str) -> None:
+    for group in (BACKENDS_GROUP, RUNTIMES_GROUP):
+        record = installed(group).find(name)
+        if record is not None:
+            what = "backend" if group == BACKENDS_GROUP else "runtime"
+            raise OptionsError("name of the backend", f"{what} `{name}` is installed already, by {record.label}")
+    if importlib.util.find_spec(f"byoc_{name}") is not None:
+        raise OptionsError("name of the backend", f"module `byoc_{name}` is installed already")
+
+
+def _to_camel_case(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _core_range(version: str) -> str:
+    """Gives the versions that a package made with this one may ask for: those with the same promises."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return f">={major}.{minor},<{major + 1}" if major else f">=0.{minor},<0.{minor + 1}"
+
+
+def _walk(folder: Traversable, base: str = "") -> Iterator[tuple[str, Traversable]]:
+    """Yields the path of every template below a folder, without the suffix, and the template."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{base}{entry.name}/")
+        elif entry.name.endswith(".tmpl"):
+            yield base + entry.name.removesuffix(".tmpl"), entry

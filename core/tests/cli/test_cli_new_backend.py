@@ -1,0 +1,41 @@
+"""``byoc new-backend`` as a user types it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+NEXT_STEPS = """\
+Wrote 13 files into dsp. Next:
+
+  cd dsp
+  pip install -e ".[test]"                byoc finds it by its entry points
+  pytest                                  the kit is green as it stands
+  byoc lint-backend mydsp --compile       finds what tests do not meet
+
+Then change src/byoc_mydsp/codegen.py first; README.md says what each file is.
+"""
+
+
+def test_it_says_what_to_do_next(byoc: Callable[..., Any]) -> None:
+    done = byoc("new-backend", "mydsp", "--kind", "csource", "-o", "dsp")
+    assert (done.code, done.out, done.err) == (0, NEXT_STEPS, "")
+    assert Path("dsp/src/byoc_mydsp/codegen.py").is_file()
+
+
+def test_the_folder_is_called_after_the_package(byoc: Callable[..., Any]) -> None:
+    assert byoc("new-backend", "mynpu").code == 0
+    assert Path("byoc-mynpu/src/byoc_mynpu/engine.py").is_file()
+    again = byoc("new-backend", "mynpu")
+    assert (again.code, again.out) == (1, "")
+    assert again.err == (
+        "error: folder `byoc-mynpu`: holds files already. Name another with --output; nothing is overwritten.\n"
+    )
+
+
+def test_a_kind_that_does_not_exist_is_wrong_usage(byoc: Callable[..., Any]) -> None:
+    done = byoc("new-backend", "mynpu", "--kind", "lowering")
+    assert done.code == 2
+    assert "'lowering' is not one of 'graph', 'csource'" in " ".join(done.err.replace("│", " ").split())
+    assert not Path("byoc-mynpu").exists()
