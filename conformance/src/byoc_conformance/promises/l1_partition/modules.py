@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from byoc_core.backend import CompileContext
 from byoc_core.errors import ByocError
-from byoc_core.ir import Function, TensorType, Value, digest_of, print_module
+from byoc_core.ir import Function, TensorType, Value, digest_of, print_function, print_module
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.runtime.module import RuntimeModule, TensorSpec
 from byoc_core.runtime.registry import runtimes
@@ -69,7 +69,7 @@ def _check_tensors(region: Function, what: str, values: Sequence[Value], specs: 
         found = [f"{spec.dtype} {spec.shape}" for spec in specs]
         raise FailedError(
             f"the function compiled has the {what}s {', '.join(found) or 'none'}, expected {', '.join(expected)}:\n"
-            f"{region}"
+            f"{print_function(region)}"
         )
 
 
@@ -120,7 +120,7 @@ def _shown(functions: Sequence[Function], context: CompileContext) -> dict[str, 
     assert context.module is not None
     arrays = {digest: f"{array.dtype} {array.shape} {digest_of(array)}" for digest, array in context.constants.items()}
     return {
-        "a function": "\n".join(map(str, functions)),
+        "a function": "\n".join(map(print_function, functions)),
         "the module": print_module(context.module),
         "the constants": json.dumps(arrays),
         "the options": repr(context.options),

@@ -7,13 +7,20 @@ from byoc_core.ops.cases import op_cases
 
 from byoc_conformance.outcome import Cell, FailedError, NotCoveredError, Outcome, Status
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.promises.l1_partition.case_functions import CaseFunction, attempt_of, case_functions, survey
+from byoc_conformance.promises.l1_partition.case_functions import (
+    CaseFunction,
+    attempt_of,
+    case_functions,
+    require_tools,
+    sample,
+)
 from byoc_conformance.subject import Attempt, Subject
 
 __all__ = ["PROMISES"]
 
 
 def _compile_op(subject: Subject, case: str) -> Outcome:
+    require_tools(subject)
     constants = ConstantStore()
     attempt, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
     claimed = [name for name in items if attempt.is_claimed(name)]
@@ -44,7 +51,7 @@ def _compile_own_ops(subject: Subject, case: str) -> None:
     own = [op.name for op in subject.handle.ops()]
     if not own:
         raise NotCoveredError("it has no ops of its own")
-    attempt, items = survey(subject)
+    attempt, items = sample(subject)
     asked = {item.subject: name for name, item in items.items() if item.subject in own}
     if not asked:
         raise NotCoveredError(f"no operands were found for its own ops: {', '.join(own)}")

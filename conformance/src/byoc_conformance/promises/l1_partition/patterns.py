@@ -9,7 +9,7 @@ from byoc_core.pattern import CompositePattern
 
 from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.promises.l1_partition.case_functions import attempt_of, pattern_functions
+from byoc_conformance.promises.l1_partition.case_functions import attempt_of, pattern_functions, require_tools
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
@@ -55,6 +55,7 @@ def _root(module: IRModule) -> str:
 
 
 def _check_compiles(subject: Subject, case: str) -> None:
+    require_tools(subject)
     _require_patterns(subject)
     constants = ConstantStore()
     attempt, items = attempt_of(subject, pattern_functions(subject, constants), constants)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.ir import ConstantStore, Function, IRModule, TensorType, Trait, print_module, verify
+from byoc_core.ir import ConstantStore, Function, IRModule, TensorType, Trait, print_function, print_module, verify
 from byoc_core.ops.cases import array_of, op_cases
 from byoc_core.transform import evaluate_function
 
@@ -82,7 +82,9 @@ def _check_estimate(subject: Subject, case: str) -> None:
     for name, region in regions.items():
         again = subject.handle.estimate(replace(region, name=f"other_{name}"), context)
         if again != first[name]:
-            raise FailedError(f"it estimated {first[name] or 'nothing'}, then {again or 'nothing'}:\n{region}")
+            raise FailedError(
+                f"it estimated {first[name] or 'nothing'}, then {again or 'nothing'}:\n{print_function(region)}"
+            )
 
 
 PROMISES = (

@@ -8,7 +8,7 @@ from byoc_core.pattern import Rejection
 
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.promises.l1_partition.case_functions import sample, survey
+from byoc_conformance.promises.l1_partition.case_functions import all_dtypes_once, sample
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
@@ -18,7 +18,7 @@ _CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 def _check(subject: Subject, case: str) -> None:
     is_covered = False
-    for attempt, items in (survey(subject), sample(subject)):
+    for attempt, items in (sample(subject), all_dtypes_once(subject)):
         for name, item in items.items():
             if attempt.is_claimed(name):
                 continue

@@ -187,12 +187,10 @@ class _WithOneMore(GraphModule):
 class _WithOtherTypes(GraphModule):
     def find_function(self, name: str) -> PackedFunction:
         function = super().find_function(name)
-        if function.signature is None:
+        is_exp = any(node.op == "exp" for node in self.document.functions[name].nodes)
+        if function.signature is None or not is_exp:
             return function
-        outputs = tuple(
-            replace(spec, dtype="float16" if spec.dtype == "float32" else spec.dtype)
-            for spec in function.signature.outputs
-        )
+        outputs = tuple(replace(spec, dtype="float16") for spec in function.signature.outputs)
         return PackedFunction(name, function.impl, replace(function.signature, outputs=outputs))
 
 
