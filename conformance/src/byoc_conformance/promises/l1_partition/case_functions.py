@@ -33,6 +33,7 @@ __all__ = [
     "pattern_functions",
     "require_tools",
     "sample",
+    "tell_reasons",
 ]
 
 Kind = Literal["static", "symbolic", "constants"]
@@ -74,6 +75,12 @@ def require_tools(subject: Subject) -> None:
     status = subject.handle.compile_status(subject.handle.context(options=subject.spec.options))
     if not status.ok:
         raise NotCoveredError(f"it cannot compile here: {status.reason}")
+
+
+def tell_reasons(attempt: Attempt, names: Iterable[str]) -> str:
+    """Gives the first reason why the subject did not take functions, as text."""
+    reasons = (reason for name in names for reason in attempt.reasons(name))
+    return next((f"{reason.code}: {reason.text}" for reason in reasons), "no reason was given")
 
 
 Asked = tuple[Attempt, dict[str, CaseFunction]]

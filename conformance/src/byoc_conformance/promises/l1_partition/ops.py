@@ -13,6 +13,7 @@ from byoc_conformance.promises.l1_partition.case_functions import (
     case_functions,
     own_op_functions,
     require_tools,
+    tell_reasons,
 )
 from byoc_conformance.subject import Subject
 
@@ -30,9 +31,7 @@ def _compile_op(subject: Subject, case: str) -> Outcome:
         text = f"claimed, then not compiled: {attempt.failures[failures[0]]}\n{items[failures[0]]}"
         return Outcome(Status.FAILED, text, cells)
     if not claimed:
-        reasons = [reason for name in items for reason in attempt.reasons(name)]
-        text = f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given"
-        return Outcome(Status.DECLINED, text, cells)
+        return Outcome(Status.DECLINED, tell_reasons(attempt, items), cells)
     return Outcome(Status.PASSED, f"{len(claimed)} of {len(items)} cases are claimed", cells)
 
 
@@ -59,7 +58,7 @@ def _compile_own_ops(subject: Subject, case: str) -> None:
     in_patterns = " ".join(str(pattern.pattern) for pattern in subject.handle.patterns())
     for name, item in items.items():
         if item.subject not in claimed and f"{item.subject}(" not in in_patterns:
-            reason = "; ".join(f"{r.code}: {r.text}" for r in attempt.reasons(name)) or "no reason was given"
+            reason = tell_reasons(attempt, [name])
             raise FailedError(f"it brings the op `{item.subject}`, and claims it nowhere: {reason}\n{item}")
     for name, text in attempt.failures.items():
         raise FailedError(f"claimed, then not compiled: {text}\n{items[name]}")
