@@ -43,7 +43,7 @@ def _check_claims(subject: Subject, case: str) -> None:
             refusals = [refusal for module in modules for refusal in log.refusals("main", _root(module))]
             reason = f"{refusals[0].rejection.code}: {refusals[0].rejection.text}" if refusals else "no reason given"
             raise FailedError(
-                f"pattern `{pattern.name}` takes none of the {len(modules)} functions that were made for it ({reason}): "
+                f"pattern `{pattern.name}` takes none of the {len(modules)} functions made for it ({reason}): "
                 f"{pattern.pattern}"
             )
     if not is_covered:
