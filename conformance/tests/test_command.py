@@ -154,7 +154,7 @@ def test_compare(conformance: Run) -> None:
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str) -> None:
     script = "from byoc_core.cli.main import main; main()"
-    command = ["conformance", "toy", *only(FAILS, HANGS), "--report", "out", "--jobs", jobs]
+    command = ["conformance", "toy", *only(CRASHES, HANGS), "--report", "out", "--jobs", jobs]
     with subprocess.Popen(
         [sys.executable, "-c", script, *command],
         cwd=tmp_path,
@@ -165,7 +165,7 @@ def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str) -> None:
     ) as process:
         try:
             assert process.stderr is not None
-            assert process.stderr.readline() == f"{FAILS}: failed\n"
+            assert process.stderr.readline() == f"{CRASHES}: crashed\n"
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
         finally:
@@ -174,4 +174,4 @@ def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str) -> None:
     left_out = len(all_items()) - 1
     assert f"toy: partial 0/1, {left_out} not run\n" in out
     report = json.loads((tmp_path / "out" / "conformance.json").read_text())
-    assert [item["id"] for item in report["items"] if item["status"] != "not-run"] == [FAILS]
+    assert [item["id"] for item in report["items"] if item["status"] != "not-run"] == [CRASHES]

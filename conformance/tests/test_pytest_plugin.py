@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def statuses(report: Any) -> dict[str, str]:
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
 def test_a_run_by_name_with_a_report(run: Run, pytester: pytest.Pytester, workers: list[str]) -> None:
     kit = ["--pyargs", "byoc_conformance", "--byoc-backend=toy", "--byoc-option", "a=[1]", "--byoc-patience", "0.05"]
-    done = run(*kit, "-k", FOUR, "--byoc-report", "out", "--byoc-examples", "7", "--byoc-seed", "5", *workers)
+    done = run(*kit, "-k", FOUR, "--byoc-report", "out", "--byoc-examples", "7", "--byoc-seed", "5", "-rfs", *workers)
     done.assert_outcomes(failed=3, skipped=1)
     assert done.ret == 1
     text = done.stdout.str()
@@ -92,9 +93,11 @@ def test_levels_and_a_file_of_overrides(run: Run, pytester: pytest.Pytester) -> 
         ([], "ERROR: --pyargs byoc_conformance: name the backend to test: --byoc-backend=NAME"),
         (["--byoc-backend=toi"], "ERROR: byoc.backends: backend `toi` is not installed; installed: "),
         (["--byoc-backend=toy", "--byoc-xfail=no.toml"], "No such file or directory: 'no.toml'"),
+        (["--byoc-backend=toy", "--byoc-report=conftest.py"], "ERROR: --byoc-report: "),
     ],
 )
-def test_wrong_usage(run: Run, arguments: list[str], text: str) -> None:
+def test_wrong_usage(run: Run, pytester: pytest.Pytester, arguments: list[str], text: str) -> None:
+    pytester.makeconftest("")
     done = run("--pyargs", "byoc_conformance", *arguments)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert text in done.stderr.str()
@@ -236,7 +239,7 @@ def test_marks_that_skip_a_whole_suite_are_seen_as_not_run(run: Run, pytester: p
     done = run("--byoc-report", "out", "-rN")
     done.assert_outcomes(skipped=len(all_items()) + 1)
     assert "no test of the kit ran, and no report is written" in done.stdout.str()
-    assert not (pytester.path / "out").exists()
+    assert list((pytester.path / "out").iterdir()) == []
 
 
 def test_the_plugin_costs_others_nothing(pytester: pytest.Pytester) -> None:
@@ -270,3 +273,13 @@ def test_every_public_name_is_there() -> None:
         assert getattr(byoc_conformance, name).__module__.startswith("byoc_conformance.")
     with pytest.raises(AttributeError, match=r"^module 'byoc_conformance' has no attribute 'Rnner'$"):
         _ = byoc_conformance.Rnner
+
+
+def test_defaults_are_the_same_in_all_ways_in() -> None:
+    from byoc_conformance import BackendSuite, SubjectSpec
+    from byoc_conformance.command import run_kit
+
+    spec = SubjectSpec("x")
+    parameters = inspect.signature(run_kit).parameters
+    assert (BackendSuite.examples, BackendSuite.seed, BackendSuite.patience) == (spec.examples, spec.seed, 1.0)
+    assert [parameters[name].default for name in ("examples", "seed", "patience")] == [spec.examples, spec.seed, 1.0]
