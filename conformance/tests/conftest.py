@@ -11,8 +11,6 @@ from byoc_core.plugin.discovery import installed
 from byoc_core.plugin.metadata import snapshot
 from byoc_core.runtime.registry import runtimes
 
-from conformance.tests.toys import install_toy
-
 FAKES = Path(__file__).parent / "fakes"
 
 
@@ -37,16 +35,5 @@ def fakenpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
     _forget_plugins()
     yield "fakenpu"
-    monkeypatch.undo()
-    _forget_plugins()
-
-
-@pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of the backend of :mod:`conformance.tests.toys`, installed for this process and those it starts."""
-    install_toy(tmp_path / "toy")
-    monkeypatch.syspath_prepend(str(tmp_path / "toy"))
-    _forget_plugins()
-    yield "toy"
     monkeypatch.undo()
     _forget_plugins()

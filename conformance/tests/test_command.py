@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from byoc_conformance.report import write_report
 from byoc_conformance.verdict import Verdict
 from byoc_core.cli.main import main
 
+from conformance.tests.conftest import forget_plugins
 from conformance.tests.samples import ALL_PASSED, new_report
 from conformance.tests.toys import CRASHES, DECLINES, FAILS, HANGS, install_toy
 
@@ -31,6 +32,17 @@ class Done:
 
 
 Run = Callable[..., Done]
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of the backend of :mod:`conformance.tests.toys`, installed for this process and those it starts."""
+    install_toy(tmp_path / "toy")
+    monkeypatch.syspath_prepend(str(tmp_path / "toy"))
+    forget_plugins()
+    yield "toy"
+    monkeypatch.undo()
+    forget_plugins()
 
 
 @pytest.fixture
