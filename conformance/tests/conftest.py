@@ -15,6 +15,7 @@ FAKES = Path(__file__).parent / "fakes"
 
 
 def forget_plugins() -> None:
+    """Has this process look for plugins again, as a new process would."""
     for cached in (snapshot, installed, backends, runtimes):
         cached.cache_clear()
 

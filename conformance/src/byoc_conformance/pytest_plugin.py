@@ -46,6 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
     wanted = {argument.partition("::")[0] for argument in config.args if config.option.pyargs}
     if "byoc_conformance" in wanted or config.option.byoc_backend:
         _check_usage(config)
+    if config.option.byoc_report:
+        try:
+            Path(config.option.byoc_report).mkdir(parents=True, exist_ok=True)  # before long work begins
+        except OSError as error:
+            raise pytest.UsageError(f"--byoc-report: {error}") from error
     if not hasattr(config, "workerinput"):  # pytest-xdist: workers hand their results to the process that started them
         config.pluginmanager.register(_Gatherer(config), "byoc-conformance-reports")
 

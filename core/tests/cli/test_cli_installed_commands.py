@@ -45,7 +45,7 @@ def test_a_command_of_another_distribution_works(byoc: Any, install_command: Any
     done = byoc("greet", "you", "--loud")
     assert (done.code, done.out, done.err) == (0, "HELLO you\n", "")
     assert "Greets someone." in byoc("--help").out
-    assert "Usage: byoc greet [OPTIONS] NAME" in byoc("greet", "--help").out
+    assert "Usage: byoc greet " in byoc("greet", "--help").out
     assert byoc("greet").code == 2
     assert byoc("greet", "done").code == 3
     assert byoc("doctor").code == 0
@@ -100,7 +100,7 @@ def test_a_command_for_another_version_of_core_is_not_imported(byoc: Any, instal
 
 def test_a_name_of_byoc_cannot_be_taken(byoc: Any, install_command: Any) -> None:
     install_command("verify", "raise AssertionError('imported')")
-    assert "Usage: byoc verify [OPTIONS] ARTIFACT" in byoc("verify", "--help").out
+    assert "Usage: byoc verify " in byoc("verify", "--help").out
     found = byoc("doctor")
     assert found.code == 1
     assert "fault  command `verify` (byoc-verify 1.0): clash: the name belongs to byoc-core" in found.out

@@ -60,10 +60,10 @@ def _find() -> Iterator[Finding]:
     with PluginExaminer() as examiner:
         yield from _find_plugins("backend", "can compile", backends, examiner)
         yield from _find_plugins("runtime", "can run", runtimes, examiner)
-    yield from _find_commands()
     yield _find_compiler()
     yield from _find_settings()
     yield _find_cache()
+    yield from _find_commands()
 
 
 def _find_versions() -> Iterator[Finding]:
@@ -97,17 +97,6 @@ def _find_plugins(kind: str, ability: str, catalog: Catalog, examiner: PluginExa
             yield Finding("note", subject, f"cannot do its work here: {status.reason}", status.remedy)
 
 
-def _find_commands() -> Iterator[Finding]:
-    from byoc_core.cli.app import app
-    from byoc_core.cli.installed_commands import CommandGroup, find_command_faults
-
-    own = typer.main.get_command(app)
-    assert isinstance(own, CommandGroup)
-    for record in find_command_faults(own):
-        subject = f"command `{record.name}` ({record.distribution} {record.version})"
-        yield Finding("fault", subject, f"{record.state}: {record.reason}", record.remedy)
-
-
 def _find_compiler() -> Finding:
     from byoc_core.native.toolchain import Toolchain, find_toolchain
 
@@ -139,3 +128,14 @@ def _find_cache() -> Finding:
     if os.access(existing, os.W_OK):
         return Finding("fine", "cache", str(folder))
     return Finding("note", "cache", f"{folder} cannot be written", "Set BYOC_CACHE_DIR to a folder of yours.")
+
+
+def _find_commands() -> Iterator[Finding]:
+    from byoc_core.cli.app import app
+    from byoc_core.cli.installed_commands import CommandGroup, find_command_faults
+
+    own = typer.main.get_command(app)
+    assert isinstance(own, CommandGroup)
+    for record in find_command_faults(own):
+        subject = f"command `{record.name}` ({record.distribution} {record.version})"
+        yield Finding("fault", subject, f"{record.state}: {record.reason}", record.remedy)
