@@ -35,6 +35,7 @@ nox.options.sessions = [
     *(f"tests-{name}" for name in PACKAGES),
     "core-alone",
     "docs",
+    "site",
     "demo",
 ]
 nox.options.reuse_venv = "yes"
@@ -159,6 +160,13 @@ def docs(session: nox.Session) -> None:
     """Runs the code of the README and of every page under docs/."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     run_tests(session, "docs")
+
+
+@nox.session(requires=["wheels"])
+def site(session: nox.Session) -> None:
+    """Makes the documentation's site in out/site; a link that leads nowhere is an error."""
+    install_wheels(session, ("core", "conformance"), *group("site"))
+    session.run("python", "-m", "docs.site.build", "out/site")
 
 
 @nox.session(name="partition-laws", requires=["wheels"])

@@ -73,9 +73,7 @@ def faults(before: Mapping[str, Any], after: Mapping[str, Any], version: str) ->
         yield from _argument_faults(name, old["arguments"], hook["arguments"], version)
 
 
-def _argument_faults(
-    hook: str, before: Mapping[str, Any], after: Mapping[str, Any], version: str
-) -> Iterator[str]:
+def _argument_faults(hook: str, before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> Iterator[str]:
     for name in before.keys() - after.keys():
         yield f"{hook}: argument `{name}` is gone"
     for name, argument in after.items():

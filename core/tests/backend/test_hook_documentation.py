@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import textwrap
 import types
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +13,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import script as R
-from byoc_core.backend import CompileContext, backends, hook_specs
+from byoc_core.backend import backends, hook_specs
 from byoc_core.backend import hooks as backend_hooks
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, hookimpl
 from byoc_core.errors import ArtifactError

@@ -51,7 +51,9 @@ def test_an_unlawful_change_is_told(after: dict[str, Any], fault: str) -> None:
     assert list(faults(BEFORE, after, "0.2")) == [fault]
 
 
-@pytest.mark.parametrize("after", [BEFORE, with_argument("y", "0.2"), {**BEFORE, "group/new": {**HOOK, "since": "0.2"}}])
+@pytest.mark.parametrize(
+    "after", [BEFORE, with_argument("y", "0.2"), {**BEFORE, "group/new": {**HOOK, "since": "0.2"}}]
+)
 def test_a_lawful_change_is_not(after: dict[str, Any]) -> None:
     assert list(faults(BEFORE, after, "0.2")) == []
 

@@ -12,7 +12,6 @@ from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
 
 
-
 def new_specs(*, name_required: bool) -> types.ModuleType:
     """Gives specifications of two hooks."""
 

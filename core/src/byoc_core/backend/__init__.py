@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from byoc_core.backend.handle import BackendHandle
     from byoc_core.backend.all_hooks import hook_specs
+    from byoc_core.backend.handle import BackendHandle
     from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
     from byoc_core.backend.registry import Backends, backends
 
