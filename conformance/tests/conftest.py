@@ -14,7 +14,7 @@ from byoc_core.runtime.registry import runtimes
 FAKES = Path(__file__).parent / "fakes"
 
 
-def forget_plugins() -> None:
+def _forget_plugins() -> None:
     for cached in (snapshot, installed, backends, runtimes):
         cached.cache_clear()
 
@@ -33,7 +33,7 @@ def fakenpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(str(FAKES))
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
-    forget_plugins()
+    _forget_plugins()
     yield "fakenpu"
     monkeypatch.undo()
-    forget_plugins()
+    _forget_plugins()
