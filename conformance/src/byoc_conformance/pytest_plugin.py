@@ -1,13 +1,129 @@
-"""The kit under pytest: options of its own."""
+"""The kit under pytest: ``pytest --pyargs byoc_conformance --byoc-backend=mynpu``, and classes of ``BackendSuite``.
+
+pytest imports this module in every run of every project where the kit is installed, so it imports nothing of the kit
+before a test of the kit is collected or reported.
+"""
 
 from __future__ import annotations
 
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
-__all__ = ["pytest_addoption"]
+if TYPE_CHECKING:
+    from byoc_conformance.pytest_reports import RunReports
+
+__all__ = ["pytest_addoption", "pytest_collect_file", "pytest_configure", "pytest_pycollect_makeitem"]
+
+_PLACE = Path(__file__).with_name("suite.py")
+"""The file that stands for the kit's tests in `--pyargs byoc_conformance`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds ``--byoc-backend``."""
+    """Adds the options; all begin with ``--byoc-``."""
     group = parser.getgroup("byoc", "conformance of byoc backends")
-    group.addoption("--byoc-backend", metavar="NAME", help="the backend that `--pyargs byoc_conformance` tests")
+    add = group.addoption
+    add("--byoc-backend", metavar="NAME", help="the installed backend that `--pyargs byoc_conformance` tests")
+    add("--byoc-option", action="append", default=[], metavar="KEY=VALUE", help="an option of it, as JSON or text; "
+        "NAME.KEY=VALUE for one of a companion; repeat for several")  # fmt: skip
+    add("--byoc-with", action="append", default=[], metavar="NAME", help="a backend that is asked after it in every "
+        "build; repeat for several")  # fmt: skip
+    add("--byoc-xfail", metavar="FILE", help="a TOML file whose table `xfail` says which tests are expected to be "
+        "broken, and why")  # fmt: skip
+    add("--byoc-level", action="append", default=[], metavar="LEVEL", help="run the tests of this level only: L0 to "
+        "L4; repeat for several")  # fmt: skip
+    add("--byoc-examples", type=int, metavar="N", help="random examples for each property")
+    add("--byoc-seed", type=int, metavar="N", help="seed of all random numbers")
+    add("--byoc-patience", type=float, metavar="FACTOR", help="make all deadlines longer by this factor")
+    add("--byoc-report", metavar="DIR", help="write conformance.json, .html, .md and badges into this folder")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has reports gathered, by the process that hears of all tests."""
+    wanted = {argument.partition("::")[0] for argument in config.args if config.option.pyargs}
+    if "byoc_conformance" in wanted or config.option.byoc_backend:
+        _check_usage(config)
+    if config.option.byoc_report:
+        try:
+            Path(config.option.byoc_report).mkdir(parents=True, exist_ok=True)  # before long work begins
+        except OSError as error:
+            raise pytest.UsageError(f"--byoc-report: {error}") from error
+    if not hasattr(config, "workerinput"):  # pytest-xdist: workers hand their results to the process that started them
+        config.pluginmanager.register(_Gatherer(config), "byoc-conformance-reports")
+
+
+def _check_usage(config: pytest.Config) -> None:
+    if not config.option.byoc_backend:
+        raise pytest.UsageError("--pyargs byoc_conformance: name the backend to test: --byoc-backend=NAME")
+    from byoc_core.errors import ByocError
+
+    from byoc_conformance.pytest_kit import new_kit_of_options
+
+    try:
+        new_kit_of_options(config)
+    except (ByocError, OSError) as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Gives the kit's tests for ``--pyargs byoc_conformance``."""
+    if file_path.name != _PLACE.name or file_path != _PLACE or not parent.config.option.byoc_backend:
+        return None
+    from byoc_conformance.pytest_kit import KitFile
+
+    file: pytest.Collector = KitFile.from_parent(parent, path=file_path)
+    return file
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Collector] | None:
+    """Gives the kit's tests for a class that inherits from ``BackendSuite``."""
+    suite = sys.modules.get("byoc_conformance.suite")
+    if suite is None or not isinstance(obj, type) or not issubclass(obj, suite.BackendSuite):
+        return None
+    if obj is suite.BackendSuite or not collector.istestclass(obj, name):
+        return []
+    from byoc_conformance.pytest_kit import KitClass
+
+    return [KitClass.from_parent(collector, name=name, obj=obj)] if getattr(obj, "backend", "") else []
+
+
+class _Gatherer:
+    """Hands what tests of the kit say to :class:`byoc_conformance.pytest_reports.RunReports`, once there is any."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._started = datetime.now(UTC)
+        self._reports: RunReports | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Notes the result of a test of the kit."""
+        record = getattr(report, "byoc_conformance", None)
+        if record is None:
+            return
+        if self._reports is None:
+            from byoc_conformance.pytest_reports import RunReports
+
+            self._reports = RunReports(self._started, self._config.option.byoc_report)
+        self._reports.add(record)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Writes the reports; after Ctrl-C too."""
+        if self._reports is not None:
+            self._reports.finish()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Says what level each backend reached."""
+        if self._reports is not None:
+            terminalreporter.section("byoc conformance")
+            for line in self._reports.summary:
+                terminalreporter.line(line)
+        elif self._config.option.byoc_report:
+            terminalreporter.section("byoc conformance")
+            terminalreporter.line("no test of the kit ran, and no report is written")

@@ -57,9 +57,13 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+    def stop(self) -> None:
+        """Ends the processes; one is started anew where a test needs it. Another thread may call it."""
         for level in list(self._workers):
             self._stop(level)
-        self._folder.cleanup()
 
     def run(self, item: Item) -> ItemResult:
         """Gives how a test ended.
@@ -69,20 +73,24 @@ class Runner:
         """
         start = time.monotonic()
         level = item.promise.level
-        if level not in self._workers:
+        worker = self._workers.get(level)
+        if worker is None:
             stderr = Path(self._folder.name) / f"{level}.txt"
-            self._workers[level] = Worker("byoc_conformance.runner:main", self._spec.to_json(), stderr)
-        reply = self._workers[level].ask({"item": item.id}, item.promise.deadline * self._patience)
+            worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), stderr)
+            self._workers[level] = worker
+        reply = worker.ask({"item": item.id}, item.promise.deadline * self._patience)
         if isinstance(reply, Ended):
             self._stop(level)
-            outcome = Outcome(_ENDED[reply.code], reply.text)
+            outcome = Outcome(_ENDED[reply.code], f"while `{item.id}` ran: {reply.text}")
         else:
             cells = tuple(Cell(op, dtype, Status(status)) for op, dtype, status in reply["cells"])
             outcome = Outcome(Status(reply["status"]), reply["text"], cells)
         return ItemResult(item, outcome, time.monotonic() - start)
 
     def _stop(self, level: Level) -> None:
-        self._workers.pop(level).stop()
+        worker = self._workers.pop(level, None)
+        if worker is not None:
+            worker.stop()
 
 
 def main(setup: Mapping[str, Any]) -> None:

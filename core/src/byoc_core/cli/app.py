@@ -17,12 +17,14 @@ from byoc_core.cli.commands.lint_backend import lint_installed_backend
 from byoc_core.cli.commands.new_backend import write_new_backend
 from byoc_core.cli.commands.run import run_model
 from byoc_core.cli.commands.verify import verify_artifact
+from byoc_core.cli.installed_commands import CommandGroup
 from byoc_core.version import __version__
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="byoc",
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

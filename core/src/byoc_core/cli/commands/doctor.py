@@ -61,6 +61,7 @@ def _find() -> Iterator[Finding]:
     yield _find_compiler()
     yield from _find_settings()
     yield _find_cache()
+    yield from _find_commands()
 
 
 def _find_versions() -> Iterator[Finding]:
@@ -128,3 +129,14 @@ def _find_cache() -> Finding:
     if os.access(existing, os.W_OK):
         return Finding("fine", "cache", str(folder))
     return Finding("note", "cache", f"{folder} cannot be written", "Set BYOC_CACHE_DIR to a folder of yours.")
+
+
+def _find_commands() -> Iterator[Finding]:
+    from byoc_core.cli.app import app
+    from byoc_core.cli.installed_commands import CommandGroup, find_command_faults
+
+    own = typer.main.get_command(app)
+    assert isinstance(own, CommandGroup)
+    for record in find_command_faults(own):
+        subject = f"command `{record.name}` ({record.distribution} {record.version})"
+        yield Finding("fault", subject, f"{record.state}: {record.reason}", record.remedy)

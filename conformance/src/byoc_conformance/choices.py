@@ -1,0 +1,76 @@
+"""What a user chooses, as text: options of backends, and which tests run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from byoc_core.errors import OptionsError, near_names
+
+from byoc_conformance.overrides import select_ids
+from byoc_conformance.promise import Item, Level
+
+__all__ = ["choose_items", "parse_levels", "parse_options"]
+
+
+def parse_options(
+    texts: Iterable[str], companions: Sequence[str], flag: str = "--option"
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Gives the options of the backend under test, and those of companions by name.
+
+    Args:
+        texts: ``KEY=VALUE``, or ``NAME.KEY=VALUE`` for a companion. A value that is JSON is read as JSON; others are
+            text.
+        companions: their names.
+        flag: what gives the texts, for errors.
+
+    Raises:
+        OptionsError: a text has another form.
+    """
+    options: dict[str, Any] = {}
+    of_companions: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise OptionsError(flag, "is malformed", got=repr(text), expected="KEY=VALUE, or NAME.KEY=VALUE")
+        name, dot, rest = key.partition(".")
+        target = of_companions.setdefault(name, {}) if dot and rest and name in companions else options
+        try:
+            target[rest if target is not options else key] = json.loads(value)
+        except ValueError:
+            target[rest if target is not options else key] = value
+    return options, of_companions
+
+
+def parse_levels(texts: Iterable[str], flag: str = "--level") -> tuple[Level, ...]:
+    """Gives levels by name; all where none is named.
+
+    Raises:
+        OptionsError: there is no such level.
+    """
+    names = {level.value: level for level in Level}
+    for text in (given := tuple(texts)):
+        if text not in names:
+            raise OptionsError(flag, "names no level", got=repr(text), expected=", ".join(names))
+    return tuple(level for level in Level if level.value in given) or tuple(Level)
+
+
+def choose_items(
+    items: Sequence[Item], levels: Sequence[Level], patterns: Sequence[str] = (), flag: str = "--only"
+) -> list[Item]:
+    """Gives the tests of some levels whose ids any of some patterns match; without patterns, all of them.
+
+    Raises:
+        OptionsError: a pattern matches no test of these levels.
+    """
+    kept = {item.id: item for item in items if item.promise.level in levels}
+    if not patterns:
+        return list(kept.values())
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = select_ids(pattern, kept)
+        if not found:
+            raise OptionsError(f"{flag} {pattern}", "matches no test", hint=near_names(pattern, kept) or None)
+        chosen.update(found)
+    return [item for name, item in kept.items() if name in chosen]

@@ -1,0 +1,61 @@
+"""What a report says of the place where it was made: versions of everything."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from byoc_core.errors import BackendNotFoundError, PluginError, near_names
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginRecord, PluginState, installed
+
+from byoc_conformance.subject import SubjectSpec
+
+__all__ = ["check_installed", "describe_cpu", "find_plugins", "find_version"]
+
+
+def check_installed(spec: SubjectSpec) -> None:
+    """Makes sure, before anything runs, that the backends under test are there. Imports none of them.
+
+    Raises:
+        BackendNotFoundError: one is not installed.
+        PluginError: one may not be used; says why.
+    """
+    catalog = installed(BACKENDS_GROUP)
+    for name in (spec.backend, *spec.companions):
+        record = catalog.find(name)
+        if record is None:
+            raise BackendNotFoundError(
+                BACKENDS_GROUP,
+                f"backend `{name}` is not installed; installed: {', '.join(catalog.names()) or 'none'}",
+                hint=near_names(name, catalog.names()) or None,
+            )
+        if record.state is not PluginState.AVAILABLE:
+            problem = f"cannot be used ({record.state}): {record.reason}"
+            raise PluginError(record.label, problem, hint=record.remedy or None)
+
+
+def find_plugins(spec: SubjectSpec) -> tuple[PluginRecord, ...]:
+    """Gives the backends under test, and the runtimes that their distributions bring."""
+    backends = [record for name in (spec.backend, *spec.companions) if (record := installed(BACKENDS_GROUP).find(name))]
+    distributions = {record.distribution for record in backends}
+    runtimes = [record for record in installed(RUNTIMES_GROUP).records if record.distribution in distributions]
+    return (*backends, *runtimes)
+
+
+def find_version(distribution: str) -> str:
+    """Gives the version of an installed distribution; empty where there is none."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def describe_cpu() -> str:
+    """Gives the name of the CPU's model, where the system tells, or else of its family."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (names[0] if names else platform.processor()) or platform.machine()

@@ -1,0 +1,76 @@
+"""Tests that are expected to fail, each with a reason. There is no other way to make the kit ask for less."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from byoc_core.errors import OptionsError, near_names
+
+__all__ = ["Overrides", "read_overrides", "select_ids"]
+
+_MIN_WORDS = 3
+
+
+class Overrides:
+    """Reasons by test.
+
+    Args:
+        reasons: by the id of a test, or by a pattern of ids in which ``*`` stands for any text and ``?`` for one
+            character. An id goes before patterns, and a pattern before those behind it.
+        ids: of all tests of the kit.
+        where: what gives the reasons, for errors.
+
+    Raises:
+        OptionsError: a reason has fewer than three words, or a key names no test.
+    """
+
+    def __init__(self, reasons: Mapping[str, str], ids: Iterable[str], *, where: str = "xfail") -> None:
+        known = tuple(ids)
+        self._reasons: dict[str, str] = {}
+        for key, reason in sorted(reasons.items(), key=lambda pair: pair[0] not in known):
+            if len(reason.split()) < _MIN_WORDS:
+                expected = f"a reason of at least {_MIN_WORDS} words"
+                raise OptionsError(f"{where}, `{key}`", "says not why", got=repr(reason), expected=expected)
+            found = [key] if key in known else select_ids(key, known)
+            if not found:
+                hint = near_names(key, known) or "`byoc conformance --list` shows all promises."
+                raise OptionsError(f"{where}, `{key}`", "names no test of the kit", hint=hint)
+            for name in found:
+                self._reasons.setdefault(name, reason)
+
+    def reason(self, name: str) -> str | None:
+        """Gives why a test is expected to fail; ``None`` where it is not."""
+        return self._reasons.get(name)
+
+
+def select_ids(pattern: str, ids: Iterable[str]) -> list[str]:
+    """Gives the ids that a pattern matches: ``*`` stands for any text and ``?`` for one character.
+
+    Brackets stand for themselves, since ids have them.
+    """
+    regex = re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern))
+    return [name for name in ids if regex.fullmatch(name)]
+
+
+def read_overrides(path: Path) -> dict[str, str]:
+    """Gives the reasons of a TOML file: its table ``xfail``, with ids or patterns as keys.
+
+    Raises:
+        OptionsError: it is no such file.
+        OSError: it cannot be read.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionsError(f"{path}", f"is no TOML file: {error}") from error
+    table = values.get("xfail")
+    if values.keys() != {"xfail"} or not isinstance(table, dict):
+        keys = ", ".join(f"`{key}`" for key in values) or "nothing"
+        raise OptionsError(f"{path}", "is no file of overrides", got=keys, expected="one table `xfail`")
+    for key, reason in table.items():
+        if not isinstance(reason, str):
+            raise OptionsError(f"{path}, `{key}`", "gives no reason", got=repr(reason), expected="text")
+    return table

@@ -1,0 +1,286 @@
+"""The kit's tests as items of pytest, and the one that looks whether any was taken out of the suite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from byoc_core.errors import ByocError, near_names
+
+from byoc_conformance.choices import parse_levels, parse_options
+from byoc_conformance.environment import check_installed
+from byoc_conformance.overrides import Overrides, read_overrides
+from byoc_conformance.promise import Item, Level
+from byoc_conformance.promises import all_items
+from byoc_conformance.pytest_reports import RECORD, new_record
+from byoc_conformance.runner import Runner
+from byoc_conformance.subject import SubjectSpec
+from byoc_conformance.suite import BackendSuite
+from byoc_conformance.verdict import Judgement, Verdict, judge
+
+__all__ = ["GUARD", "Kit", "KitClass", "KitFile", "new_kit_of_options"]
+
+GUARD = "kit-is-whole"
+"""The name of the test that fails where a test of the kit was taken out or made powerless."""
+
+_SETTINGS = tuple(name for name in vars(BackendSuite) if not name.startswith("_"))
+_LIKE_KIT_TEST = re.compile(r"test_?L\d", re.IGNORECASE)
+_MAX_NAMES = 5
+
+
+class Kit:
+    """The tests for one backend, with what was chosen for them.
+
+    Args:
+        spec: the backend under test.
+        reasons: why tests are expected to be broken.
+        patience: all deadlines are longer by this factor.
+        levels: those that run.
+        where: what gives the reasons, for errors.
+
+    Raises:
+        OptionsError: a reason is none, or is for no test.
+        PluginError: the backend is not installed, or may not be used.
+    """
+
+    def __init__(
+        self,
+        spec: SubjectSpec,
+        reasons: Mapping[str, str],
+        patience: float,
+        levels: tuple[Level, ...],
+        where: str,
+    ) -> None:
+        check_installed(spec)
+        self.spec = spec
+        self.patience = patience
+        self.overrides = Overrides(reasons, [item.id for item in all_items()], where=where)
+        self.items = tuple(item for item in all_items() if item.promise.level in levels)
+        self.changes: tuple[str, ...] = ()
+
+    def collect(self, collector: pytest.Collector) -> Iterator[pytest.Item]:
+        """Yields the tests, the guard before the others."""
+        hooks = _hooks_of(collector.config)
+        yield _Guard.from_parent(collector, name=GUARD, kit=self, hooks=hooks)
+        for item in self.items:
+            yield _KitItem.from_parent(collector, name=item.id, kit=self, hooks=hooks, item=item)
+
+
+def new_kit_of_options(config: pytest.Config) -> Kit:
+    """Gives the kit for ``--byoc-backend`` and the options beside it.
+
+    Raises:
+        OptionsError: an option is malformed.
+        PluginError: the backend is not installed, or may not be used.
+        OSError: the file of overrides cannot be read.
+    """
+    chosen = config.option
+    options, of_companions = parse_options(chosen.byoc_option, chosen.byoc_with, "--byoc-option")
+    spec = SubjectSpec(chosen.byoc_backend, options, tuple(chosen.byoc_with), of_companions)
+    reasons = read_overrides(Path(chosen.byoc_xfail)) if chosen.byoc_xfail else {}
+    return _new_kit(config, spec, reasons, BackendSuite.patience, chosen.byoc_xfail or "xfail")
+
+
+def _new_kit_of_class(config: pytest.Config, suite: type[BackendSuite]) -> Kit:
+    for name in dir(suite):
+        hint = near_names(name, _SETTINGS) if not name.startswith(("_", "test")) and name not in _SETTINGS else ""
+        if hint and not callable(getattr(suite, name)):
+            raise pytest.Collector.CollectError(f"{suite.__name__}.{name}: is no setting of `BackendSuite`. {hint}")
+    spec = SubjectSpec(
+        suite.backend,
+        suite.options,
+        tuple(suite.companions),
+        suite.companion_options,
+        examples=suite.examples,
+        seed=suite.seed,
+    )
+    return _new_kit(config, spec, suite.xfail, suite.patience, f"{suite.__name__}.xfail")
+
+
+def _new_kit(config: pytest.Config, spec: SubjectSpec, reasons: Mapping[str, str], patience: float, where: str) -> Kit:
+    """Gives the kit with what the command line says of examples, seed, patience and levels."""
+    chosen = config.option
+    values = spec.to_json()
+    values |= {
+        name: value
+        for name, value in {"examples": chosen.byoc_examples, "seed": chosen.byoc_seed}.items()
+        if value is not None
+    }
+    patience = patience if chosen.byoc_patience is None else chosen.byoc_patience
+    levels = parse_levels(chosen.byoc_level, "--byoc-level")
+    return Kit(SubjectSpec.from_json(values), reasons, patience, levels, where)
+
+
+class KitFile(pytest.File):
+    """The kit for the backend that the command line names."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yields its tests."""
+        yield from new_kit_of_options(self.config).collect(self)
+
+
+class KitClass(pytest.Class):
+    """A class that inherits from ``BackendSuite``: the kit's tests, and those that the class adds."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yields its tests."""
+        try:
+            kit = _new_kit_of_class(self.config, self.obj)
+        except ByocError as error:
+            raise self.CollectError(str(error)) from error
+        kit.changes = tuple(_find_replacements(self.obj))
+        yield from kit.collect(self)
+        yield from super().collect()
+
+
+def _find_replacements(suite: type[BackendSuite]) -> Iterator[str]:
+    for base in suite.__mro__[: suite.__mro__.index(BackendSuite)]:
+        for name in vars(base):
+            if _LIKE_KIT_TEST.match(name):
+                yield f"`{base.__name__}.{name}` is named as a test of the kit, and can replace none"
+
+
+class _RedError(Exception):
+    """A test of the kit is red; its text is all that is to be shown."""
+
+
+class _KitNode(pytest.Item):
+    """A test whose failure is told by its text alone, and over which marks ``xfail`` have no power."""
+
+    def __init__(self, *, kit: Kit, hooks: _Hooks, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.kit = kit
+        self.hooks = hooks
+        self.record: dict[str, Any] | None = None
+
+    def iter_markers_with_node(
+        self, name: str | None = None
+    ) -> Iterator[tuple[pytest.Item | pytest.Collector | Any, pytest.Mark]]:
+        """Yields all marks but those that would hide a failure without a reason in the report."""
+        yield from (pair for pair in super().iter_markers_with_node(name) if pair[1].name != "xfail")
+
+    def hidden_marks(self) -> list[str]:
+        """Gives the nodes from which a mark ``xfail`` comes, and this one where a mark skips it alone."""
+        places = [node.name for node, _ in super().iter_markers_with_node("xfail")]
+        is_skipped = any(mark.name in {"skip", "skipif"} for mark in self.own_markers)
+        return [*places, *([self.name] if is_skipped else [])]
+
+    def note(self, judgement: Judgement | None) -> None:
+        """Keeps what this test says for the report."""
+        assert self.parent is not None
+        self.record = new_record(self.parent.nodeid, self.kit.spec, self.kit.changes, judgement)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Gives the text of a red test without a traceback, which would show the kit's own lines."""
+        if isinstance(excinfo.value, _RedError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Gives where it stands, and its name; pytest wants a line where a mark skips it."""
+        return self.path, 0, self.name
+
+
+class _Guard(_KitNode):
+    """Fails where the suite is not the kit's."""
+
+    def runtest(self) -> None:
+        self.note(None)
+        if self.kit.changes:
+            raise _RedError("\n".join(self.kit.changes))
+
+
+class _KitItem(_KitNode):
+    """One test of the kit."""
+
+    def __init__(self, *, item: Item, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.item = item
+
+    def runtest(self) -> None:
+        judgement = judge(self.hooks.runner_for(self).run(self.item), self.kit.overrides.reason(self.item.id))
+        self.note(judgement)
+        text = f"{judgement.verdict}: {judgement.text}" if judgement.text else judgement.verdict.value
+        if judgement.verdict.is_red:
+            raise _RedError(f"{self.item.id} {self.item.promise.text}.\n{text}")
+        if judgement.verdict is Verdict.XFAILED:
+            raise pytest.xfail.Exception(judgement.reason)
+        if judgement.verdict is not Verdict.PASSED:
+            raise pytest.skip.Exception(f"{self.item.id}: {text}")
+
+
+class _Hooks:
+    """What runs the tests of a process of pytest; a plugin of it once a test of the kit is collected."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._runner: Runner | None = None
+        self._kit: Kit | None = None
+        self._level: Level | None = None
+
+    def runner_for(self, node: _KitItem) -> Runner:
+        """Gives what runs a test. Processes of another suite or level are ended first: they hold memory."""
+        if self._runner is None or self._kit is not node.kit:
+            self.close()
+            self._kit = node.kit
+            self._runner = Runner(node.kit.spec, patience=node.kit.patience).__enter__()
+        if self._level is not node.item.promise.level:
+            self._runner.stop()
+        self._level = node.item.promise.level
+        return self._runner
+
+    def close(self) -> None:
+        """Ends all processes."""
+        if self._runner is not None:
+            self._runner.__exit__(None, None, None)
+        self._runner = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """Compares what is left after all others chose with the whole kit."""
+        collected = [node for node in items if isinstance(node, _KitNode)]
+        yield
+        kept = set(items)
+        for kit in dict.fromkeys(node.kit for node in collected):
+            mine = [node for node in collected if node.kit is kit]
+            missing = [node.name for node in mine if node not in kept]
+            if missing and not self._is_chosen_by_user:
+                kit.changes += (f"taken out, by no option of the command line: {_list_names(missing)}",)
+            hidden = list(dict.fromkeys(name for node in mine for name in node.hidden_marks()))
+            if hidden:
+                kit.changes += (f"marked `xfail`, or skipped alone, instead of given a reason: {_list_names(hidden)}",)
+
+    @property
+    def _is_chosen_by_user(self) -> bool:
+        option = self._config.option
+        names = ("keyword", "markexpr", "deselect", "lf", "stepwise")
+        return any(getattr(option, name, None) for name in names)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Sends what a test of the kit says along with pytest's report of it, from whatever process."""
+        report = yield
+        if isinstance(item, _KitNode) and report.when == "call" and item.record is not None:
+            report.__dict__[RECORD] = item.record
+        return report
+
+    def pytest_sessionfinish(self) -> None:
+        """Ends all processes."""
+        self.close()
+
+
+def _hooks_of(config: pytest.Config) -> _Hooks:
+    name = "byoc-conformance-kit"
+    hooks = config.pluginmanager.get_plugin(name)
+    if not isinstance(hooks, _Hooks):
+        hooks = _Hooks(config)
+        config.pluginmanager.register(hooks, name)
+    return hooks
+
+
+def _list_names(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more

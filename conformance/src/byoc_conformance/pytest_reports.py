@@ -1,0 +1,82 @@
+"""Gathers what tests of the kit say during a run of pytest, in whatever process they ran, and writes reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from byoc_conformance.report import Report, new_report, write_report
+from byoc_conformance.report.tables import format_headline
+from byoc_conformance.subject import SubjectSpec
+from byoc_conformance.verdict import Judgement
+
+__all__ = ["RECORD", "RunReports", "new_record"]
+
+RECORD = "byoc_conformance"
+"""The attribute of pytest's report of a test that holds what :func:`new_record` gives."""
+
+
+def new_record(suite: str, spec: SubjectSpec, changes: tuple[str, ...], judgement: Judgement | None) -> dict[str, Any]:
+    """Gives what one test says, as plain values that travel with pytest's own report of it.
+
+    Args:
+        suite: the node id of the suite that it belongs to.
+        spec: how the backend is tested.
+        changes: how the suite was changed.
+        judgement: how the test counts; ``None`` for the one that looks whether the suite is whole.
+    """
+    return {
+        "suite": suite,
+        "spec": spec.to_json(),
+        "changes": list(changes),
+        "judgement": None if judgement is None else judgement.to_json(),
+    }
+
+
+@dataclass
+class _SuiteRun:
+    spec: SubjectSpec
+    changes: tuple[str, ...] = ()
+    judgements: list[Judgement] = field(default_factory=list)
+
+
+class RunReports:
+    """The reports of one run, one for each suite.
+
+    Args:
+        started: when the run began.
+        folder: where reports are written; each into a folder of its own, named as its suite, where there are
+            several. ``None`` for nowhere.
+    """
+
+    def __init__(self, started: datetime, folder: str | None) -> None:
+        self._started = started
+        self._folder = None if folder is None else Path(folder)
+        self._suites: dict[str, _SuiteRun] = {}
+        self.summary: list[str] = []
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Notes what a test says, as :func:`new_record` gives it."""
+        run = self._suites.setdefault(record["suite"], _SuiteRun(SubjectSpec.from_json(record["spec"])))
+        run.changes = tuple(record["changes"])
+        if record["judgement"] is not None:
+            run.judgements.append(Judgement.from_json(record["judgement"]))
+
+    def finish(self) -> None:
+        """Writes the reports, and says in ``summary`` what came of each suite."""
+        for suite, run in sorted(self._suites.items()):
+            report = new_report(run.spec, run.judgements, self._started, run.changes)
+            self.summary.append(_summarise(report))
+            if self._folder is not None:
+                name = suite.rpartition("::")[2].rpartition("/")[2]
+                folder = self._folder / name if len(self._suites) > 1 else self._folder
+                write_report(report, folder)
+                self.summary.append(f"  report: {folder / 'conformance.html'}")
+
+
+def _summarise(report: Report) -> str:
+    counts = [f"{number} {verdict.replace('-', ' ')}" for verdict, number in report.counts.items() if number]
+    return f"{format_headline(report)} ({', '.join(counts)})"

@@ -1,0 +1,95 @@
+"""What changed between two reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from byoc_conformance.report.model import Report
+from byoc_conformance.verdict import Verdict
+
+__all__ = ["Change", "Comparison", "compare_reports"]
+
+_RANKS = {
+    Verdict.PASSED: 0,
+    Verdict.DECLINED: 1,
+    Verdict.NOT_COVERED: 1,
+    Verdict.XFAILED: 2,
+    Verdict.XPASSED: 3,
+    Verdict.FAILED: 4,
+    Verdict.CRASHED: 5,
+    Verdict.HUNG: 6,
+}
+"""From good to bad. A test that was not run is as if it were not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One test, or one op in one dtype, that is not as it was.
+
+    Attributes:
+        name: the test's id, or ``"add float32"``.
+        before: its status in the first report; empty where it is not there.
+        after: the same of the second.
+    """
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Changes of tests or of coverage, each list in order of names."""
+
+    better: tuple[Change, ...]
+    worse: tuple[Change, ...]
+    appeared: tuple[Change, ...]
+    vanished: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changed between two reports: tests, and ops in dtypes."""
+
+    tests: _Changes
+    coverage: _Changes
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether anything got worse."""
+        return bool(self.tests.worse or self.coverage.worse)
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives plain JSON values."""
+        return {**asdict(self), "is_worse": self.is_worse}
+
+
+def compare_reports(before: Report, after: Report) -> Comparison:
+    """Gives what changed from one report to another."""
+    return Comparison(
+        _compare(_verdicts(before), _verdicts(after)),
+        _compare(_cells(before), _cells(after)),
+    )
+
+
+def _verdicts(report: Report) -> dict[str, Verdict]:
+    return {item.id: item.status for item in report.items if item.status is not Verdict.NOT_RUN}
+
+
+def _cells(report: Report) -> dict[str, Verdict]:
+    return {f"{cell.op} {cell.dtype}": Verdict(cell.status) for cell in report.coverage}
+
+
+def _compare(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> _Changes:
+    better: list[Change] = []
+    worse: list[Change] = []
+    for name in sorted(before.keys() & after.keys()):
+        change = Change(name, before[name].value, after[name].value)
+        step = _RANKS[after[name]] - _RANKS[before[name]]
+        if step:
+            (worse if step > 0 else better).append(change)
+    appeared = tuple(Change(name, "", after[name].value) for name in sorted(after.keys() - before.keys()))
+    vanished = tuple(Change(name, before[name].value, "") for name in sorted(before.keys() - after.keys()))
+    return _Changes(tuple(better), tuple(worse), appeared, vanished)

@@ -1,0 +1,61 @@
+"""The report as Markdown, for a README or a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from byoc_conformance.report.model import Report, ReportItem
+from byoc_conformance.report.tables import (
+    SYMBOLS,
+    coverage_table,
+    environment_rows,
+    explain_symbols,
+    format_headline,
+    level_table,
+    to_plain,
+)
+
+__all__ = ["render_markdown"]
+
+
+def render_markdown(report: Report) -> str:
+    """Gives the report, short: no test that passed is listed."""
+    parts = [f"# Conformance of {_cell(format_headline(report))}", _table(*level_table(report))]
+    if report.changes:
+        parts.append("\n".join(["## The suite was changed", "", *(f"- {_cell(text)}" for text in report.changes)]))
+    parts += _section("Broken", report.red_items)
+    if report.xfailed_items:
+        known = [(item.id, item.xfail, item.text) for item in report.xfailed_items]
+        parts += ["## Expected to be broken", _table(("test", "why", "what was seen"), known)]
+    dtypes, ops = coverage_table(report)
+    if ops:
+        rows = [(op, *("" if status is None else SYMBOLS[status] for status in cells)) for op, cells in ops]
+        parts += ["## Coverage", f"{explain_symbols()}", _table(("op", *dtypes), rows)]
+    parts += ["## Tested with", _table(("what", "which"), environment_rows(report))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, items: Iterable[ReportItem]) -> list[str]:
+    blocks = []
+    for item in items:
+        blocks += [f"### {_cell(item.id)}: {item.status}", _fenced(item.text)]
+    return [f"## {title}", *blocks] if blocks else []
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{to_plain(text)}\n{fence}"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Gives text that means itself in one line of Markdown."""
+    if text == "---":
+        return text
+    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(to_plain(text).split()))

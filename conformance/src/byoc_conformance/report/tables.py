@@ -1,0 +1,100 @@
+"""The tables that the pages show: rows of text, not yet escaped for any format."""
+
+from __future__ import annotations
+
+from byoc_core.artifact.report import to_printable
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP
+
+from byoc_conformance.outcome import Status
+from byoc_conformance.report.badge import describe_result
+from byoc_conformance.report.model import Report
+from byoc_conformance.verdict import Verdict
+
+__all__ = [
+    "SYMBOLS",
+    "count_tests",
+    "coverage_table",
+    "environment_rows",
+    "explain_symbols",
+    "format_headline",
+    "level_table",
+    "to_plain",
+]
+
+SYMBOLS = {
+    Status.PASSED: "✓",
+    Status.DECLINED: "–",
+    Status.NOT_COVERED: "·",
+    Status.FAILED: "✗",
+    Status.CRASHED: "☠",
+    Status.HUNG: "⌛",
+}
+
+
+def format_headline(report: Report) -> str:
+    """Gives the result as one line."""
+    settings = report.settings
+    companions = f" with {', '.join(settings.companions)}" if settings.companions else ""
+    return f"{settings.backend}{companions}: {describe_result(report)}"
+
+
+def level_table(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Gives columns, and a row for each level that has tests and one for all; what never occurs has no column."""
+    shown = [verdict for verdict in Verdict if report.counts[verdict] or verdict is Verdict.PASSED]
+    columns = ("level", "about", *(verdict.value.replace("-", " ") for verdict in shown))
+    rows = [
+        (summary.level.value, summary.topic, *(str(summary.counts[verdict]) for verdict in shown))
+        for summary in report.levels
+        if sum(summary.counts.values())
+    ]
+    return columns, [*rows, ("all", "", *(str(report.counts[verdict]) for verdict in shown))]
+
+
+def count_tests(number: int) -> str:
+    """Gives ``1 test``, ``2 tests``."""
+    return f"{number} test{'' if number == 1 else 's'}"
+
+
+def coverage_table(report: Report) -> tuple[list[str], list[tuple[str, list[Status | None]]]]:
+    """Gives the dtypes, and for each op how it fared in each of them; ``None`` where no test says."""
+    dtypes = sorted({cell.dtype for cell in report.coverage})
+    found = {(cell.op, cell.dtype): cell.status for cell in report.coverage}
+    ops = sorted({cell.op for cell in report.coverage})
+    return dtypes, [(op, [found.get((op, dtype)) for dtype in dtypes]) for op in ops]
+
+
+def to_plain(text: str) -> str:
+    """Gives text with a mark in the place of what neither a terminal nor a page should be sent; lines are kept."""
+    return "\n".join(map(to_printable, text.expandtabs().splitlines()))
+
+
+def explain_symbols() -> str:
+    """Gives the legend of the coverage table."""
+    words = ", ".join(f"{symbol} {status.value.replace('-', ' ')}" for status, symbol in SYMBOLS.items())
+    return f"{words}; empty: no test says. The worst of several counts."
+
+
+def environment_rows(report: Report) -> list[tuple[str, str]]:
+    """Gives what was tested, with what, where and when."""
+    environment, settings = report.environment, report.settings
+    options = {settings.backend: settings.options, **settings.companion_options}
+    chosen = [f"{name}.{key}={value!r}" for name, values in options.items() for key, value in values.items()]
+    kinds = {BACKENDS_GROUP: "backend", RUNTIMES_GROUP: "runtime"}
+    plugins = [
+        (f"{kinds.get(plugin.group, plugin.group)} {plugin.name}", f"{plugin.distribution} {plugin.version}")
+        for plugin in environment.plugins
+    ]
+    return [
+        *plugins,
+        ("options", ", ".join(chosen) or "none"),
+        ("random examples", f"{settings.examples}, seed {settings.seed}"),
+        ("byoc-conformance", environment.kit),
+        ("byoc-core", environment.core),
+        ("Python", environment.python),
+        ("numpy", environment.numpy),
+        ("onnx", environment.onnx or "not installed"),
+        ("platform", environment.platform),
+        ("CPU", environment.cpu),
+        ("started", f"{report.started:%Y-%m-%d %H:%M:%S} UTC"),
+        ("took", f"{(report.finished - report.started).total_seconds():.1f} s"),
+    ]

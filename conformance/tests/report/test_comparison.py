@@ -1,0 +1,69 @@
+"""What changed between two reports."""
+
+from __future__ import annotations
+
+import pytest
+from byoc_conformance.outcome import Status
+from byoc_conformance.report import compare_reports
+from byoc_conformance.report.comparison import Change
+from byoc_conformance.report.model import Coverage
+from byoc_conformance.verdict import Verdict
+
+from conformance.tests.samples import new_report
+
+
+def test_a_report_beside_itself_is_unchanged() -> None:
+    report = new_report({"L0-a": Verdict.FAILED, "L1-b": Verdict.PASSED})
+    comparison = compare_reports(report, report)
+    assert not comparison.is_worse
+    empty: dict[str, object] = {"better": (), "worse": (), "appeared": (), "vanished": ()}
+    assert comparison.to_json() == {"tests": empty, "coverage": empty, "is_worse": False}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (Verdict.PASSED, Verdict.DECLINED, "worse"),
+        (Verdict.PASSED, Verdict.XFAILED, "worse"),
+        (Verdict.DECLINED, Verdict.FAILED, "worse"),
+        (Verdict.XFAILED, Verdict.FAILED, "worse"),
+        (Verdict.FAILED, Verdict.CRASHED, "worse"),
+        (Verdict.PASSED, Verdict.XPASSED, "worse"),
+        (Verdict.FAILED, Verdict.DECLINED, "better"),
+        (Verdict.XFAILED, Verdict.PASSED, "better"),
+        (Verdict.HUNG, Verdict.FAILED, "better"),
+        (Verdict.NOT_RUN, Verdict.FAILED, "appeared"),
+        (Verdict.PASSED, Verdict.NOT_RUN, "vanished"),
+        (Verdict.DECLINED, Verdict.NOT_COVERED, ""),
+        (Verdict.NOT_RUN, Verdict.NOT_RUN, ""),
+    ],
+)
+def test_one_test(before: Verdict, after: Verdict, kind: str) -> None:
+    comparison = compare_reports(new_report({"L2-a": before}), new_report({"L2-a": after}))
+    found = {name: getattr(comparison.tests, name) for name in ("better", "worse", "appeared", "vanished")}
+    sides = ["" if verdict is Verdict.NOT_RUN else verdict.value for verdict in (before, after)]
+    assert found == dict.fromkeys(found, ()) | ({kind: (Change("L2-a", *sides),)} if kind else {})
+    assert comparison.is_worse == (kind == "worse")
+
+
+def test_tests_of_one_report_alone_appear_and_vanish() -> None:
+    before = new_report({"L0-b": Verdict.PASSED, "L0-a": Verdict.PASSED, "L0-c": Verdict.PASSED})
+    after = new_report({"L0-c": Verdict.PASSED, "L0-d": Verdict.FAILED})
+    comparison = compare_reports(before, after)
+    assert comparison.tests.vanished == (Change("L0-a", "passed", ""), Change("L0-b", "passed", ""))
+    assert comparison.tests.appeared == (Change("L0-d", "", "failed"),)
+    assert not comparison.is_worse
+
+
+def test_coverage() -> None:
+    def table(**cells: Status) -> tuple[Coverage, ...]:
+        return tuple(Coverage(op=op, dtype="int8", status=status) for op, status in cells.items())
+
+    before = new_report({}, coverage=table(add=Status.PASSED, exp=Status.DECLINED, log=Status.PASSED))
+    after = new_report({}, coverage=table(add=Status.DECLINED, exp=Status.PASSED, tan=Status.PASSED))
+    coverage = compare_reports(before, after).coverage
+    assert coverage.worse == (Change("add int8", "passed", "declined"),)
+    assert coverage.better == (Change("exp int8", "declined", "passed"),)
+    assert coverage.appeared == (Change("tan int8", "", "passed"),)
+    assert coverage.vanished == (Change("log int8", "passed", ""),)
+    assert compare_reports(before, after).is_worse

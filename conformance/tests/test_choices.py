@@ -1,0 +1,72 @@
+"""Options, levels and patterns, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from byoc_conformance.choices import choose_items, parse_levels, parse_options
+from byoc_conformance.promise import Level
+from byoc_core.errors import OptionsError
+
+from conformance.tests.samples import new_item
+
+ITEMS = [new_item(Level.L0, "lint"), new_item(Level.L2, "op", "add"), new_item(Level.L2, "op", "exp")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1", {"a": 1}),
+        ("a=[1, 2]", {"a": [1, 2]}),
+        ("a=text", {"a": "text"}),
+        ('a="1"', {"a": "1"}),
+        ("a=true", {"a": True}),
+        ("a=", {"a": ""}),
+        ("a=x=y", {"a": "x=y"}),
+        ("a.b=1", {"a.b": 1}),
+    ],
+)
+def test_an_option_is_json_or_text(text: str, expected: Any) -> None:
+    assert parse_options([text], ()) == (expected, {})
+
+
+def test_options_of_companions() -> None:
+    found = parse_options(["fast=2", "other.fast=3", "third.fast=4"], ["other"])
+    assert found == ({"fast": 2, "third.fast": 4}, {"other": {"fast": 3}})
+
+
+@pytest.mark.parametrize("text", ["a", "=1", ""])
+def test_a_malformed_option(text: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        parse_options([text], ())
+    assert str(caught.value) == f"--option: is malformed; got {text!r}, expected KEY=VALUE, or NAME.KEY=VALUE"
+
+
+def test_levels() -> None:
+    assert parse_levels([]) == tuple(Level)
+    assert parse_levels(["L3", "L0", "L3"]) == (Level.L0, Level.L3)
+    with pytest.raises(OptionsError) as caught:
+        parse_levels(["l2"], "--byoc-level")
+    assert str(caught.value) == "--byoc-level: names no level; got 'l2', expected L0, L1, L2, L3, L4"
+
+
+@pytest.mark.parametrize(
+    ("levels", "patterns", "expected"),
+    [
+        (tuple(Level), [], ["L0-lint", "L2-op[add]", "L2-op[exp]"]),
+        ((Level.L2,), [], ["L2-op[add]", "L2-op[exp]"]),
+        (tuple(Level), ["*exp*", "L0-*"], ["L0-lint", "L2-op[exp]"]),
+    ],
+)
+def test_items(levels: tuple[Level, ...], patterns: list[str], expected: list[str]) -> None:
+    assert [item.id for item in choose_items(ITEMS, levels, patterns)] == expected
+
+
+def test_a_pattern_that_matches_nothing() -> None:
+    with pytest.raises(OptionsError) as caught:
+        choose_items(ITEMS, (Level.L0,), ["L2-*"])
+    assert str(caught.value) == "--only L2-*: matches no test"
+    with pytest.raises(OptionsError) as caught:
+        choose_items(ITEMS, tuple(Level), ["L0-lind"])
+    assert str(caught.value) == "--only L0-lind: matches no test. Did you mean 'L0-lint'?"

@@ -1,0 +1,189 @@
+"""``byoc conformance`` as a user runs it, on a backend that does everything wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from byoc_conformance.promises import all_items, all_promises
+from byoc_conformance.report import write_report
+from byoc_conformance.verdict import Verdict
+from byoc_core.cli.main import main
+
+from conformance.tests.conftest import forget_plugins
+from conformance.tests.samples import ALL_PASSED, new_report
+from conformance.tests.toys import CRASHES, DECLINES, FAILS, HANGS, install_toy
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of the backend of :mod:`conformance.tests.toys`, installed for this process and those it starts."""
+    install_toy(tmp_path / "toy")
+    monkeypatch.syspath_prepend(str(tmp_path / "toy"))
+    forget_plugins()
+    yield "toy"
+    monkeypatch.undo()
+    forget_plugins()
+
+
+@pytest.fixture
+def conformance(toy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """A function that runs ``byoc conformance`` with arguments, in an empty folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr("sys.argv", ["byoc", "conformance", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = capsys.readouterr()
+        return Done(int(caught.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def only(*names: str) -> list[str]:
+    """Gives the arguments that choose tests."""
+    return [argument for name in names for argument in ("--only", name)]
+
+
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_a_run_prints_each_broken_test_and_a_summary(conformance: Run, jobs: str) -> None:
+    chosen = only(CRASHES, HANGS, FAILS, DECLINES)
+    done = conformance("toy", *chosen, "--patience", "0.05", "--report", "out", "--jobs", jobs)
+    assert done.code == 1
+    assert sorted(done.err.splitlines()) == sorted(
+        [f"{CRASHES}: crashed", f"{HANGS}: hung", f"{FAILS}: failed", "L1: 4 tests done"]
+    )
+    assert done.err.endswith("L1: 4 tests done\n")
+    lines = done.out.splitlines()
+    assert lines[0] == f"{CRASHES}: crashed"
+    assert lines[1:3] == [
+        f"    while `{CRASHES}` ran: the process ended with signal SIGABRT",
+        "    the driver is gone",
+    ]
+    assert f"    while `{HANGS}` ran: no result within 3 s" in lines
+    left_out = len(all_items()) - 4
+    assert lines[-2:] == [f"toy: partial 0/3, {left_out} not run", "report: out/conformance.html"]
+    row = next(line.split() for line in lines if line.strip().startswith("all "))
+    assert row == ["all", "0", "1", f"{left_out}", "1", "1", "1"]
+    report = json.loads(Path("out/conformance.json").read_text())
+    found = {item["id"]: item["status"] for item in report["items"] if item["status"] != "not-run"}
+    assert found == {CRASHES: "crashed", HANGS: "hung", FAILS: "failed", DECLINES: "declined"}
+    assert [item["id"] for item in report["items"]] == [item.id for item in all_items()]
+
+
+def test_overrides(conformance: Run) -> None:
+    Path("known.toml").write_text(f'[xfail]\n"{FAILS}" = "it has no table of sines"\n')
+    done = conformance("toy", *only(FAILS), "--xfail", "known.toml", "--json")
+    assert (done.code, done.err) == (0, "L1: 1 test done\n")
+    items = {item["id"]: item for item in json.loads(done.out)["items"]}
+    assert items[FAILS]["status"] == "xfailed"
+    Path("known.toml").write_text(f'[xfail]\n"{DECLINES}" = "it has no table of cosines"\n')
+    done = conformance("toy", *only(DECLINES), "--xfail", "known.toml")
+    assert done.code == 1
+    assert f"{DECLINES}: xpassed\n    is expected to be broken (it has no table of cosines), and is not: " in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["toi"], "error: byoc.backends: backend `toi` is not installed; installed: "),
+        (["toy", "--with", "toi"], "error: byoc.backends: backend `toi` is not installed; installed: "),
+        (["toy", "--level", "L5"], "error: --level: names no level; got 'L5', expected L0, L1, L2, L3, L4\n"),
+        (["toy", "--only", "L5*"], "error: --only L5*: matches no test\n"),
+        (["toy", "--option", "x"], "error: --option: is malformed; got 'x', expected KEY=VALUE, or NAME.KEY=VALUE\n"),
+        (["toy", "--xfail", "absent.toml"], "error: absent.toml: No such file or directory\n"),
+        (["compare", "absent.json", "absent.json"], "error: absent.json: No such file or directory\n"),
+    ],
+)
+def test_the_users_errors(conformance: Run, arguments: list[str], text: str) -> None:
+    done = conformance(*arguments)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(text)
+
+
+@pytest.mark.parametrize("arguments", [["--jobs", "0", "toy"], ["--report", "out"], ["compare", "one.json"], ["--no"]])
+def test_wrong_usage(conformance: Run, arguments: list[str]) -> None:
+    done = conformance(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Usage: byoc conformance" in done.err
+
+
+def test_help(conformance: Run) -> None:
+    shown = conformance("--help").out
+    assert "byoc conformance compare old.json new.json" in shown
+    assert "--list" in shown
+    assert "Says what got better and worse" in conformance("compare", "-h").out
+
+
+def test_the_list_of_promises(conformance: Run) -> None:
+    done = conformance("--list")
+    assert done.code == 0
+    for promise in all_promises():
+        assert f"  {promise.level}-{promise.name}" in done.out
+        assert f": {promise.text}\n" in done.out
+    assert done.out.endswith(f"\n{len(all_promises())} promises, {len(all_items())} tests.\n")
+    rows = json.loads(conformance("--list", "--json").out)["promises"]
+    assert [name for row in rows for name in row["tests"]] == [item.id for item in all_items()]
+
+
+def test_compare(conformance: Run) -> None:
+    write_report(new_report(ALL_PASSED | {"L2-x": Verdict.FAILED}), Path("a"))
+    write_report(new_report(ALL_PASSED | {"L3-promise": Verdict.DECLINED, "L2-x": Verdict.PASSED}), Path("b"))
+    done = conformance("compare", "a/conformance.json", "b/conformance.json")
+    assert (done.code, done.err) == (1, "")
+    assert done.out == (
+        "tests, worse (1)\n  L3-promise: passed -> declined\ntests, better (1)\n  L2-x: failed -> passed\n"
+        "Something got worse.\n"
+    )
+    same = conformance("compare", "a/conformance.json", "a/conformance.json", "--json")
+    assert (same.code, json.loads(same.out)["is_worse"]) == (0, False)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to another process")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str) -> None:
+    script = "from byoc_core.cli.main import main; main()"
+    command = ["conformance", "toy", *only(CRASHES, HANGS), "--report", "out", "--jobs", jobs]
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": install_toy(tmp_path / "toy")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline() == f"{CRASHES}: crashed\n"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (130, "")
+    left_out = len(all_items()) - 1
+    assert f"toy: partial 0/1, {left_out} not run\n" in out
+    report = json.loads((tmp_path / "out" / "conformance.json").read_text())
+    assert [item["id"] for item in report["items"] if item["status"] != "not-run"] == [CRASHES]

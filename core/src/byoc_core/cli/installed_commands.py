@@ -1,0 +1,131 @@
+"""Commands that other distributions bring: the entry-point group ``byoc.commands``.
+
+::
+
+    [project.entry-points."byoc.commands"]
+    frobnicate = "byoc_frobnicator.command:app"
+
+The entry point's name is the command's, and what it refers to is a ``typer.Typer``. It is imported when the command
+line names it, or asks for the list of all commands; the module should therefore import what is heavy when it runs. One
+that is broken is a line in ``byoc --help`` and ``byoc doctor``, an error when it is called, and disturbs no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from byoc_core.errors import ByocError, PluginError
+
+if TYPE_CHECKING:
+    from byoc_core.plugin import Catalog, PluginRecord
+
+__all__ = ["COMMANDS_GROUP", "CommandGroup", "find_command_faults"]
+
+COMMANDS_GROUP = "byoc.commands"
+
+_HOMES = {"conformance": "byoc-conformance"}
+"""Commands that live in distributions of their own, and which."""
+
+
+class CommandGroup(TyperGroup):
+    """The commands of byoc itself, and then those of other distributions, which can take no name of byoc's."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Gives byoc's own commands as they were added, and the others by name."""
+        own = super().list_commands(ctx)
+        return [*own, *sorted({record.name for record in _catalog().records} - set(own))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Gives a command, or what raises the reason why there is none; ``None`` where nobody knows the name."""
+        return super().get_command(ctx, cmd_name) or _find_command(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; what goes wrong in one of another distribution is told as that distribution's fault."""
+        try:
+            return super().invoke(ctx)
+        except (ByocError, OSError, MemoryError, typer.Abort):
+            raise
+        except Exception as error:
+            record = _catalog().find(str(ctx.invoked_subcommand))
+            # Wrong usage and wished ends carry the status to exit with.
+            if hasattr(error, "exit_code") or record is None or record.name in self.commands:
+                raise
+            hint = f"Report this to the authors of {record.distribution}."
+            raise PluginError(record.label, f"raised {type(error).__name__}: {error}", hint=hint) from error
+
+
+def find_command_faults(own: CommandGroup) -> list[PluginRecord]:
+    """Gives the commands of other distributions that cannot be used, with reasons and remedies. Imports all others."""
+    from byoc_core.plugin import PluginState
+
+    faults = []
+    for record in _catalog().records:
+        if record.name in own.commands:
+            reason, remedy = "the name belongs to byoc-core", f"Uninstall it: pip uninstall {record.distribution}."
+            faults.append(replace(record, state=PluginState.CLASH, reason=reason, remedy=remedy))
+            continue
+        with contextlib.suppress(PluginError):
+            _load(record.name)
+    return [*faults, *(record for record in _catalog().records if record.state is not PluginState.AVAILABLE)]
+
+
+def _catalog() -> Catalog:
+    from byoc_core.plugin import installed
+
+    return installed(COMMANDS_GROUP)
+
+
+def _find_command(name: str) -> Any:
+    if _catalog().find(name) is not None:
+        try:
+            return _load(name)
+        except PluginError as error:
+            return _new_stub(name, error)
+    if name in _HOMES:
+        absent = PluginError(f"command `{name}`", "is not installed", hint=f"pip install {_HOMES[name]}")
+        return _new_stub(name, absent, hidden=True)
+    return None
+
+
+def _load(name: str) -> Any:
+    """Gives the command of another distribution.
+
+    Raises:
+        PluginError: it cannot be used; it is then quarantined.
+    """
+    catalog = _catalog()
+    app = catalog.load(name)
+    record = catalog.find(name)
+    assert record is not None
+    remedy = f"Report this to the authors of {record.distribution}."
+    if not isinstance(app, typer.Typer):
+        reason = f"`{record.value}` is of type `{type(app).__name__}`, not `typer.Typer`"
+        raise catalog.quarantine(record, reason, remedy)
+    try:
+        command = typer.main.get_command(app)
+    except Exception as error:
+        reason = f"`{record.value}` makes no command: {type(error).__name__}: {error}"
+        raise catalog.quarantine(record, reason, remedy) from error
+    command.name = name
+    return command
+
+
+def _new_stub(name: str, error: PluginError, *, hidden: bool = False) -> TyperCommand:
+    """Gives a command that takes any arguments and raises an error."""
+
+    def fail() -> NoReturn:
+        raise error
+
+    return TyperCommand(
+        name,
+        callback=fail,
+        help=error.problem,
+        hidden=hidden,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
