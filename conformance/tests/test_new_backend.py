@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,10 +12,10 @@ from byoc_conformance import Runner, Status, SubjectSpec, all_items
 from byoc_core.lint import lint_backend
 from byoc_core.scaffold import Kind, write_package
 
-from conformance.tests.conftest import forget_plugins
+from conformance.tests.conftest import _forget_plugins
 from conformance.tests.new_packages import install_package
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
 
 
 def _write(kind: Kind) -> Callable[[Path], Path]:
@@ -26,20 +28,36 @@ def _write(kind: Kind) -> Callable[[Path], Path]:
 
 PACKAGES: dict[str, Callable[[Path], Path]] = {
     **{kind.value: _write(kind) for kind in Kind},
-    "example": lambda folder: EXAMPLES / "byoc_scipy",
+    "example": lambda folder: ROOT / "examples" / "byoc_scipy",
 }
 
 
-@pytest.fixture(params=PACKAGES)
-def backend(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of an installed backend, for this process and those that it starts."""
-    name = install_package(PACKAGES[request.param](tmp_path / "package"), tmp_path / "site")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+Installing = Callable[[Path], str]
+
+
+@pytest.fixture
+def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installing]:
+    """A function that installs a package for this process and those that it starts, and gives its backend's name."""
+    sites: list[str] = []
+
+    def install(package: Path) -> str:
+        site = tmp_path / f"site-{len(sites)}"
+        name = install_package(package, site)
+        monkeypatch.setattr(sys, "path", [str(site), *(path for path in sys.path if path not in sites)])
+        sites.append(str(site))
+        _forget_plugins()
+        return name
+
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
-    forget_plugins()
-    yield name
+    yield install
     monkeypatch.undo()
-    forget_plugins()
+    _forget_plugins()
+
+
+@pytest.fixture(params=PACKAGES)
+def backend(request: pytest.FixtureRequest, tmp_path: Path, installing: Installing) -> str:
+    """The name of an installed backend."""
+    return installing(PACKAGES[request.param](tmp_path / "package"))
 
 
 def test_it_passes_the_kit(backend: str) -> None:
@@ -50,6 +68,28 @@ def test_it_passes_the_kit(backend: str) -> None:
     # A green by declining is no green: it is held to something on every level.
     passed = {result.item.promise.level for result in results if result.outcome.status is Status.PASSED}
     assert passed == {item.promise.level for item in all_items()}
+
+
+HUNK = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("kind", "op"), [(Kind.GRAPH, "tanh"), (Kind.CSOURCE, "reciprocal")])
+def test_a_first_op_as_the_page_tells_it(kind: Kind, op: str, tmp_path: Path, installing: Installing) -> None:
+    """The edits of ``docs/write-a-backend.md``, made to a new backend: the kit's tests of the op pass."""
+    items = [item for item in all_items() if item.case.split("-")[0] == op]
+    package = _write(kind)(tmp_path / "package")
+    with Runner(SubjectSpec(installing(package))) as runner:
+        before = {runner.run(item).outcome.status for item in items}
+    changed = package / "src" / f"byoc_fresh_{kind}" / kind.first_file
+    for hunk in HUNK.findall((ROOT / "docs" / "write-a-backend.md").read_text("utf-8")):
+        lines = hunk.splitlines(keepends=True)
+        old = "".join(line[1:] or line for line in lines if not line.startswith("+"))
+        text = changed.read_text("utf-8")
+        changed.write_text(text.replace(old, "".join(line[1:] or line for line in lines)), "utf-8")
+    with Runner(SubjectSpec(installing(package))) as runner:
+        after = {item.id: runner.run(item).outcome for item in items}
+    assert before == {Status.DECLINED}
+    assert {outcome.status for outcome in after.values()} == {Status.PASSED}, after
 
 
 def test_the_lint_finds_nothing(backend: str) -> None:

@@ -1,0 +1,76 @@
+"""The road of a new author, tried in the environment of this Python: from ``byoc new-backend`` to a green kit.
+
+::
+
+    python conformance/tests/new_backend_trial.py examples/byoc_scipy
+
+writes a backend of each kind into a temporary folder, and then, for each of them and for the packages named on the
+command line: checks style and types, builds its wheel, installs it, runs its own tests (the kit is among them) and the
+lint, and uninstalls it. The environment must hold the wheels of byoc-core and byoc-conformance, what the named packages
+depend on, ruff, mypy and pip; nothing is downloaded but what builds a wheel. Exits with 1 where a step fails, and
+prints what each took.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+KINDS = ("graph", "csource")
+BYOC = ("-c", "from byoc_core.cli.main import main; main()")
+PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+def run(folder: Path, *arguments: str) -> None:
+    """Runs this Python in a folder.
+
+    Raises:
+        SystemExit: it failed; prints what it said.
+    """
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    shown = " ".join(arguments).replace(" ".join(BYOC), "byoc")
+    print(f"{time.monotonic() - start:6.1f} s  {shown}", flush=True)
+    if done.returncode != 0:
+        raise SystemExit(f"failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def try_package(package: Path, scratch: Path) -> None:
+    """Checks a copy of a package, installs it from its wheel, and runs its tests and the lint."""
+    project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
+    (backend,) = project["entry-points"]["byoc.backends"]
+    wheels, copy = scratch / f"wheels-{backend}", scratch / f"copy-{backend}"
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    run(copy, "-m", "ruff", "check", "--no-cache", ".")
+    run(copy, "-m", "ruff", "format", "--no-cache", "--check", ".")
+    run(scratch, *PIP, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(copy))
+    (wheel,) = wheels.glob("*.whl")
+    run(scratch, *PIP, "install", "--no-deps", "--force-reinstall", str(wheel))
+    try:
+        run(scratch, *PIP, "check")
+        run(copy, "-m", "mypy", "--cache-dir", str(scratch / "mypy_cache"))
+        run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+        run(scratch, *BYOC, "lint-backend", backend, "--compile", "--strict")
+    finally:
+        run(scratch, *PIP, "uninstall", "--yes", project["name"])
+
+
+def main(packages: Sequence[str]) -> None:
+    """Tries a new backend of each kind, and some packages."""
+    with tempfile.TemporaryDirectory(prefix="byoc-trial-") as folder:
+        scratch = Path(folder)
+        for kind in KINDS:
+            run(scratch, *BYOC, "new-backend", f"fresh_{kind}", "--kind", kind)
+            try_package(scratch / f"byoc-fresh_{kind}", scratch)
+        for package in packages:
+            try_package(Path(package), scratch)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
