@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,22 @@ __all__ = ["damaged_payloads", "malformed_files"]
 
 _NUM_REGIONS = 24
 _NUM_LEAVES = 80
-_STRANGE_VALUES = (None, True, -1, 10**30, 1.5, "", "x", "\x00", [], {}, [[]], {"x": 0}, "nn.relu", 2**31)
+_STRANGE_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    "",
+    "x",
+    "\x00",
+    [],
+    {},
+    [[]],
+    {"x": 0},
+    "nn.relu",
+    2**31,
+)
 _MAX_TOLD = 3
 
 
@@ -31,11 +47,8 @@ def damaged_payloads(subject: Subject, case: str) -> None:
     for saved in save_examples(subject):
         saved.reload()
         generator = np.random.default_rng(subject.spec.seed)
-
-        def attempt(data: bytes, context: LoadContext = LoadContext(saved.module.constants)) -> RuntimeModule:
-            return saved.runtime.load(data, context)
-
-        _try_all(attempt, _damaged(saved.payload, generator))
+        context = LoadContext(saved.module.constants)
+        _try_all(partial(saved.runtime.load, context=context), _damaged(saved.payload, generator))
 
 
 def malformed_files(subject: Subject, case: str) -> None:
@@ -46,12 +59,9 @@ def malformed_files(subject: Subject, case: str) -> None:
         for format_ in saved.runtime.info().file_formats:
             is_covered = True
             generator = np.random.default_rng(subject.spec.seed)
-
-            def attempt(data: bytes, format_: str = format_) -> RuntimeModule:
-                return saved.runtime.load_file(data, format_, LoadContext(source="file"))
-
+            read = partial(saved.runtime.load_file, format=format_, context=LoadContext(source="file"))
             for text in texts:
-                _try_all(attempt, _damaged(text, generator))
+                _try_all(read, _damaged(text, generator))
     if not is_covered:
         raise NotCoveredError("its runtime reads no files")
 

@@ -1,5 +1,9 @@
-# Run by a fresh process in which the compile side is out of reach; nothing of the kit is imported here.
-# Arguments: a request and where to put the reply, both JSON files.
+"""Run by a fresh process: loads an artifact and calls its functions, with the compile side out of reach.
+
+Arguments: a request and where to put the reply, both JSON files. Nothing of the kit is imported here, for it needs the
+compile side.
+"""
+
 import json
 import sys
 from pathlib import Path

@@ -1,6 +1,9 @@
-# Run by a fresh process: loads payloads, and watches whether a part of one is unpickled, unmarshalled or executed.
-# Arguments: a request and where to put the reply, both JSON files. Only what stands in a payload word for word counts:
-# what Python and its libraries do with files of their own is their affair.
+"""Run by a fresh process: loads payloads, and watches whether a part of one is unpickled, unmarshalled or executed.
+
+Arguments: a request and where to put the reply, both JSON files. Only what stands in a payload word for word counts:
+what Python and its libraries do with files of their own is their affair.
+"""
+
 import io
 import json
 import pickle
@@ -17,7 +20,7 @@ found: list[str] = []
 compiled_names: set[str] = set()
 
 
-def is_cited(data: object) -> bool:
+def _is_cited(data: object) -> bool:
     if isinstance(data, str):
         data = data.encode()
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _LEAST_NBYTES:
@@ -25,32 +28,32 @@ def is_cited(data: object) -> bool:
     return any(bytes(data) in payload for payload in payloads)
 
 
-def watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "marshal.loads" and is_cited(arguments[0]):
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "marshal.loads" and _is_cited(arguments[0]):
         found.append("unmarshals")
-    elif event == "compile" and is_cited(arguments[0]):
+    elif event == "compile" and _is_cited(arguments[0]):
         compiled_names.add(str(arguments[1]))
     elif event == "exec" and getattr(arguments[0], "co_filename", None) in compiled_names:
         found.append("executes")
 
 
-class WatchedUnpickler(pickle.Unpickler):
+class _WatchedUnpickler(pickle.Unpickler):
     def __init__(self, file: Any, **options: Any) -> None:
-        if isinstance(file, io.BytesIO) and is_cited(file.getvalue()):
+        if isinstance(file, io.BytesIO) and _is_cited(file.getvalue()):
             found.append("unpickles")
         super().__init__(file, **options)
 
 
-def load(file: Any, **options: Any) -> Any:
-    return WatchedUnpickler(file, **options).load()
+def _load(file: Any, **options: Any) -> Any:
+    return _WatchedUnpickler(file, **options).load()
 
 
-def loads(data: Any, /, **options: Any) -> Any:
-    return load(io.BytesIO(bytes(data)), **options)
+def _loads(data: Any, /, **options: Any) -> Any:
+    return _load(io.BytesIO(bytes(data)), **options)
 
 
-pickle.Unpickler, pickle.load, pickle.loads = WatchedUnpickler, load, loads  # type: ignore[misc,assignment]
-sys.addaudithook(watch)
+pickle.Unpickler, pickle.load, pickle.loads = _WatchedUnpickler, _load, _loads  # type: ignore[misc]
+sys.addaudithook(_watch)
 
 import numpy as np  # noqa: E402
 from byoc_core.dtypes import to_numpy  # noqa: E402

@@ -16,7 +16,6 @@ from fakenpu.faults.fault import Change, Fault
 if TYPE_CHECKING:
     from byoc_core.backend.hooks import BackendInfo, Status
     from byoc_core.pattern import CompositePattern
-    from byoc_core.runtime.hooks import RuntimeInfo
 
 
 def _hook(function: Any) -> Any:

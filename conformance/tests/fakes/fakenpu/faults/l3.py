@@ -111,7 +111,7 @@ def _loads_other_ops(load: Load, payload: bytes, context: LoadContext) -> Runtim
 
 
 def _drops_its_source(load: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
-    return _with(load(payload, context), get_source=lambda self, format="": "")
+    return _with(load(payload, context), get_source=lambda self, *_: "")
 
 
 def _loads_as_another_kind(load: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
@@ -210,7 +210,7 @@ def _hoards_constants(module: RuntimeModule) -> RuntimeModule:
 def _makes_up_constants(load: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
     document = decode_document(payload)
     cited = [constant for function in document.functions.values() for constant in function.all_constants()]
-    zeros = {c.digest: np.zeros(c.tensor.shape, c.tensor.dtype) for c in cited}  # type: ignore[arg-type]
+    zeros: dict[str, Any] = {c.digest: np.zeros([int(str(d)) for d in c.tensor.shape], c.tensor.dtype) for c in cited}
     return load(payload, LoadContext({**zeros, **context.constants}, context.allow_native, context.source))
 
 
@@ -224,6 +224,8 @@ def _evaluates(load: Load, payload: bytes, context: LoadContext) -> RuntimeModul
 
 def _accepts_any_format(names: dict[str, Any]) -> None:
     class Formats(tuple[int, ...]):
+        __slots__ = ()
+
         def __contains__(self, item: object) -> bool:
             return True
 
