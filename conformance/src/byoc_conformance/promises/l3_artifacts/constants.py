@@ -10,11 +10,13 @@ from byoc_core.digest import digest_of
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.ir import ConstantStore, IRModule, TensorType, Var
 from byoc_core.ops.cases import function_of, op_cases
+from byoc_core.runtime.module import RuntimeModule
 
 from byoc_conformance.examples import Array
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promises.l3_artifacts.saved import (
     Saved,
+    compile_module,
     examples_of,
     payloads_of,
     save_examples,
@@ -68,8 +70,10 @@ def _ops_with_constants(subject: Subject) -> tuple[str, ...]:
 def _large_module(subject: Subject, op_name: str, factor: int) -> Attempt | None:
     """Gives an op with large constants, compiled; ``None`` where the subject does not do that."""
     module = _with_large_constants(subject, op_name, factor)
-    attempt = None if module is None else subject.attempt(module)
-    return attempt if attempt is not None and attempt.is_claimed("main") and not attempt.failures else None
+    try:
+        return None if module is None else compile_module(subject, module)
+    except NotCoveredError:
+        return None
 
 
 def _citing_modules(subject: Subject) -> tuple[Saved, ...]:
@@ -124,8 +128,8 @@ def _noise(type_: TensorType, generator: np.random.Generator) -> Array:
 def missing_constants(subject: Subject, case: str) -> None:
     """A payload whose constants are not there is refused, with the digest of one."""
     for saved in _citing_modules(subject):
-        saved.reload()
-        for digest in saved.module.constants:
+        _, cited = _load_and_watch(saved)
+        for digest in cited:
             rest = {key: array for key, array in saved.module.constants.items() if key != digest}
             try:
                 saved.load(saved.payload, rest)
@@ -138,16 +142,40 @@ def missing_constants(subject: Subject, case: str) -> None:
                 raise FailedError(f"loads, though constant {digest} that it cites is missing")
 
 
+def constants_kept(subject: Subject, case: str) -> None:
+    """``module.constants`` holds what the payload cites: no other, under the right digest, and after loading too."""
+    for saved in _citing_modules(subject):
+        held = saved.module.constants
+        loaded, cited = _load_and_watch(saved)
+        for digest, array in held.items():
+            if digest_of(array) != digest:
+                raise FailedError(f"`constants` holds under {digest} an array whose digest is {digest_of(array)}")
+            # A loader may wait with asking; then the digest stands in the payload.
+            if digest not in cited and not _stands_in(digest, saved.payload):
+                raise FailedError(f"`constants` holds {digest}, which the payload does not cite")
+        if set(loaded.constants) != set(held):
+            got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, held))
+            raise FailedError(f"`constants` of the loaded module holds {got}; expected {expected}")
+
+
+def _load_and_watch(saved: Saved) -> tuple[RuntimeModule, tuple[str, ...]]:
+    """Gives the module of a payload, and the digests that were asked for while it was loaded."""
+    saved.reload()
+    asked = _Asked(saved.module.constants)
+    loaded = saved.load(saved.payload, asked)
+    return loaded, tuple(asked.digests)
+
+
 class _Asked(Mapping[str, Array]):
-    """Constants that note which were asked for."""
+    """Constants that note which were asked for, in order."""
 
     def __init__(self, constants: Mapping[str, Array]) -> None:
         self._constants = dict(constants)
-        self.digests: set[str] = set()
+        self.digests: dict[str, None] = {}
 
     def __getitem__(self, digest: str) -> Array:
         array = self._constants[digest]
-        self.digests.add(digest)
+        self.digests[digest] = None
         return array
 
     def __iter__(self) -> Iterator[str]:
@@ -155,24 +183,6 @@ class _Asked(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._constants)
-
-
-def constants_kept(subject: Subject, case: str) -> None:
-    """``module.constants`` holds what the payload cites: no other, under the right digest, and after loading too."""
-    for saved in _citing_modules(subject):
-        saved.reload()
-        held = saved.module.constants
-        asked = _Asked(held)
-        loaded = saved.load(saved.payload, asked)
-        for digest, array in held.items():
-            if digest_of(array) != digest:
-                raise FailedError(f"`constants` holds under {digest} an array whose digest is {digest_of(array)}")
-            # A loader may wait with asking; then the digest stands in the payload.
-            if digest not in asked.digests and not _stands_in(digest, saved.payload):
-                raise FailedError(f"`constants` holds {digest}, which the payload does not cite")
-        if set(loaded.constants) != set(held):
-            got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, held))
-            raise FailedError(f"`constants` of the loaded module holds {got}; expected {expected}")
 
 
 def _stands_in(digest: str, payload: bytes) -> bool:

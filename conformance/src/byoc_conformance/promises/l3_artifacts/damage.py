@@ -16,7 +16,7 @@ from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promises.l3_artifacts.saved import save_examples
 from byoc_conformance.subject import Subject
 
-__all__ = ["damaged_payloads", "malformed_files"]
+__all__ = ["damaged", "damaged_payloads", "malformed_files"]
 
 _NUM_REGIONS = 24
 _NUM_LEAVES = 80
@@ -48,7 +48,7 @@ def damaged_payloads(subject: Subject, case: str) -> None:
         saved.reload()
         generator = np.random.default_rng(subject.spec.seed)
         context = LoadContext(saved.module.constants)
-        _try_all(partial(saved.runtime.load, context=context), _damaged(saved.payload, generator))
+        _try_all(partial(saved.runtime.load, context=context), damaged(saved.payload, generator))
 
 
 def malformed_files(subject: Subject, case: str) -> None:
@@ -61,7 +61,7 @@ def malformed_files(subject: Subject, case: str) -> None:
             generator = np.random.default_rng(subject.spec.seed)
             read = partial(saved.runtime.load_file, format=format_, context=LoadContext(source="file"))
             for text in texts:
-                _try_all(read, _damaged(text, generator))
+                _try_all(read, damaged(text, generator))
     if not is_covered:
         raise NotCoveredError("its runtime reads no files")
 
@@ -85,7 +85,7 @@ def _try_all(attempt: Callable[[bytes], RuntimeModule], cases: Iterator[tuple[st
         raise FailedError(f"{len(faults)} damaged inputs raise something else than an ArtifactError:\n{told}")
 
 
-def _damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+def damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
     """Yields the data with one thing changed, each with what was done: every region of it gets its share."""
     yield from (
         ("empty", b""),

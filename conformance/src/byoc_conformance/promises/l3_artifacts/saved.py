@@ -87,15 +87,18 @@ def examples_of(subject: Subject) -> tuple[Example, ...]:
 
 
 def compile_module(subject: Subject, module: IRModule) -> Attempt:
-    """Gives a module compiled as far as the subject can.
+    """Gives a module compiled, every function of it by the subject.
 
     Raises:
-        NotCoveredError: it compiles nothing of it.
+        NotCoveredError: the subject does not do that.
     """
-    attempt = subject.attempt(module)
-    if not any(attempt.is_claimed(name) and name not in attempt.failures for name in module.functions):
-        raise NotCoveredError("compiles nothing of what this test is about")
-    return attempt
+    try:
+        attempt = subject.attempt(module)
+        if all(attempt.is_claimed(name) for name in module.functions) and not attempt.failures:
+            return attempt
+    except ByocError as error:
+        raise NotCoveredError(f"cannot be asked about what this test is about: {error}") from error
+    raise NotCoveredError("does not compile what this test is about")
 
 
 def subject_modules(attempt: Attempt) -> tuple[RuntimeModule, ...]:
@@ -124,22 +127,28 @@ def save_module(module: RuntimeModule) -> Saved:
 
     Raises:
         DeclinedError: modules of this runtime cannot be saved, which is a runtime's right.
-        NotCoveredError: saving fails, which ``L3-save-and-load`` tells.
+        ByocError: saving fails.
     """
     runtime = runtime_of(module)
     try:
         return Saved(module, runtime, runtime.save(module))
-    except HookError as error:
-        raise NotCoveredError(f"its modules cannot be saved, as L3-save-and-load tells: {error}") from error
+    except HookError:
+        raise
     except PluginError as error:  # it has no such hook
         raise DeclinedError(str(error)) from error
-    except ByocError as error:
-        raise NotCoveredError(f"its modules cannot be saved, as L3-save-and-load tells: {error}") from error
 
 
 def payloads_of(attempt: Attempt) -> tuple[Saved, ...]:
-    """Gives what the subject compiled, saved."""
-    return tuple(save_module(module) for module in subject_modules(attempt))
+    """Gives what the subject compiled, saved.
+
+    Raises:
+        DeclinedError: modules of this runtime cannot be saved.
+        NotCoveredError: saving fails, which ``L3-save-and-load`` tells.
+    """
+    try:
+        return tuple(save_module(module) for module in subject_modules(attempt))
+    except ByocError as error:
+        raise NotCoveredError(f"its modules cannot be saved, as L3-save-and-load tells: {error}") from error
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import itertools
 import json
@@ -101,6 +102,10 @@ def _with(module: RuntimeModule, **names: object) -> RuntimeModule:
     return module
 
 
+def _fails_to_save(save: Save, module: RuntimeModule) -> bytes:
+    raise ValueError("the engine has no such thing")
+
+
 def _loses_a_function(save: Save, module: RuntimeModule) -> bytes:
     document = json.loads(save(module))
     return json.dumps({**document, "functions": document["functions"][:-1] or document["functions"]}).encode()
@@ -163,7 +168,7 @@ def _writes_in_order_of_hashes(save: Save, module: RuntimeModule) -> bytes:
     return json.dumps(shuffled(json.loads(save(module)))).encode()
 
 
-def _numbers_its_compilations() -> Change:
+def _numbers_its_compilations(**info: object) -> Change:
     times = itertools.count()
 
     def renamed(module: RuntimeModule) -> RuntimeModule:
@@ -176,7 +181,7 @@ def _numbers_its_compilations() -> Change:
         module.document = GraphDocument(functions)
         return module
 
-    return _compiling(renamed)
+    return _compiling(renamed, **info)
 
 
 def _mixes_up_artifacts() -> Change:
@@ -222,6 +227,14 @@ def _evaluates(load: Load, payload: bytes, context: LoadContext) -> RuntimeModul
     return load(json.dumps(eval(payload)).encode(), context)
 
 
+def _parses_literals(load: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
+    return load(json.dumps(ast.literal_eval(payload.decode())).encode(), context)
+
+
+def _saves_nothing(names: dict[str, Any]) -> None:
+    del names["byoc_save_module"]
+
+
 def _accepts_any_format(names: dict[str, Any]) -> None:
     class Formats(tuple[int, ...]):
         __slots__ = ()
@@ -262,7 +275,18 @@ def _caught_by(promise: str, run_half: Change | None = None, compile_half: Chang
     return Fault(frozenset({f"L3-{promise}"}), compile_half, run_half)
 
 
+_QUIRKS: Mapping[str, Fault] = {
+    "saves-nothing": Fault(frozenset(), run_half=_saves_nothing),
+    "parses-literals": Fault(
+        frozenset(), run_half=_both(lambda save, module: repr(json.loads(save(module))).encode(), _parses_literals)
+    ),
+    "varies-and-says-so": Fault(frozenset(), compile_half=_numbers_its_compilations(deterministic=False)),
+}
+"""What looks like a fault of this level and is none: nothing may catch it."""
+
 FAULTS: Mapping[str, Fault] = {
+    **_QUIRKS,
+    "fails-to-save": _caught_by("save-and-load", _saving(_fails_to_save)),
     "loses-a-function": _caught_by("save-and-load", _saving(_loses_a_function)),
     "loads-other-ops": _caught_by("same-results", _loading(_loads_other_ops)),
     "drops-its-source": _caught_by("same-source", _loading(_drops_its_source)),
