@@ -16,7 +16,6 @@ from fakenpu.faults.fault import Change, Fault
 if TYPE_CHECKING:
     from byoc_core.backend.hooks import BackendInfo, Status
     from byoc_core.pattern import CompositePattern
-    from byoc_core.runtime.hooks import RuntimeInfo
 
 
 def _hook(function: Any) -> Any:
@@ -66,13 +65,7 @@ class _OptionsThatRaise(BaseModel):
 
 
 def _claims_a_file_format(names: dict[str, Any]) -> None:
-    info = names["byoc_runtime_info"]()
-
-    @_hook
-    def byoc_runtime_info() -> RuntimeInfo:
-        return replace(info, file_formats=("fakenpu",))  # type: ignore[no-any-return]
-
-    names["byoc_runtime_info"] = byoc_runtime_info
+    del names["byoc_load_file"]  # the format that it gives is claimed all the same
 
 
 def _misspells_a_hook(names: dict[str, Any]) -> None:
