@@ -1,0 +1,51 @@
+"""Runs a little Python in a process of its own, which has imported nothing yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from byoc_conformance.outcome import FailedError
+
+__all__ = ["run_in_fresh_process"]
+
+_PREFACE = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
+_NUM_STDERR_LINES = 6
+
+
+def run_in_fresh_process(
+    code: str, *arguments: str, timeout: float, environment: Mapping[str, str] | None = None
+) -> str:
+    """Gives what the code printed.
+
+    Args:
+        code: Python; it imports from where this process does, and its arguments begin at ``sys.argv[2]``.
+        arguments: for it.
+        timeout: seconds.
+        environment: variables that are other than in this process.
+
+    Raises:
+        FailedError: it raised, crashed, or did not end in time; with the last lines that it wrote to stderr.
+    """
+    command = [sys.executable, "-c", _PREFACE + code, json.dumps(sys.path), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise FailedError(f"a fresh process did not end within {timeout:g} s") from error
+    if done.returncode:
+        last = "\n".join(done.stderr.strip().splitlines()[-_NUM_STDERR_LINES:])
+        raise FailedError(f"a fresh process ended with {done.returncode}:\n{last}")
+    return done.stdout
