@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from byoc_core.debugging import Finding
 from byoc_core.debugging.calling import call_region
 from byoc_core.debugging.compiling import CompiledRegion
 
@@ -21,13 +22,15 @@ from byoc_conformance.promises.l4_behaviour.running import (
     resize_first,
     run,
 )
-from byoc_conformance.promises.l4_behaviour.spying import observe_calls
+from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES", "watched_calls"]
 
 _GUARD = 64
 """Elements before and behind an output that must stay as they are."""
+_GUARD_BYTE = 0x5A
+_NUM_WATCHED = 6
 
 
 @cache
@@ -39,12 +42,20 @@ def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
     """
     seen = []
     for call in observe_calls(subject, require_examples(subject)):
-        compiled = CompiledRegion(call.function, (), call.function.returns_results, subject.info.deterministic)
-        types = [(array.shape, array.dtype) for array in call.outputs]
-        names = [f"y{index}" for index in range(len(types))]
-        outcome = call_region(compiled, call.inputs, types, names)
-        seen += [(finding.code, f"{call.example.name}: {finding.text}") for finding in outcome.findings]
+        first, *others = (_watch_call(subject, call) for _ in range(_NUM_WATCHED))
+        # Results that differ by chance look now and then as if they depended on the outputs: not each time.
+        seen += [
+            (finding.code, f"{call.example.name}: {finding.text}")
+            for finding in first
+            if finding.code != "output-read" or all(finding.code in {f.code for f in other} for other in others)
+        ]
     return tuple(seen)
+
+
+def _watch_call(subject: Subject, call: ObservedCall) -> Sequence[Finding]:
+    compiled = CompiledRegion(call.function, (), call.function.returns_results, subject.info.deterministic)
+    types = [(array.shape, array.dtype) for array in call.outputs]
+    return call_region(compiled, call.inputs, types, call.example.module[call.example.function].output_names).findings
 
 
 def _watch(subject: Subject, case: str, *, code: str) -> None:
@@ -172,15 +183,15 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
         room = output.base
         assert room is not None
         room = room if room.base is None else room.base
-        room.view(np.uint8)[...] = 1
+        room.view(np.uint8)[...] = _GUARD_BYTE
         outputs.append(output)
         rooms.append(room)
     _run_into(subject, example, example.new_inputs(), outputs)
     found = tuple(output.copy() for output in outputs)
     agree(example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
     for output, room in zip(outputs, rooms, strict=True):
-        output.view(np.uint8)[...] = 1
-        if not (room.view(np.uint8) == 1).all():
+        output.view(np.uint8)[...] = _GUARD_BYTE
+        if not (room.view(np.uint8) == _GUARD_BYTE).all():
             raise FailedError(f"{example.name}: memory before or behind an output was written")
     return True
 

@@ -28,10 +28,12 @@ _NUM_DROPPED = 6
 
 
 def _stateless(subject: Subject, case: str) -> None:
-    machine = compile_examples(subject).vm
-    for example in require_examples(subject):
+    examples = require_examples(subject)
+    machine, apart = compile_examples(subject).vm, compile_own(subject, examples)[0].vm
+    for example in examples:
         other = other_inputs(example)
-        known, known_other = run(machine, example), run(machine, example, other)
+        known, known_other = run(machine, example), run(apart, example, other)
+        agree(example, other, run(machine, example, other), known_other, "called after other inputs")
         agree(example, example.inputs, run(machine, example), known, "called again after other inputs")
         buffers = example.new_inputs()
         run(machine, example, buffers)

@@ -119,9 +119,11 @@ def _deterministic(subject: Subject, case: str) -> None:
     if not subject.info.deterministic:
         raise NotCoveredError("declares that it is not deterministic")
     texts = [text for code, text in watched_calls(subject) if code == "not-deterministic"]
-    for other in _others(subject):
-        if not other.error and not difference(other.example, other.inputs, other.found, other.known):
-            texts.append(f"{other.example.name}: other bits where {_NUM_THREADS} threads call it")
+    texts += [
+        f"{other.example.name}: other bits where {_NUM_THREADS} threads call it"
+        for other in _others(subject)
+        if not other.error and not difference(other.example, other.inputs, other.found, other.known)
+    ]
     if texts:
         raise FailedError(texts[0])
 

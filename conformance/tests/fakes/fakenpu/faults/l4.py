@@ -45,26 +45,11 @@ def _remembers_by_address(call: Call, num_inputs: int) -> Call:
     uploaded: dict[int, tuple[Any, Any]] = {}
 
     def run(*arrays: Any) -> None:
+        if len(uploaded) > 8:
+            uploaded.clear()
         copies = [uploaded.setdefault(id(array), (array, array.copy()))[1] for array in arrays[:num_inputs]]
         fits = all(a.shape == b.shape for a, b in zip(copies, arrays, strict=False))
         call(*(copies if fits else arrays[:num_inputs]), *arrays[num_inputs:])
-
-    return run
-
-
-def _remembers_by_checksum(call: Call, num_inputs: int) -> Call:
-    """Takes inputs of equal sums for equal."""
-    results: dict[Any, list[Any]] = {}
-
-    def run(*arrays: Any) -> None:
-        key = tuple((array.shape, np.sort(array, axis=None).tobytes()) for array in arrays[:num_inputs])
-        if len(results) == 1 and key in results and threading.active_count() < 4:
-            for output, result in zip(arrays[num_inputs:], results[key], strict=True):
-                output[...] = result
-            return
-        call(*arrays)
-        results.clear()
-        results[key] = [output.copy() for output in arrays[num_inputs:]]
 
     return run
 
@@ -188,14 +173,14 @@ def _writes_behind_the_end(call: Call, num_inputs: int) -> Call:
 
 
 def _loses_an_element(call: Call, num_inputs: int) -> Call:
-    """Leaves the last element of an output, where its bytes are such as nobody meets by chance."""
+    """Leaves the last element of an output whose bytes are all 1 or all 255: nobody meets that by chance."""
 
     def run(*arrays: Any) -> None:
         output = arrays[-1]
-        last = output.reshape(-1)[-1:].tobytes()
+        before = output.copy()
         call(*arrays)
-        if last and last[0] and len(set(last)) == 1:
-            output.reshape(-1)[-1:] = np.frombuffer(last, output.dtype)
+        if set(before.tobytes()) in ({1}, {255}):
+            output.reshape(-1)[-1:] = before.reshape(-1)[-1:]
 
     return run
 
@@ -214,29 +199,39 @@ def _adds_to_outputs(call: Call, num_inputs: int) -> Call:
 
 def _keeps_outputs(call: Call, num_inputs: int) -> Call:
     """Fills the outputs of the call before once more, where the numbers are others."""
-    held: list[Any] = []
+    own = threading.local()
 
     def run(*arrays: Any) -> None:
         call(*arrays)
         outputs = arrays[num_inputs:]
-        if len(outputs) == len(held) and all(a.shape == b.shape for a, b in zip(outputs, held, strict=True)):
+        held = getattr(own, "held", ())
+        if [array.shape for array in outputs] == [array.shape for array in held]:
             for old, new in zip(held, outputs, strict=True):
                 old[...] = new
-        held[:] = outputs
+        own.held = outputs
 
     return run
 
 
-def _remembers_the_largest_size(call: Call, num_inputs: int) -> Call:
+def _has_room_for_1000(names: dict[str, Any]) -> None:
     """Works on a buffer of 1000 rows where a size is a symbol."""
+    engine = names["FakeEngine"]
+    build = engine.build
 
-    def run(*arrays: Any) -> None:
-        call(*arrays)
-        for output in arrays[num_inputs:]:
-            if output.ndim:
-                output[1000:1200] = 0
+    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+        call: Call = build(self, function, constants)
+        inputs, outputs = function.signature.inputs, function.signature.outputs
+        if all(isinstance(dim, int) for spec in inputs for dim in spec.shape):
+            return call
 
-    return run
+        def run(*arrays: Any) -> None:
+            call(*arrays)
+            for output in arrays[-len(outputs) :]:
+                output[1000:] = 0
+
+        return run
+
+    engine.build = broken_build
 
 
 def _needs_elements(call: Call, num_inputs: int) -> Call:
@@ -324,8 +319,9 @@ def _rounds_at_random(call: Call, num_inputs: int) -> Call:
     def run(*arrays: Any) -> None:
         call(*arrays)
         for output in arrays[num_inputs:]:
-            if output.dtype.kind == "f" and os.urandom(1)[0] & 1:
-                output[...] = np.nextafter(output, output.dtype.type(0))
+            if output.dtype.kind == "f":
+                lower = np.frombuffer(os.urandom(output.size), np.uint8).reshape(output.shape) & 1
+                output[...] = np.where(lower, np.nextafter(output, output.dtype.type(0)), output)
 
     return run
 
@@ -442,8 +438,7 @@ FAULTS: Mapping[str, Fault] = {
     "reads-from-start-of-memory": Fault(_caught("inputs-anywhere"), run_half=_around(_reads_from_start_of_memory)),
     "reads-strides": Fault(_caught("inputs-anywhere"), run_half=_around(_reads_strides)),
     "remembers-by-address": Fault(_caught("stateless"), run_half=_around(_remembers_by_address)),
-    "remembers-by-checksum": Fault(_caught("stateless"), run_half=_around(_remembers_by_checksum)),
-    "remembers-the-largest-size": Fault(_caught("dynamic-shapes"), run_half=_around(_remembers_the_largest_size)),
+    "has-room-for-1000": Fault(_caught("dynamic-shapes"), run_half=_has_room_for_1000),
     "rounds-at-random": Fault(_caught("deterministic"), run_half=_around(_rounds_at_random)),
     "sets-a-variable": Fault(_caught("process-unchanged"), run_half=_after_call(_sets_a_variable)),
     "shares-constants-by-name": Fault(_caught("independent-instances"), run_half=_shares_constants_by_name),
