@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,18 +20,30 @@ def _forget_plugins() -> None:
 
 
 @pytest.fixture
-def fakenpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def install_fakenpu(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes the metadata of the fake backend's distribution, and gives the folder for ``sys.path``."""
+
+    def install(
+        *, version: str = "1.0", requires: str = "byoc-core>=0.1,<0.2", runtimes: str = "fakenpu = fakenpu.runtime"
+    ) -> Path:
+        info = tmp_path / "site" / "byoc_fakenpu.dist-info"
+        info.mkdir(parents=True, exist_ok=True)
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: byoc-fakenpu\nVersion: {version}\nRequires-Dist: {requires}\n"
+        )
+        (info / "entry_points.txt").write_text(
+            f"[byoc.backends]\nfakenpu = fakenpu.backend\n\n[byoc.runtimes]\n{runtimes}\n"
+        )
+        return info.parent
+
+    return install
+
+
+@pytest.fixture
+def fakenpu(install_fakenpu: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of the fake backend, installed; set ``FAKENPU_FAULT`` before a process imports it to break it."""
-    info = tmp_path / "site" / "byoc_fakenpu-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: byoc-fakenpu\nVersion: 1.0\nRequires-Dist: byoc-core>=0.1,<0.2\n"
-    )
-    (info / "entry_points.txt").write_text(
-        "[byoc.backends]\nfakenpu = fakenpu.backend\n\n[byoc.runtimes]\nfakenpu = fakenpu.runtime\n"
-    )
     monkeypatch.syspath_prepend(str(FAKES))
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(str(install_fakenpu()))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
     _forget_plugins()
     yield "fakenpu"

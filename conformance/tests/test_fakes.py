@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,11 @@ def test_a_good_backend_keeps_every_promise(fakenpu: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_caught_by_its_own_test_alone(fault: str, fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_caught_by_its_own_test_alone(
+    fault: str, fakenpu: str, install_fakenpu: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKENPU_FAULT", fault)
+    install_fakenpu(**FAULTS[fault].metadata)
     broken = broken_promises(fakenpu)
     assert broken.keys() == FAULTS[fault].caught_by, broken
 

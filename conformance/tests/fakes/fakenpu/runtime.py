@@ -71,7 +71,7 @@ class FakeEngine(KernelEngine):
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
     """Introduces the runtime."""
-    return RuntimeInfo("fakenpu")
+    return RuntimeInfo("fakenpu", file_formats=("fakenpu",))
 
 
 @hookimpl
@@ -84,6 +84,12 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
     """Gives the module back."""
     return load_graph(payload, context, FakeEngine())
+
+
+@hookimpl
+def byoc_load_file(data: bytes, context: LoadContext) -> RuntimeModule:
+    """Gives the module of a document in a file."""
+    return load_graph(data, context, FakeEngine())
 
 
 break_run_half(globals())

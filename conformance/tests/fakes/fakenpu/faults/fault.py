@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Change", "Fault"]
@@ -20,8 +20,10 @@ class Fault:
         caught_by: the names of the promises (``"L4-strided-inputs"``) that exactly are broken.
         compile_half: how the compile half is broken.
         run_half: how the run half is broken.
+        metadata: what the distribution declares otherwise, as arguments of the fixture ``install_fakenpu``.
     """
 
     caught_by: frozenset[str]
     compile_half: Change | None = None
     run_half: Change | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from byoc_core.lint import lint_backend
 
 from byoc_conformance.outcome import FailedError
 from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l0_declares import distribution, info, options, status
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
@@ -17,4 +18,10 @@ def _lint(subject: Subject, case: str) -> None:
         raise FailedError("\n".join(errors))
 
 
-PROMISES = (Promise(Level.L0, "lint", "passes `byoc lint-backend` without an error", _lint, deadline=120.0),)
+PROMISES = (
+    *distribution.PROMISES,
+    *info.PROMISES,
+    *options.PROMISES,
+    *status.PROMISES,
+    Promise(Level.L0, "lint", "passes `byoc lint-backend` without an error", _lint, deadline=120.0),
+)

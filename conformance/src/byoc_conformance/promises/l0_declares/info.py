@@ -1,0 +1,113 @@
+"""What the halves say of themselves: capabilities, hooks, and the same words each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from byoc_core.backend import BackendInfo
+from byoc_core.backend import hooks as backend_hooks
+from byoc_core.plugin.markers import PROJECT_NAME
+from byoc_core.runtime import hooks as runtime_hooks
+from byoc_core.runtime.hooks import RuntimeInfo
+from byoc_core.runtime.registry import runtimes
+from pydantic import BaseModel
+
+from byoc_conformance.outcome import FailedError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l0_declares.distribution import opened_runtimes
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_FLAGS = ("dynamic_shapes", "data_dependent_sizes", "deterministic", "native")
+_HOOK_MODULES = (backend_hooks, runtime_hooks)
+_HOOKS = frozenset(name for module in _HOOK_MODULES for name in module.__all__ if name.startswith("byoc_"))
+
+
+def _check_info(subject: Subject, case: str) -> None:
+    faults = list(_info_faults(subject.info))
+    if faults:
+        raise FailedError("\n".join(faults))
+
+
+def _info_faults(info: BackendInfo) -> Iterator[str]:
+    for name in _FLAGS:
+        value = getattr(info, name)
+        if not isinstance(value, bool):
+            yield f"`{name}` is {value!r}, expected True or False"
+    if info.options is not None and not (isinstance(info.options, type) and issubclass(info.options, BaseModel)):
+        yield f"`options` is {info.options!r}, expected a pydantic model, or None"
+    layouts: object = info.preferred_layouts
+    if not isinstance(layouts, tuple) or not all(isinstance(layout, str) for layout in layouts):
+        yield f"`preferred_layouts` is {layouts!r}, expected a tuple of texts"
+
+
+def _check_runtime_info(subject: Subject, case: str) -> None:
+    for runtime in opened_runtimes(subject):
+        faults = list(_runtime_info_faults(runtime.info(), runtimes().catalog.load(runtime.type_key)))
+        if faults:
+            raise FailedError("\n".join(f"runtime `{runtime.type_key}`: {fault}" for fault in faults))
+
+
+def _runtime_info_faults(info: RuntimeInfo, plugin: object) -> Iterator[str]:
+    formats: object = info.formats
+    is_numbers = isinstance(formats, tuple) and all(isinstance(f, int) and f > 0 for f in formats)
+    if not is_numbers or len(set(info.formats)) < len(info.formats):
+        yield f"`formats` is {formats!r}, expected a tuple of numbers from 1, each once"
+    files: object = info.file_formats
+    if not isinstance(files, tuple) or not all(isinstance(name, str) and name for name in files):
+        yield f"`file_formats` is {files!r}, expected a tuple of names"
+    elif bool(files) != hasattr(plugin, "byoc_load_file"):
+        has = "there is no" if files else "there is a"
+        yield f"`file_formats` is {files!r}, and {has} hook `byoc_load_file`"
+    if info.concurrency not in ("reentrant", "serial"):
+        yield f"`concurrency` is {info.concurrency!r}, expected 'reentrant' or 'serial'"
+    if hasattr(plugin, "byoc_save_module") != hasattr(plugin, "byoc_load_module"):
+        present = "save" if hasattr(plugin, "byoc_save_module") else "load"
+        yield f"of the hooks `byoc_save_module` and `byoc_load_module` there is only `byoc_{present}_module`"
+
+
+def _check_hook_names(subject: Subject, case: str) -> None:
+    plugin = subject.handle.plugin
+    functions = {name: getattr(plugin, name) for name in dir(plugin) if name.startswith("byoc_")}
+    for name, function in functions.items():
+        is_imported = str(getattr(function, "__module__", "")).partition(".")[0] == "byoc_core"
+        if name in _HOOKS or is_imported or not callable(function):
+            continue
+        marks = getattr(function, f"{PROJECT_NAME}_impl", None) or {}
+        if not marks.get("specname") and not marks.get("optionalhook"):
+            raise FailedError(
+                f"it has a function `{name}`, which is no hook and is never called; "
+                f"the hooks are {', '.join(sorted(_HOOKS))}"
+            )
+
+
+def _check_repeats(subject: Subject, case: str) -> None:
+    first, second = _answers(subject), _answers(subject)
+    for hook, answer in first.items():
+        if answer != second[hook]:
+            raise FailedError(f"hook `{hook}` gave {answer}, then {second[hook]}")
+
+
+def _answers(subject: Subject) -> dict[str, list[str]]:
+    """Gives what the hooks without arguments answer, each item as text."""
+    patterns = [f"{p.name}, priority {p.priority}, leaked {p.leaked}: {p.pattern}" for p in subject.handle.patterns()]
+    return {"byoc_patterns": patterns, "byoc_ops": [op.name for op in subject.handle.ops()]}
+
+
+PROMISES = (
+    Promise(Level.L0, "info-fields", "fills the fields of `BackendInfo` with values of their types", _check_info),
+    Promise(
+        Level.L0,
+        "runtime-info",
+        "declares for its runtimes what their hooks do",
+        _check_runtime_info,
+    ),
+    Promise(Level.L0, "hook-names", "has no function named like a hook that is none", _check_hook_names),
+    Promise(
+        Level.L0,
+        "answers-repeat",
+        "gives the same patterns and ops, in the same order, however often it is asked",
+        _check_repeats,
+    ),
+)

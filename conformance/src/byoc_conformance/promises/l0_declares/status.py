@@ -1,0 +1,83 @@
+"""Whether the halves say in time, and without a trace, if they can work here."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from byoc_core.runtime.status import Status
+
+from byoc_conformance.outcome import FailedError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l0_declares.distribution import opened_runtimes
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_QUICK_SECONDS = 5.0
+"""A program that is started to ask for its version may take a while on a busy machine; a compilation takes longer."""
+
+
+def _check_compile_status(subject: Subject, case: str) -> None:
+    context = subject.handle.context(options=subject.spec.options)
+    _check("byoc_compile_status", lambda: subject.handle.compile_status(context))
+
+
+def _check_runtime_status(subject: Subject, case: str) -> None:
+    for runtime in opened_runtimes(subject):
+        _check("byoc_runtime_status", runtime.status)
+
+
+def _check(hook: str, ask: Callable[[], Status]) -> None:
+    """Asks twice, in an empty folder.
+
+    Raises:
+        FailedError: it took long, changed something, changed its mind, or said no without a next step.
+    """
+    environment, folder = dict(os.environ), Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="byoc-conformance-") as empty:
+        os.chdir(empty)
+        try:
+            start = time.monotonic()
+            first = ask()
+            seconds = time.monotonic() - start
+            second = ask()
+            is_moved = Path.cwd() != Path(empty).resolve()
+            left = sorted(path.name for path in Path(empty).iterdir())
+        finally:
+            os.chdir(folder)
+            changed = sorted(name for name, _ in environment.items() ^ os.environ.items())
+            os.environ.clear()
+            os.environ.update(environment)
+    where = f"hook `{hook}`"
+    if seconds > _QUICK_SECONDS:
+        raise FailedError(f"{where} took {seconds:.1f} s, expected an answer within {_QUICK_SECONDS:g} s")
+    if is_moved or left:
+        effect = "changed the working directory" if is_moved else f"left {', '.join(left)} in the working directory"
+        raise FailedError(f"{where} {effect}, expected no effect")
+    if changed:
+        names = ", ".join(dict.fromkeys(changed))
+        raise FailedError(f"{where} changed environment variables, expected no effect: {names}")
+    if first != second:
+        raise FailedError(f"{where} gave {first}, then {second}")
+    if not first.ok and not first.remedy:
+        raise FailedError(f"{where} says no ({first.reason}) without a remedy, expected the next step as a sentence")
+
+
+PROMISES = (
+    Promise(
+        Level.L0,
+        "compile-status",
+        "says quickly, without effect, whether it can compile here, and what to do where not",
+        _check_compile_status,
+    ),
+    Promise(
+        Level.L0,
+        "runtime-status",
+        "says quickly, without effect, whether its modules can run here, and what to do where not",
+        _check_runtime_status,
+    ),
+)

@@ -1,0 +1,189 @@
+"""Constants stand beside a payload, which cites them by digest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from byoc_core.digest import digest_of
+from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.ir import ConstantStore, IRModule, TensorType, Var
+from byoc_core.ops.cases import function_of, op_cases
+from byoc_core.runtime.module import RuntimeModule
+
+from byoc_conformance.examples import Array
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promises.l3_artifacts.saved import (
+    Saved,
+    compile_module,
+    examples_of,
+    payloads_of,
+    save_examples,
+)
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["constants_cited", "constants_kept", "missing_constants"]
+
+
+_WEIGHTED_OPS = ("nn.dense", "matmul")
+"""Ops whose constants are large in models; they are tried beside those that have small ones among the examples."""
+_MOST_NBYTES = 1 << 22
+"""Constants that would take more than this, kernels of convolutions say, are not tried."""
+
+
+def constants_cited(subject: Subject, case: str) -> None:
+    """Larger constants do not make a larger payload.
+
+    They hold random bits, which no encoding makes smaller: what a payload holds of them shows in its size. Code that
+    is written for a size may be a little longer for a larger one, so only a growth by a quarter of theirs counts.
+    """
+    is_covered = False
+    for op_name in _ops_with_constants(subject):
+        first, second = (_large_module(subject, op_name, factor) for factor in (8, 32))
+        if first is None or second is None:
+            continue
+        is_covered = True
+        (small, before), (large, after) = (_sizes(attempt) for attempt in (first, second))
+        if after - before > (large - small) // 4:
+            raise FailedError(
+                f"`{op_name}` with constants of {small} bytes has a payload of {before} bytes, "
+                f"and with {large} bytes one of {after}: constants are to be cited by digest, not inlined"
+            )
+    if not is_covered:
+        raise NotCoveredError("no op was found that it claims with constants of many kilobytes")
+
+
+def _sizes(attempt: Attempt) -> tuple[int, int]:
+    """Gives the bytes of all constants, and of the payload."""
+    constants = sum(array.nbytes for array in attempt.module.constants.values())
+    return constants, sum(len(saved.payload) for saved in payloads_of(attempt))
+
+
+def _ops_with_constants(subject: Subject) -> tuple[str, ...]:
+    """Gives the ops of the examples with constants, and some that have large ones."""
+    examples = [example for example in examples_of(subject) if example.kind == "constant"]
+    names = (example.module[example.function].bindings[0].op.name for example in examples)
+    return tuple(dict.fromkeys((*names, *_WEIGHTED_OPS)))
+
+
+def _large_module(subject: Subject, op_name: str, factor: int) -> Attempt | None:
+    """Gives an op with large constants, compiled; ``None`` where the subject does not do that."""
+    module = _with_large_constants(subject, op_name, factor)
+    try:
+        return None if module is None else compile_module(subject, module)
+    except NotCoveredError:
+        return None
+
+
+def _citing_modules(subject: Subject) -> tuple[Saved, ...]:
+    """Gives modules that cite constants: those of the examples, and some with constants too large to be written out.
+
+    Raises:
+        NotCoveredError: none does.
+    """
+    saved = list(save_examples(subject))
+    for op_name in _ops_with_constants(subject):
+        attempt = _large_module(subject, op_name, 8)
+        saved += () if attempt is None else payloads_of(attempt)
+    citing = tuple(item for item in saved if item.module.constants)
+    if not citing:
+        raise NotCoveredError("its modules cite no constants")
+    return citing
+
+
+def _with_large_constants(subject: Subject, op_name: str, factor: int) -> IRModule | None:
+    """Gives the first case of an op with all sizes but 1 larger by a factor, and constants behind the first operand."""
+    op = subject.ops[op_name]
+    for case in op_cases()[op_name]:
+        types = [
+            TensorType(tuple(size * factor if size > 1 else 1 for size in operand.shape), operand.dtype or case.dtype)
+            for operand in case.operands
+        ]
+        if all(type_.dtype == "float32" and _num_elements(type_) * 4 <= _MOST_NBYTES for type_ in types):
+            generator = np.random.default_rng([subject.spec.seed, factor])
+            constants = ConstantStore()
+            fixed = [constants.add(_noise(type_, generator)) for type_ in types[1:]]
+            try:
+                function, _ = function_of(op, [Var("x0", types[0]), *fixed], case.attrs)
+            except ByocError:
+                return None
+            return IRModule({"main": function}, constants)
+    return None
+
+
+def _sizes_of(type_: TensorType) -> tuple[int, ...]:
+    return tuple(size for size in type_.shape or () if isinstance(size, int))
+
+
+def _num_elements(type_: TensorType) -> int:
+    return math.prod(_sizes_of(type_))
+
+
+def _noise(type_: TensorType, generator: np.random.Generator) -> Array:
+    """Gives float32 numbers between 1 and 2 of 23 random bits each."""
+    return (generator.integers(0, 1 << 23, _sizes_of(type_), np.uint32) | np.uint32(0x3F800000)).view(np.float32)
+
+
+def missing_constants(subject: Subject, case: str) -> None:
+    """A payload whose constants are not there is refused, with the digest of one."""
+    for saved in _citing_modules(subject):
+        _, cited = _load_and_watch(saved)
+        for digest in cited:
+            rest = {key: array for key, array in saved.module.constants.items() if key != digest}
+            try:
+                saved.load(saved.payload, rest)
+            except ArtifactError as error:
+                if digest[:12] not in str(error):
+                    raise FailedError(
+                        f"constant {digest} is missing, and the error does not name it: {error}"
+                    ) from error
+            else:
+                raise FailedError(f"loads, though constant {digest} that it cites is missing")
+
+
+def constants_kept(subject: Subject, case: str) -> None:
+    """``module.constants`` holds what the payload cites: no other, under the right digest, and after loading too."""
+    for saved in _citing_modules(subject):
+        held = saved.module.constants
+        loaded, cited = _load_and_watch(saved)
+        for digest, array in held.items():
+            if digest_of(array) != digest:
+                raise FailedError(f"`constants` holds under {digest} an array whose digest is {digest_of(array)}")
+            # A loader may wait with asking; then the digest stands in the payload.
+            if digest not in cited and not _stands_in(digest, saved.payload):
+                raise FailedError(f"`constants` holds {digest}, which the payload does not cite")
+        if set(loaded.constants) != set(held):
+            got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, held))
+            raise FailedError(f"`constants` of the loaded module holds {got}; expected {expected}")
+
+
+def _load_and_watch(saved: Saved) -> tuple[RuntimeModule, tuple[str, ...]]:
+    """Gives the module of a payload, and the digests that were asked for while it was loaded."""
+    saved.reload()
+    asked = _Asked(saved.module.constants)
+    loaded = saved.load(saved.payload, asked)
+    return loaded, tuple(asked.digests)
+
+
+class _Asked(Mapping[str, Array]):
+    """Constants that note which were asked for, in order."""
+
+    def __init__(self, constants: Mapping[str, Array]) -> None:
+        self._constants = dict(constants)
+        self.digests: dict[str, None] = {}
+
+    def __getitem__(self, digest: str) -> Array:
+        array = self._constants[digest]
+        self.digests[digest] = None
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._constants)
+
+    def __len__(self) -> int:
+        return len(self._constants)
+
+
+def _stands_in(digest: str, payload: bytes) -> bool:
+    return digest.encode() in payload or bytes.fromhex(digest) in payload

@@ -1,0 +1,154 @@
+"""Bytes that anyone may have written raise an error of byoc's, whatever they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.runtime.hooks import LoadContext
+from byoc_core.runtime.module import RuntimeModule
+
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promises.l3_artifacts.saved import save_examples
+from byoc_conformance.subject import Subject
+
+__all__ = ["damaged", "damaged_payloads", "malformed_files"]
+
+_NUM_REGIONS = 24
+_NUM_LEAVES = 80
+_STRANGE_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    "",
+    "x",
+    "\x00",
+    [],
+    {},
+    [[]],
+    {"x": 0},
+    "nn.relu",
+    2**31,
+)
+_MAX_TOLD = 3
+
+
+def damaged_payloads(subject: Subject, case: str) -> None:
+    """Each damaged payload is refused, or loads.
+
+    Native code is not permitted here, so that none of the damaged code runs.
+    """
+    for saved in save_examples(subject):
+        saved.reload()
+        generator = np.random.default_rng(subject.spec.seed)
+        context = LoadContext(saved.module.constants)
+        _try_all(partial(saved.runtime.load, context=context), damaged(saved.payload, generator))
+
+
+def malformed_files(subject: Subject, case: str) -> None:
+    """Each file with a mistake, in every format that its runtimes read, is refused, or loads."""
+    is_covered = False
+    for saved in save_examples(subject):
+        texts = (saved.payload, saved.module.get_source().encode())
+        for format_ in saved.runtime.info().file_formats:
+            is_covered = True
+            generator = np.random.default_rng(subject.spec.seed)
+            read = partial(saved.runtime.load_file, format=format_, context=LoadContext(source="file"))
+            for text in texts:
+                _try_all(read, damaged(text, generator))
+    if not is_covered:
+        raise NotCoveredError("its runtime reads no files")
+
+
+def _try_all(attempt: Callable[[bytes], RuntimeModule], cases: Iterator[tuple[str, bytes]]) -> None:
+    """Loads them all.
+
+    Raises:
+        FailedError: some raise something else than an ``ArtifactError``.
+    """
+    faults = []
+    for name, data in cases:
+        try:
+            attempt(data)
+        except ArtifactError:
+            continue
+        except ByocError as error:
+            faults.append(f"{name}: {type(error).__name__}: {error}")
+    if faults:
+        told = "\n".join(faults[:_MAX_TOLD])
+        raise FailedError(f"{len(faults)} damaged inputs raise something else than an ArtifactError:\n{told}")
+
+
+def damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+    """Yields the data with one thing changed, each with what was done: every region of it gets its share."""
+    yield from (
+        ("empty", b""),
+        ("one zero byte", b"\0"),
+        ("garbage", generator.bytes(64)),
+        ("not UTF-8", b"\xff" + data),
+    )
+    yield from (("twice", data + data), ("with garbage at the end", data + generator.bytes(16)))
+    yield "nested deep", b"[" * 100_000
+    length = len(data)
+    for region in range(_NUM_REGIONS):
+        start, end = (length * edge // _NUM_REGIONS for edge in (region, region + 1))
+        if start == end:
+            continue
+        place = int(generator.integers(start, end))
+        bit = 1 << int(generator.integers(8))
+        yield f"bit flipped in byte {place}", data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :]
+        yield f"byte {place} dropped", data[:place] + data[place + 1 :]
+        yield f"byte {place} twice", data[:place] + data[place : place + 1] + data[place:]
+        yield f"cut off at byte {place}", data[:place]
+        yield f"bytes {start} to {end} zeroed", data[:start] + bytes(end - start) + data[end:]
+        yield f"bytes {start} to {end} dropped", data[:start] + data[end:]
+    yield from _strange_documents(data, generator)
+
+
+def _strange_documents(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+    """Yields JSON documents in which one value is another, or missing, or one key is new; nothing if it is no JSON."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    paths = list(_paths(document))
+    for index in generator.permutation(len(paths))[:_NUM_LEAVES]:
+        path = paths[int(index)]
+        value = _STRANGE_VALUES[int(generator.integers(len(_STRANGE_VALUES)))]
+        yield f"{path} is {value!r}", json.dumps(_changed(document, path, value)).encode()
+        yield f"{path} is missing", json.dumps(_without(document, path)).encode()
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yields where each value in a document stands, as keys and indices."""
+    items: Sequence[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    for key, item in items:
+        yield (*path, key)
+        yield from _paths(item, (*path, key))
+
+
+def _changed(document: Any, path: Sequence[Any], value: Any) -> Any:
+    if not path:
+        return value
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy[path[0]] = _changed(copy[path[0]], path[1:], value)
+    return copy
+
+
+def _without(document: Any, path: Sequence[Any]) -> Any:
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    if len(path) == 1:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = _without(copy[path[0]], path[1:])
+    return copy

@@ -1,0 +1,138 @@
+"""What is saved here is the same in other processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickletools
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from byoc_core.runtime.registry import RuntimeHandle
+
+from byoc_conformance.examples import Array, compile_examples
+from byoc_conformance.fresh_process import run_in_fresh_process
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promises.l3_artifacts.identity import require_same_bytes
+from byoc_conformance.promises.l3_artifacts.saved import reload, save_examples, settled_examples
+from byoc_conformance.subject import Subject, SubjectSpec
+
+__all__ = ["data_only", "digests_of_examples", "is_pickle", "same_bytes_elsewhere", "same_results_elsewhere"]
+
+_SECONDS = 100.0
+_SAVE_EXAMPLES = """
+from pathlib import Path
+from byoc_conformance.promises.l3_artifacts.elsewhere import digests_of_examples
+Path(sys.argv[3]).write_text(json.dumps(digests_of_examples(json.loads(Path(sys.argv[2]).read_text()))))
+"""
+
+
+def same_results_elsewhere(subject: Subject, case: str) -> None:
+    """An artifact runs, to the bit, in a process that has no compile side."""
+    settled = settled_examples(subject)
+    executable = compile_examples(subject).executable
+    reload(subject, executable)  # where this process cannot do it either, that is another promise
+    runtimes = [saved.runtime for saved in save_examples(subject)]
+    blocked = sorted({name for runtime in runtimes for name in _compile_side(subject, runtime)})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "examples.byoc"
+        executable.save(path)
+        request = {
+            "blocked": blocked,
+            "runtimes": [runtime.type_key for runtime in runtimes],
+            "artifact": str(path),
+            "calls": {example.function: [_plain(array) for array in example.inputs] for example in settled},
+        }
+        reply = _ask(_script("run_artifact"), request)
+    if "unopened" in reply:
+        raise NotCoveredError(f"its runtime does not open alone, as L0-run-half-alone tells: {reply['unopened']}")
+    for example, expected in settled.items():
+        got = tuple(
+            (dtype, tuple(shape), bytes.fromhex(text)) for dtype, shape, text in reply["results"][example.function]
+        )
+        if got != expected:
+            raise FailedError(f"`{example.name}` gives other results in another process")
+
+
+def _compile_side(subject: Subject, runtime: RuntimeHandle) -> tuple[str, ...]:
+    """Gives the modules that are out of reach where the compile side is not installed."""
+    compile_half, run_half = (record.value.partition(":")[0] for record in (subject.handle.record, runtime.record))
+    # A package cannot be missing where a module in it is to run.
+    is_apart = compile_half and not f"{run_half}.".startswith(f"{compile_half}.")
+    return ("byoc_core.ir", "byoc_core.backend", *([compile_half] if is_apart else []))
+
+
+def same_bytes_elsewhere(subject: Subject, case: str) -> None:
+    """Processes whose sets have other orders save the same bytes."""
+    if not subject.info.deterministic:
+        raise NotCoveredError("does not say that equal functions give equal modules")
+    for saved in save_examples(subject):
+        require_same_bytes(saved)
+    here = digests_of_examples(subject.spec.to_json(), subject)
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    there = _ask(_SAVE_EXAMPLES, subject.spec.to_json(), {"PYTHONHASHSEED": seed})
+    if there != here:
+        raise FailedError(
+            f"a process with PYTHONHASHSEED={seed} saves other bytes of the same functions; "
+            f"payloads of {there['nbytes']} bytes there and {here['nbytes']} here"
+        )
+
+
+def digests_of_examples(spec: Mapping[str, Any], subject: Subject | None = None) -> dict[str, Any]:
+    """Gives sizes and digests of the payloads of a subject's examples, as plain JSON values."""
+    payloads = [saved.payload for saved in save_examples(subject or Subject(SubjectSpec.from_json(spec)))]
+    digests = [hashlib.sha256(payload).hexdigest() for payload in payloads]
+    return {"nbytes": list(map(len, payloads)), "digests": digests}
+
+
+def data_only(subject: Subject, case: str) -> None:
+    """Nothing in a payload is unpickled, unmarshalled or executed by Python."""
+    modules = []
+    for saved in save_examples(subject):
+        saved.reload()
+        if is_pickle(saved.payload):
+            raise FailedError("its payload is a pickle, which runs what its author likes when it is loaded")
+        constants = {digest: _plain(array) for digest, array in saved.module.constants.items()}
+        modules.append(
+            {
+                "type_key": saved.module.type_key,
+                "payload": saved.payload.hex(),
+                "constants": constants,
+                "is_native": saved.module.is_native,
+            }
+        )
+    reply = _ask(_script("watch_loading"), {"modules": modules})
+    if reply["found"]:
+        verbs = " and ".join(dict.fromkeys(reply["found"]))
+        raise FailedError(f"the runtime {verbs} a part of the payload when it is loaded")
+    if reply["failure"]:
+        raise NotCoveredError(f"it does not load in another process, as L3-runs-elsewhere tells: {reply['failure']}")
+
+
+def is_pickle(payload: bytes) -> bool:
+    """Whether all of it is one pickle of protocol 2 or later."""
+    try:
+        *_, (_, _, last) = pickletools.genops(payload)
+    except Exception:  # noqa: BLE001 - whatever it says of bytes that are none
+        return False
+    return payload[:1] == b"\x80" and last == len(payload) - 1
+
+
+def _ask(code: str, request: object, environment: Mapping[str, str] | None = None) -> Any:
+    """Gives the reply of a fresh process; what it prints does not count."""
+    with tempfile.TemporaryDirectory() as folder:
+        question, answer = Path(folder) / "request.json", Path(folder) / "reply.json"
+        question.write_text(json.dumps(request))
+        run_in_fresh_process(code, str(question), str(answer), timeout=_SECONDS, environment=environment)
+        return json.loads(answer.read_text())
+
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+
+
+def _plain(array: Array) -> list[object]:
+    return [array.dtype.name, list(array.shape), array.tobytes().hex()]

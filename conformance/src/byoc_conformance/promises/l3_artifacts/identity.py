@@ -1,0 +1,158 @@
+"""What is saved and loaded in one process is the same as before."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import byoc_core
+from byoc_core.errors import ByocError
+from byoc_core.ir import IRModule
+
+from byoc_conformance.examples import Example, compile_examples, join_examples
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promises.l3_artifacts.saved import (
+    Saved,
+    compile_module,
+    examples_of,
+    payloads_of,
+    reload,
+    results_of,
+    save_examples,
+    save_module,
+    settled_examples,
+    subject_modules,
+)
+from byoc_conformance.subject import Subject
+
+__all__ = [
+    "require_same_bytes",
+    "same_kind",
+    "same_payload_for_equal_functions",
+    "same_payload_of_loaded",
+    "same_payload_twice",
+    "same_results",
+    "same_source",
+    "saves_and_loads",
+    "two_artifacts",
+]
+
+
+def saves_and_loads(subject: Subject, case: str) -> None:
+    """What the subject compiled comes back from a file, with the functions it had."""
+    examples_of(subject)
+    attempt = compile_examples(subject)
+    for module in subject_modules(attempt):
+        save_module(module)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "examples.byoc"
+        try:
+            attempt.executable.save(path)
+            loaded = byoc_core.load(path, allow_native=True)
+        except ByocError as error:
+            raise FailedError(f"what it compiled cannot be saved and loaded: {error}") from error
+    before = [module.function_names for module in attempt.executable.modules]
+    after = [module.function_names for module in loaded.modules]
+    if before != after:
+        raise FailedError(f"other functions came back; got {after}, expected {before}")
+
+
+def same_results(subject: Subject, case: str) -> None:
+    """Loaded functions give what the compiled ones gave."""
+    settled = settled_examples(subject)
+    vm = byoc_core.VirtualMachine(reload(subject, compile_examples(subject).executable))
+    for example, expected in settled.items():
+        if results_of(vm, example) != expected:
+            raise FailedError(f"{_describe_difference(example)} after saving and loading")
+
+
+def _describe_difference(example: Example) -> str:
+    """Says that an example gave something else."""
+    return f"`{example.name}` gives other results"
+
+
+def same_source(subject: Subject, case: str) -> None:
+    """Loaded modules have the text form that the compiled ones had."""
+    for saved in save_examples(subject):
+        before, after = saved.module.get_source(), saved.reload().get_source()
+        if before != after:
+            raise FailedError(
+                f"its source changed with saving and loading; got {after!r:.200}, expected {before!r:.200}"
+            )
+
+
+def same_kind(subject: Subject, case: str) -> None:
+    """Loaded modules belong to the runtime that loaded them."""
+    for saved in save_examples(subject):
+        loaded = saved.reload()
+        if loaded.type_key != saved.module.type_key:
+            raise FailedError(f"came back as a module of `{loaded.type_key}`; expected `{saved.module.type_key}`")
+
+
+def same_payload_twice(subject: Subject, case: str) -> None:
+    """Saving a module again gives the same bytes."""
+    for saved in save_examples(subject):
+        again = saved.runtime.save(saved.module)
+        if again != saved.payload:
+            raise FailedError(
+                f"the same module was saved twice, as other bytes; {_first_difference(saved.payload, again)}"
+            )
+
+
+def same_payload_of_loaded(subject: Subject, case: str) -> None:
+    """Saving a loaded module gives the bytes that it was loaded from."""
+    for saved in save_examples(subject):
+        require_same_bytes(saved)
+        again = saved.runtime.save(saved.reload())
+        if again != saved.payload:
+            raise FailedError(f"a loaded module is saved as other bytes; {_first_difference(saved.payload, again)}")
+
+
+def same_payload_for_equal_functions(subject: Subject, case: str) -> None:
+    """Compiling the same functions again gives the same bytes."""
+    if not subject.info.deterministic:
+        raise NotCoveredError("does not say that equal functions give equal modules")
+    first = save_examples(subject)
+    for saved in first:
+        require_same_bytes(saved)
+    second = payloads_of(subject.attempt(join_examples(examples_of(subject))))
+    for one, other in zip(first, second, strict=True):
+        if one.payload != other.payload:
+            difference = _first_difference(one.payload, other.payload)
+            raise FailedError(f"equal functions, compiled twice, are saved as other bytes; {difference}")
+
+
+def two_artifacts(subject: Subject, case: str) -> None:
+    """Two artifacts whose functions have one and the same name run beside one another."""
+    settled = settled_examples(subject)
+    if len(settled) < 2:
+        raise NotCoveredError("there is but one example")
+    loaded = []
+    for example in list(settled)[:4]:
+        attempt = compile_module(subject, _renamed(example))
+        vm = byoc_core.VirtualMachine(reload(subject, attempt.executable))
+        loaded.append((replace(example, function="twin"), vm, settled[example]))
+    for example, vm, expected in (*loaded, *reversed(loaded)):
+        try:
+            is_same = results_of(vm, example) == expected
+        except ByocError as error:
+            raise FailedError(f"`{example.name}` fails beside other artifacts: {error}") from error
+        if not is_same:
+            raise FailedError(f"{_describe_difference(example)} beside other artifacts whose functions have its names")
+
+
+def _renamed(example: Example) -> IRModule:
+    function = replace(example.module[example.function], name="twin")
+    return example.module.with_functions({"twin": function})
+
+
+def _first_difference(one: bytes, other: bytes) -> str:
+    place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return f"{len(one)} and {len(other)} bytes, different from byte {place} on"
+
+
+def require_same_bytes(saved: Saved) -> None:
+    """Raises :class:`NotCoveredError` where saving a module again gives other bytes."""
+    if saved.runtime.save(saved.module) != saved.payload:
+        raise NotCoveredError("the same module is not saved as the same bytes, as L3-saves-the-same-bytes tells")

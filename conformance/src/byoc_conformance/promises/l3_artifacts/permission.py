@@ -1,0 +1,76 @@
+"""What is loaded only with permission, or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from pathlib import Path
+
+import byoc_core
+from byoc_core.artifact.archive import write_archive
+from byoc_core.artifact.saving import make_members
+from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.runtime.hooks import LoadContext
+
+from byoc_conformance.examples import compile_examples
+from byoc_conformance.outcome import FailedError
+from byoc_conformance.promises.l3_artifacts.saved import Saved, reload, save_examples
+from byoc_conformance.subject import Subject
+
+__all__ = ["native_code", "newer_format"]
+
+_EXECUTABLE_HEADERS = {
+    "ELF": (b"\x7fELF\x01", b"\x7fELF\x02"),
+    "Mach-O": (b"\xcf\xfa\xed\xfe\x07\x00\x00\x01", b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01"),
+    "PE": (b"!This program cannot be run in DOS mode.",),
+}
+
+
+def native_code(subject: Subject, case: str) -> None:
+    """Machine code is declared, and loaded only where it is permitted."""
+    for saved in save_examples(subject):
+        if saved.module.is_native:
+            if not subject.info.native:
+                raise FailedError("its modules are native, and its `BackendInfo` does not say so")
+            _check_refused(saved)
+        else:
+            for kind, headers in _EXECUTABLE_HEADERS.items():
+                if any(header in saved.payload for header in headers):
+                    raise FailedError(f"its payload holds machine code ({kind}), and `is_native` is false")
+
+
+def _check_refused(saved: Saved) -> None:
+    try:
+        saved.runtime.load(saved.payload, LoadContext(saved.module.constants))
+    except ArtifactError:
+        return
+    except ByocError as error:
+        raise FailedError(f"native code that nobody permits raises {error!r}; expected an ArtifactError") from error
+    raise FailedError("loads native code that nobody permits (`context.allow_native` is false)")
+
+
+def newer_format(subject: Subject, case: str) -> None:
+    """A payload of a format that is not among ``RuntimeInfo.formats`` is refused, and the error names both."""
+    executable = compile_examples(subject).executable
+    reload(subject, executable)
+    members = make_members(executable)
+    for saved in save_examples(subject):
+        formats = saved.runtime.info().formats
+        newer = max(formats) + 1
+        manifest = json.loads(bytes(members["manifest.json"]))
+        for entry in manifest["runtimes"]:
+            if entry["type_key"] == saved.runtime.type_key:
+                entry["payload_format"] = newer
+        file = io.BytesIO()
+        write_archive(file, {**members, "manifest.json": json.dumps(manifest).encode()})
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "newer.byoc"
+            path.write_bytes(file.getvalue())
+            try:
+                byoc_core.load(path, allow_native=True)
+            except ArtifactError as error:
+                if not all(str(number) in str(error) for number in (newer, *formats)):
+                    raise FailedError(f"the error does not name the formats {newer} and {formats}: {error}") from error
+            else:
+                raise FailedError(f"loads a payload of format {newer}, and says that it can load {formats}")
