@@ -18,6 +18,7 @@ from byoc_conformance.promises.l4_behaviour.running import (
     Results,
     agree,
     compile_own,
+    copies,
     require_examples,
     resize_first,
     run,
@@ -151,7 +152,7 @@ def _layouts(subject: Subject, case: str) -> None:
     for example in examples:
         inputs = tuple(lay(array) for array in example.new_inputs())
         plain = tuple(np.array(array, order="C") for array in inputs)
-        known = run(machine, example, plain)
+        known = run(machine, example, copies(plain))
         agree(example, plain, run(machine, example, inputs), known, f"on inputs that are {case}")
 
 
@@ -187,7 +188,7 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
         outputs.append(output)
         rooms.append(room)
     _run_into(subject, example, example.new_inputs(), outputs)
-    found = tuple(output.copy() for output in outputs)
+    found = copies(outputs)
     agree(example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
     for output, room in zip(outputs, rooms, strict=True):
         output.view(np.uint8)[...] = _GUARD_BYTE
@@ -199,7 +200,7 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
 def _laid(subject: Subject, example: Example, known: Results, *, lay: Callable[[Array], Array]) -> bool:
     outputs = [lay(np.zeros_like(array)) for array in known]
     _run_into(subject, example, example.new_inputs(), outputs)
-    agree(example, example.inputs, tuple(map(np.copy, outputs)), known, "into outputs that are not contiguous")
+    agree(example, example.inputs, copies(outputs), known, "into outputs that are not contiguous")
     return True
 
 
@@ -211,7 +212,7 @@ def _over_input(subject: Subject, example: Example, known: Results) -> bool:
         return False
     outputs = [place, *(np.empty_like(array) for array in known[1:])]
     _run_into(subject, example, inputs, outputs)
-    agree(example, example.inputs, tuple(map(np.copy, outputs)), known, "into an output that is an input")
+    agree(example, example.inputs, copies(outputs), known, "into an output that is an input")
     return True
 
 

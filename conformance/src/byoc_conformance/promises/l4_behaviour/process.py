@@ -26,7 +26,7 @@ from byoc_conformance.subject import Subject, SubjectSpec
 
 __all__ = ["PROMISES", "STATE", "use_and_drop"]
 
-_CHILD_SECONDS = 20.0
+_CHILD_SECONDS = 10.0
 _END_SECONDS = 40.0
 _NUM_CALLS = 8
 

@@ -19,6 +19,7 @@ __all__ = [
     "Results",
     "agree",
     "compile_own",
+    "copies",
     "describe_shapes",
     "difference",
     "is_computable",
@@ -57,12 +58,17 @@ def run(machine: VirtualMachine, example: Example, inputs: Sequence[Array] | Non
         inputs: what it is called with; copies of the example's own where not given.
     """
     results = machine[example.function](*(example.new_inputs() if inputs is None else inputs))
-    return tuple(array.copy() for array in (results if isinstance(results, tuple) else (results,)))
+    return copies(results if isinstance(results, tuple) else (results,))
 
 
 def other_inputs(example: Example, steps: int = 1) -> tuple[Array, ...]:
     """Gives other inputs that fit as well: the elements of each in another order, so that sums over them stay."""
     return tuple(np.roll(array.reshape(-1), steps).reshape(array.shape) for array in example.inputs)
+
+
+def copies(arrays: Iterable[Array]) -> tuple[Array, ...]:
+    """Gives copies, for calls after which the arrays themselves are still needed."""
+    return tuple(array.copy() for array in arrays)
 
 
 def same_bytes(left: Sequence[Array], right: Sequence[Array]) -> bool:
@@ -87,13 +93,16 @@ def difference(example: Example, inputs: Sequence[Array], found: Results, known:
     """
     if same_bytes(found, known):
         return ""
-    types = [(array.dtype, array.shape) for array in found]
-    if types != [(array.dtype, array.shape) for array in known]:
-        return f"the results have other types: {types}"
+    if _describe_types(found) != _describe_types(known):
+        return f"the results have other types: {_describe_types(found)}"
     names = example.module[example.function].output_names
     references = References(example.module, example.function, inputs)
     findings, _ = compare_outputs(found, names, references, Tolerance())
     return findings[0].text if findings else ""
+
+
+def _describe_types(arrays: Sequence[Array]) -> str:
+    return ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays)
 
 
 def agree(example: Example, inputs: Sequence[Array], found: Results, known: Results, when: str) -> None:

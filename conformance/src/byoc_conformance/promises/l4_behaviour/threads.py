@@ -18,6 +18,7 @@ from byoc_conformance.promises.l4_behaviour.buffers import watched_calls
 from byoc_conformance.promises.l4_behaviour.running import (
     Results,
     compile_own,
+    copies,
     difference,
     other_inputs,
     require_examples,
@@ -64,7 +65,7 @@ def _others(subject: Subject) -> tuple[_Other, ...]:
     wide = widen(subject, examples)
     alone, kept = compile_own(subject, [*examples, *wide])
     jobs = [(e, [other_inputs(e, steps) for steps in range(_NUM_THREADS)]) for e in kept]
-    known = {e: [run(alone.vm, e, inputs) for inputs in given] for e, given in jobs}
+    known = {e: [run(alone.vm, e, copies(inputs)) for inputs in given] for e, given in jobs}
     found: list[_Other] = []
     for example, given in jobs:
         if example in examples:  # the module has not run yet
@@ -84,7 +85,7 @@ def _race(
         for _ in range(rounds):
             start.wait()
             try:
-                results = run(machine, example, inputs)
+                results = run(machine, example, copies(inputs))
             except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
                 found.append(_Other(example, inputs, (), wanted, f"{type(error).__name__}: {error}"))
                 continue

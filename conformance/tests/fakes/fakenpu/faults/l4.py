@@ -355,7 +355,8 @@ def _changes_folder() -> None:
 
 
 def _starts_a_thread() -> None:
-    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    if threading.active_count() < 200:
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 
 
 def _hangs_in_children(names: dict[str, Any]) -> None:
@@ -395,7 +396,7 @@ def _leaks_native_memory(names: dict[str, Any]) -> None:
     library.malloc.restype = ctypes.c_void_p
 
     def leak() -> None:
-        ctypes.memset(library.malloc(ctypes.c_size_t(8192)), 1, 8192)
+        ctypes.memset(library.malloc(ctypes.c_size_t(16384)), 1, 16384)
 
     _after_call(leak)(names)
 
