@@ -83,12 +83,16 @@ def _told(subject: Subject, case: str) -> None:
 
 def _usable(subject: Subject, case: str) -> None:
     machine, examples = _indexing(subject)
+    failed = 0
     for example in examples:
         known = run(machine, example)
         try:
             run(machine, example, _outside(example))
         except ByocError:
+            failed += 1
             agree(example, example.inputs, run(machine, example), known, "called after a call that failed")
+    if not failed:
+        raise NotCoveredError("no call failed")
 
 
 def _indexing(subject: Subject) -> tuple[VirtualMachine, tuple[Example, ...]]:

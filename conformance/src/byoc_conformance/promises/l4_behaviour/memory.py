@@ -19,7 +19,7 @@ from byoc_conformance.subject import Subject
 __all__ = ["PROMISES", "require_steady"]
 
 _PHASES = 5
-"""The growth from the first to the second, while caches fill and free memory is used up, is not judged."""
+"""What the first two take is not judged: caches fill, and free memory is used up."""
 _LONGER = 4
 """How many times longer phases are where the system counts: what is taken must exceed what was free."""
 _PYTHON_BYTES = 16.0

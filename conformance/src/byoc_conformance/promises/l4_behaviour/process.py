@@ -52,7 +52,7 @@ def _state() -> Mapping[str, object]:
     tiny = np.array([1e-310]) * 0.5
     return {
         "numpy's error handling (np.seterr)": np.geterr(),
-        "the filters of warnings": list(warnings.filters),
+        "the filters of warnings": [item for item in warnings.filters if item[1] is None and item[3] is None],
         "handlers of signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
         "the working directory": str(Path.cwd()),
         "environment variables": dict(os.environ),
@@ -136,15 +136,13 @@ def _clean_end(subject: Subject, case: str) -> None:
 
 
 def use_and_drop(spec: str) -> None:
-    """Calls every example in this process, in another thread too, drops everything, and has all that follows printed.
+    """Calls every example in this process, in another thread too, and has all that is printed after that told.
 
     Args:
         spec: of the subject, as JSON.
     """
-    devnull = os.open(os.devnull, os.O_WRONLY)
     printed = os.dup(1)
-    os.dup2(devnull, 1)
-    os.dup2(devnull, 2)
+    os.dup2(2, 1)
     subject = Subject(SubjectSpec.from_json(json.loads(spec)))
     examples = require_examples(subject)
     attempt, kept = compile_own(subject, examples)

@@ -20,7 +20,6 @@ __all__ = [
     "agree",
     "compile_own",
     "copies",
-    "describe_shapes",
     "difference",
     "is_computable",
     "other_inputs",
@@ -144,13 +143,9 @@ def rebuild(
         np.resize(array, tuple(int(str(dim)) for dim in type_.shape or ()))
         for array, type_ in zip(example.inputs, types, strict=True)
     )
-    return Example(
-        f"{example.name} on {describe_shapes(inputs)}",
-        example.kind,
-        IRModule({name: function}, builder.constants),
-        name,
-        inputs,
-    )
+    shapes = ", ".join(str(list(array.shape)) for array in inputs)
+    module = IRModule({name: function}, builder.constants)
+    return Example(f"{example.name} on {shapes}", example.kind, module, name, inputs)
 
 
 def resize_first(subject: Subject, examples: Iterable[Example], size: int) -> tuple[Example, ...]:
@@ -180,11 +175,6 @@ def is_computable(example: Example, inputs: Sequence[Array]) -> bool:
     except ByocError:
         return False
     return True
-
-
-def describe_shapes(arrays: Iterable[Array]) -> str:
-    """Gives the shapes of arrays, for messages."""
-    return ", ".join(str(list(array.shape)) for array in arrays)
 
 
 def widen(subject: Subject, examples: Iterable[Example]) -> tuple[Example, ...]:

@@ -12,7 +12,7 @@ from functools import cache
 from byoc_core import VirtualMachine
 
 from byoc_conformance.examples import Array, Example
-from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.outcome import DeclinedError, FailedError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l4_behaviour.buffers import watched_calls
 from byoc_conformance.promises.l4_behaviour.running import (
@@ -120,7 +120,7 @@ def _re_entrant(subject: Subject, case: str) -> None:
 
 def _deterministic(subject: Subject, case: str) -> None:
     if not subject.info.deterministic:
-        raise NotCoveredError("declares that it is not deterministic")
+        raise DeclinedError("declares that it is not deterministic")
     texts = [text for code, text in watched_calls(subject) if code == "not-deterministic"]
     texts += [
         f"{other.example.name}: other bits where {_NUM_THREADS} threads call it"
