@@ -144,6 +144,11 @@ def test_what_the_format_cannot_say_is_rejected_with_a_reason(params: str, line:
     assert rejection.code == code
 
 
+def test_a_refusal_names_all_results_of_the_op() -> None:
+    module = module_of(tensors("x"), "a, b = R.split(x, sections=(4, 6))", "return a, b")
+    assert codegen(module).rejections["f"] == Rejection("op", "`a, b = split(...)`: the format has no `split`")
+
+
 def test_what_it_can_say_is_supported() -> None:
     module = guide_module()
     backend = backends().get("examplejson")

@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
-from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
-from byoc_core.ir import Binding, Function, TensorType
+from byoc_core.backend.hooks import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Estimate,
+    Rejection,
+    Support,
+    hookimpl,
+)
+from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, TensorType
 from byoc_core.pattern import CompositePattern, is_const, is_op, wildcard
+from byoc_core.transform import FoldConstants
 from pydantic import BaseModel, Field
 
 from fakenpu.faults import break_compile_half
 from fakenpu.runtime import KERNELS, FakeEngine
 
 FLOATS = ("float32", "float64")
+DOUBLE = OpDef(
+    "fakenpu.double",
+    (OperandSpec("x"),),
+    infer=lambda context: (context.tensor(0),),
+    kernel=KERNELS["fakenpu.double"],
+    doc="Gives twice x.",
+)
 
 
 class Options(BaseModel):
@@ -26,6 +42,18 @@ class Options(BaseModel):
 def byoc_backend_info() -> BackendInfo:
     """Introduces the backend."""
     return BackendInfo("fakenpu", dynamic_shapes=True, options=Options)
+
+
+@hookimpl
+def byoc_ops() -> Sequence[OpDef]:
+    """Gives an op of its own."""
+    return [DOUBLE]
+
+
+@hookimpl
+def byoc_prepare(module: IRModule) -> IRModule:
+    """Computes what is constant."""
+    return FoldConstants()(module)
 
 
 @hookimpl
@@ -46,6 +74,12 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
     if not dtypes <= {*FLOATS, *(["int32"] if is_arithmetic else [])}:
         return Rejection("dtype", f"no kernel for {', '.join(sorted(dtypes))}")
     return check_binding(binding) or Support()
+
+
+@hookimpl
+def byoc_estimate(function: Function) -> Estimate:
+    """Says that each op takes a microsecond."""
+    return Estimate(seconds=1e-6 * len(list(function.walk())))
 
 
 @hookimpl

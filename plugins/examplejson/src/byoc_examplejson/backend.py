@@ -54,7 +54,8 @@ def _find_rejection(function: Function) -> Rejection | None:
     for binding in function.bindings:
         answer = byoc_supports(binding)
         if isinstance(answer, Rejection):
-            return Rejection(answer.code, f"`{binding.result.name} = {binding.op.name}(...)`: {answer.text}")
+            names = ", ".join(result.name for result in binding.results)
+            return Rejection(answer.code, f"`{names} = {binding.op.name}(...)`: {answer.text}")
     return None
 
 

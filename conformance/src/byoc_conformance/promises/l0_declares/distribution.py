@@ -100,7 +100,8 @@ def _check_run_half(subject: Subject, case: str) -> None:
         try:
             run_in_fresh_process(_OPEN_RUN_HALF, runtime.type_key, *blocked, timeout=60.0)
         except FailedError as error:
-            text = f"runtime `{runtime.type_key}` does not open where {' and '.join(f'`{b}`' for b in blocked)} are missing"
+            missing = " and ".join(f"`{name}`" for name in blocked)
+            text = f"runtime `{runtime.type_key}` does not open where {missing} cannot be imported"
             raise FailedError(f"{text}: {error}") from error
 
 

@@ -35,11 +35,15 @@ def _info_faults(info: BackendInfo) -> Iterator[str]:
         value = getattr(info, name)
         if not isinstance(value, bool):
             yield f"`{name}` is {value!r}, expected True or False"
-    if info.options is not None and not (isinstance(info.options, type) and issubclass(info.options, BaseModel)):
-        yield f"`options` is {info.options!r}, expected a pydantic model, or None"
-    layouts: object = info.preferred_layouts
-    if not isinstance(layouts, tuple) or not all(isinstance(layout, str) for layout in layouts):
-        yield f"`preferred_layouts` is {layouts!r}, expected a tuple of texts"
+    options: object = info.options
+    if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
+        yield f"`options` is {options!r}, expected a pydantic model, or None"
+    if not _is_tuple_of(info.preferred_layouts, str):
+        yield f"`preferred_layouts` is {info.preferred_layouts!r}, expected a tuple of texts"
+
+
+def _is_tuple_of(value: object, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
 
 
 def _check_runtime_info(subject: Subject, case: str) -> None:
@@ -50,16 +54,13 @@ def _check_runtime_info(subject: Subject, case: str) -> None:
 
 
 def _runtime_info_faults(info: RuntimeInfo, plugin: object) -> Iterator[str]:
-    formats: object = info.formats
-    is_numbers = isinstance(formats, tuple) and all(isinstance(f, int) and f > 0 for f in formats)
-    if not is_numbers or len(set(info.formats)) < len(info.formats):
-        yield f"`formats` is {formats!r}, expected a tuple of numbers from 1, each once"
-    files: object = info.file_formats
-    if not isinstance(files, tuple) or not all(isinstance(name, str) and name for name in files):
-        yield f"`file_formats` is {files!r}, expected a tuple of names"
-    elif bool(files) != hasattr(plugin, "byoc_load_file"):
-        has = "there is no" if files else "there is a"
-        yield f"`file_formats` is {files!r}, and {has} hook `byoc_load_file`"
+    if not _is_tuple_of(info.formats, int) or min(info.formats) < 1 or len(set(info.formats)) < len(info.formats):
+        yield f"`formats` is {info.formats!r}, expected a tuple of numbers from 1, each once"
+    if not _is_tuple_of(info.file_formats, str):
+        yield f"`file_formats` is {info.file_formats!r}, expected a tuple of names"
+    elif bool(info.file_formats) != hasattr(plugin, "byoc_load_file"):
+        has = "there is no" if info.file_formats else "there is a"
+        yield f"`file_formats` is {info.file_formats!r}, and {has} hook `byoc_load_file`"
     if info.concurrency not in ("reentrant", "serial"):
         yield f"`concurrency` is {info.concurrency!r}, expected 'reentrant' or 'serial'"
     if hasattr(plugin, "byoc_save_module") != hasattr(plugin, "byoc_load_module"):

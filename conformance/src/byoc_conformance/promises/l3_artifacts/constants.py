@@ -95,6 +95,7 @@ def _citing_modules(subject: Subject) -> tuple[Saved, ...]:
 def _with_large_constants(subject: Subject, op_name: str, factor: int) -> IRModule | None:
     """Gives the first case of an op with all sizes but 1 larger by a factor, and constants behind the first operand."""
     op = subject.ops[op_name]
+    name = f"{op_name.replace('.', '_')}_times_{factor}"
     for case in op_cases()[op_name]:
         types = [
             TensorType(tuple(size * factor if size > 1 else 1 for size in operand.shape), operand.dtype or case.dtype)
@@ -105,10 +106,10 @@ def _with_large_constants(subject: Subject, op_name: str, factor: int) -> IRModu
             constants = ConstantStore()
             fixed = [constants.add(_noise(type_, generator)) for type_ in types[1:]]
             try:
-                function, _ = function_of(op, [Var("x0", types[0]), *fixed], case.attrs)
+                function, _ = function_of(op, [Var("x0", types[0]), *fixed], case.attrs, name)
             except ByocError:
                 return None
-            return IRModule({"main": function}, constants)
+            return IRModule({name: function}, constants)
     return None
 
 

@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+_TWIN = "twin"
+_NUM_TWINS = 4
+
+
 def saves_and_loads(subject: Subject, case: str) -> None:
     """What the subject compiled comes back from a file, with the functions it had."""
     examples_of(subject)
@@ -128,23 +132,26 @@ def two_artifacts(subject: Subject, case: str) -> None:
     settled = settled_examples(subject)
     if len(settled) < 2:
         raise NotCoveredError("there is but one example")
-    loaded = []
-    for example in list(settled)[:4]:
-        attempt = compile_module(subject, _renamed(example))
-        vm = byoc_core.VirtualMachine(reload(subject, attempt.executable))
-        loaded.append((replace(example, function="twin"), vm, settled[example]))
-    for example, vm, expected in (*loaded, *reversed(loaded)):
+    attempts = [(example, compile_module(subject, _renamed(example))) for example in list(settled)[:_NUM_TWINS]]
+    for example, attempt in attempts:
+        vm = byoc_core.VirtualMachine(attempt.executable)
+        if results_of(vm, replace(example, function=_TWIN)) != settled[example]:
+            raise NotCoveredError("its functions give other results under other names")
+    executables = [(example, reload(subject, attempt.executable)) for example, attempt in attempts]
+    for example, executable in (*executables, *reversed(executables)):
         try:
-            is_same = results_of(vm, example) == expected
+            results = results_of(byoc_core.VirtualMachine(executable), replace(example, function=_TWIN))
         except ByocError as error:
-            raise FailedError(f"`{example.name}` fails beside other artifacts: {error}") from error
-        if not is_same:
-            raise FailedError(f"{_describe_difference(example)} beside other artifacts whose functions have its names")
+            raise FailedError(
+                f"`{example.name}` fails beside artifacts whose functions have its names: {error}"
+            ) from error
+        if results != settled[example]:
+            raise FailedError(f"{_describe_difference(example)} beside artifacts whose functions have its names")
 
 
 def _renamed(example: Example) -> IRModule:
-    function = replace(example.module[example.function], name="twin")
-    return example.module.with_functions({"twin": function})
+    function = replace(example.module[example.function], name=_TWIN)
+    return example.module.with_functions({_TWIN: function})
 
 
 def _first_difference(one: bytes, other: bytes) -> str:

@@ -66,12 +66,15 @@ class Saved:
         """Gives the module of its own payload.
 
         Raises:
-            NotCoveredError: it cannot be loaded, which ``L3-save-and-load`` tells.
+            NotCoveredError: it cannot be loaded whole, which ``L3-save-and-load`` tells.
         """
         try:
-            return self.load(self.payload)
+            module = self.load(self.payload)
         except ByocError as error:
             raise NotCoveredError(f"what it saves cannot be loaded, as L3-save-and-load tells: {error}") from error
+        if module.function_names != self.module.function_names:
+            raise NotCoveredError("what it saves loses functions, as L3-save-and-load tells")
+        return module
 
 
 def examples_of(subject: Subject) -> tuple[Example, ...]:

@@ -1,0 +1,27 @@
+"""Level 1: a backend claims what it declares, and compiles what it claims."""
+
+from __future__ import annotations
+
+from byoc_conformance.promises.l1_partition import (
+    capabilities,
+    foreign_ops,
+    independence,
+    modules,
+    ops,
+    patterns,
+    preparing,
+    reasons,
+)
+
+__all__ = ["PROMISES"]
+
+PROMISES = (
+    *ops.PROMISES,
+    *patterns.PROMISES,
+    *capabilities.PROMISES,
+    *reasons.PROMISES,
+    *independence.PROMISES,
+    *modules.PROMISES,
+    *foreign_ops.PROMISES,
+    *preparing.PROMISES,
+)

@@ -1,0 +1,44 @@
+"""Whether two functions are the same op, which is no question of accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.dtypes import dtype_info
+
+__all__ = ["agree"]
+
+Array = npt.NDArray[Any]
+
+
+def agree(first: Sequence[Array], second: Sequence[Array]) -> bool:
+    """Tells whether results agree: dtypes and shapes, and of floats half of the digits of the largest element.
+
+    How right each element is, level 2 asks; what takes another op for this one differs by more than rounding.
+    """
+    return len(first) == len(second) and all(map(_agree, first, second))
+
+
+def _agree(first: Array, second: Array) -> bool:
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    if dtype_info(first.dtype.name).kind != "float":
+        return bool(np.array_equal(first, second))
+    one, other = first.astype(np.float64), second.astype(np.float64)
+    finite = np.isfinite(one)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+        return False
+    scale = np.max(np.abs(one[finite]), initial=0.0)
+    return bool(np.all(np.abs(one[finite] - other[finite]) <= scale * np.sqrt(_unit(first))))
+
+
+def _unit(array: Array) -> float:
+    """Gives the distance from 1 to the next number of a float dtype."""
+    one = np.ones((), array.dtype)
+    digits = 0
+    while (one + np.asarray(2.0 ** -(digits + 1), array.dtype)).astype(np.float64) > 1.0:
+        digits += 1
+    return float(2.0**-digits)

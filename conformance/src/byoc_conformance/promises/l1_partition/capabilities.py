@@ -1,0 +1,68 @@
+"""What is declared as a capability is used for something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from byoc_core.ir import Trait
+
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.case_functions import CaseFunction, all_cases, sample
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["PROMISES"]
+
+_FLAGS = {"dynamic-shapes": "dynamic_shapes", "data-dependent-sizes": "data_dependent_sizes"}
+
+
+def _check(subject: Subject, case: str) -> None:
+    declared = getattr(subject.info, _FLAGS[case]) if case in _FLAGS else True
+    if not declared:
+        raise NotCoveredError(f"`{_FLAGS[case]}` is not declared")
+    for asked in (sample, all_cases):  # the first costs less, and is enough for most
+        attempt, items = asked(subject)
+        wanted = [name for name, item in items.items() if _is_about(item, case)]
+        if any(attempt.regions[name] for name in wanted):
+            return
+    if case in _FLAGS:
+        raise FailedError(f"`{_FLAGS[case]}` is declared, and none of the {len(wanted)} canonical cases is claimed")
+    _check_constants(attempt, items)
+
+
+def _check_constants(attempt: Attempt, items: Mapping[str, CaseFunction]) -> None:
+    """Judges a backend that takes nothing on constants.
+
+    Raises:
+        FailedError: it takes the same ops where no operand is constant.
+        NotCoveredError: it does not.
+    """
+    ops = {item.subject for item in items.values() if item.kind == "constants"}
+    varying = [name for name, item in items.items() if item.kind == "static" and item.subject in ops]
+    taken = next((name for name in varying if attempt.is_claimed(name)), None)
+    if taken is None:
+        raise NotCoveredError("it takes no op of several operands")
+    raise FailedError(
+        f"it takes `{items[taken].subject}`, and no op at all where an operand is a constant; "
+        'declare `constants="lifted"` to get constants as parameters'
+    )
+
+
+def _is_about(item: CaseFunction, capability: str) -> bool:
+    if capability == "dynamic-shapes":
+        return item.kind == "symbolic"
+    if capability == "constants":
+        return item.kind == "constants"
+    return any(binding.op.has_trait(Trait.DATA_DEPENDENT) for binding in item.function.walk())
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "capability",
+        "uses what it declares: each capability for at least one canonical case",
+        _check,
+        cases=lambda: (*_FLAGS, "constants"),
+        deadline=120.0,
+    ),
+)

@@ -1,0 +1,194 @@
+"""Small functions that a backend is asked about: canonical cases of ops, instances of its patterns, ops of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal, cast
+
+import numpy as np
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Value, Var, print_function
+from byoc_core.lint import find_instances
+from byoc_core.ops.cases import OpCase, function_of, new_function, op_cases
+from byoc_core.transform.rewrite import clone_function
+
+from byoc_conformance.outcome import NotCoveredError
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = [
+    "Asked",
+    "CaseFunction",
+    "all_cases",
+    "all_dtypes_once",
+    "attempt_of",
+    "case_functions",
+    "few_claims",
+    "own_op_functions",
+    "pattern_functions",
+    "require_tools",
+    "sample",
+]
+
+Kind = Literal["static", "symbolic", "constants"]
+
+_SAMPLED_CASES = 2
+_SAMPLED_INSTANCES = 3
+_INSTANCES_ALIKE = 4
+_OWN_OP_SHAPES = ((2, 3), (2, 3, 4), (2, 3, 4, 5), (3,), ())
+_OWN_OP_DTYPES = ("float32", "int8", "int32", "int64", "bool")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CaseFunction:
+    """A function to ask about.
+
+    Attributes:
+        subject: the op's name, or the pattern's.
+        dtype: the dtype that the case varies.
+        kind: whether sizes are symbols, and whether all operands but the first are constants.
+        function: of the op or the pattern's ops alone.
+        case: where it comes from, for functions of one of the core's ops.
+    """
+
+    subject: str
+    dtype: str
+    kind: Kind
+    function: Function
+    case: OpCase | None = None
+
+    def __str__(self) -> str:
+        return print_function(self.function)
+
+
+def require_tools(subject: Subject) -> None:
+    """Goes on where the subject says that it can compile on this machine.
+
+    Raises:
+        NotCoveredError: it says no.
+    """
+    status = subject.handle.compile_status(subject.handle.context(options=subject.spec.options))
+    if not status.ok:
+        raise NotCoveredError(f"it cannot compile here: {status.reason}")
+
+
+Asked = tuple[Attempt, dict[str, CaseFunction]]
+"""The attempt at a module, and what its functions are, by name."""
+
+
+def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = None) -> Iterator[CaseFunction]:
+    """Yields an op's canonical cases: each as it is, with symbols, with constants; the first in all dtypes too.
+
+    Args:
+        op: one that has cases.
+        constants: gets those that the functions read.
+        limit: how many cases, of those in the order from the most common to the rarest.
+    """
+    for place, case in enumerate(op_cases()[op.name][:limit]):
+        for dtype in case.dtypes(op) if place == 0 else (case.dtype,):
+            yield CaseFunction(op.name, dtype, "static", new_function(op, case.types(dtype), case.attrs)[0], case)
+        if len(case.operands) > 1:
+            arrays = case.arrays(np.random.default_rng(0))
+            operands: list[Value] = [Var("x0", case.types()[0]), *map(constants.add, arrays[1:])]
+            yield from _function(op, operands, case, "constants")
+        symbolic = dict.fromkeys(case.symbolic_types(everywhere=everywhere) for everywhere in (False, True))
+        for types in symbolic:
+            if any(type_.symbols for type_ in types):
+                yield from _function(op, _parameters(types), case, "symbolic")
+
+
+def _function(op: OpDef, operands: Sequence[Value], case: OpCase, kind: Kind) -> Iterator[CaseFunction]:
+    """Yields the function, unless the op does not take such operands."""
+    try:
+        function, _ = function_of(op, operands, case.attrs)
+    except IRTypeError:
+        return
+    yield CaseFunction(op.name, case.dtype, kind, function, case)
+
+
+def _parameters(types: Iterable[TensorType]) -> tuple[Var, ...]:
+    return tuple(Var(f"x{index}", type_) for index, type_ in enumerate(types))
+
+
+def pattern_functions(subject: Subject, constants: ConstantStore) -> Iterator[CaseFunction]:
+    """Yields functions that the subject's patterns match: of each reading and dtype a few."""
+    for pattern in subject.handle.patterns():
+        count: Counter[tuple[str, str, str]] = Counter()
+        for instance in find_instances(pattern.pattern, subject.ops).found:
+            key = (instance.reading, instance.kind, instance.dtype)
+            count[key] += 1
+            if count[key] > _INSTANCES_ALIKE:
+                continue
+            for array in instance.module.constants.values():
+                constants.add(array)
+            function = clone_function(instance.module["main"])
+            yield CaseFunction(pattern.name, instance.dtype, cast("Kind", instance.kind), function)
+
+
+def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
+    """Yields a function for each of the subject's own ops, with the first operands that its type rule takes."""
+    for op in subject.handle.ops():
+        num_operands = max(len(op.operands), 1)
+        for shape, dtype in itertools.product(_OWN_OP_SHAPES, _OWN_OP_DTYPES):
+            try:
+                function, _ = new_function(op, [TensorType(shape, dtype)] * num_operands, {})
+            except IRTypeError:
+                continue
+            yield CaseFunction(op.name, dtype, "static", function)
+            break
+
+
+def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: ConstantStore) -> Asked:
+    """Gives the attempt at one module of all these functions, and each by its name there."""
+    named = {f"case_{number}": item for number, item in enumerate(items)}
+    functions = {name: replace(item.function, name=name) for name, item in named.items()}
+    return subject.attempt(IRModule(functions, constants)), named
+
+
+@cache
+def all_cases(subject: Subject) -> Asked:
+    """Gives the attempt at all canonical cases of all ops, and all instances of patterns."""
+    constants = ConstantStore()
+    items = [item for name in op_cases() for item in case_functions(subject.ops[name], constants)]
+    return attempt_of(subject, [*items, *pattern_functions(subject, constants)], constants)
+
+
+@cache
+def all_dtypes_once(subject: Subject) -> Asked:
+    """Gives the attempt at the most common case of each op, in all dtypes that it takes."""
+    constants = ConstantStore()
+    items = (item for name in op_cases() for item in case_functions(subject.ops[name], constants, limit=1))
+    return attempt_of(subject, [item for item in items if item.kind == "static"], constants)
+
+
+@cache
+def sample(subject: Subject) -> Asked:
+    """Gives the attempt at some cases of all ops, some instances of all patterns, and the subject's own ops."""
+    constants = ConstantStore()
+    items: list[CaseFunction] = []
+    for name in op_cases():
+        found = case_functions(subject.ops[name], constants, limit=_SAMPLED_CASES)
+        first = {(item.kind, id(item.case)): item for item in reversed(list(found))}
+        items += reversed(first.values())
+    for _, instances in itertools.groupby(pattern_functions(subject, constants), lambda item: item.subject):
+        items += itertools.islice(instances, _SAMPLED_INSTANCES)
+    return attempt_of(subject, [*items, *own_op_functions(subject)], constants)
+
+
+@cache
+def few_claims(subject: Subject) -> Attempt:
+    """Gives the attempt at one function for each op and pattern that the subject claims: what is cheap to compile.
+
+    Raises:
+        NotCoveredError: it claims nothing, or cannot compile here.
+    """
+    require_tools(subject)
+    attempt, items = sample(subject)
+    claimed = [item for name, item in items.items() if attempt.is_claimed(name)]
+    first = {item.subject: item for item in reversed(claimed)}
+    if not first:
+        raise NotCoveredError("it claims none of the canonical cases")
+    return attempt_of(subject, reversed(first.values()), attempt.module.constants)[0]

@@ -1,0 +1,128 @@
+"""A function annotated by hand with an op that the backend does not take is refused, never computed wrongly.
+
+Fallback hides this fault everywhere else: nobody hands codegen what was not claimed, but users who annotate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ByocError, CodegenError
+from byoc_core.ir import Function, IRModule, TensorType, Value
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ops.cases import op_cases
+from byoc_core.partitioning import RunCodegen
+from byoc_core.pattern import Rejection
+from byoc_core.runtime.module import PackedFunction
+from byoc_core.transform import evaluate_function
+
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.agreement import agree
+from byoc_conformance.promises.l1_partition.case_functions import CaseFunction, all_dtypes_once, require_tools
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+Array = npt.NDArray[Any]
+
+
+def _check(subject: Subject, case: str) -> None:
+    require_tools(subject)
+    attempt, items = all_dtypes_once(subject)
+    first: dict[str, CaseFunction] = {}
+    for name, item in items.items():
+        if item.kind == "static" and item.subject in op_cases() and not attempt.regions[name]:
+            first.setdefault(item.subject, item)
+    if not first:
+        raise NotCoveredError("it takes every canonical case of every op")
+    functions = {f"foreign_{number}": item for number, item in enumerate(first.values())}
+    try:
+        compiled = _compile(subject, functions)
+    except ByocError:
+        compiled = {}
+        for name, item in functions.items():
+            compiled.update(_compile_alone(subject, name, item))
+    for name, packed in compiled.items():
+        _check_right(functions[name], name, packed)
+
+
+def _compile_alone(subject: Subject, name: str, item: CaseFunction) -> Mapping[str, PackedFunction]:
+    """Gives what came of one function.
+
+    Raises:
+        FailedError: codegen raised something that is no refusal, or does not name the op.
+    """
+    try:
+        return _compile(subject, {name: item})
+    except CodegenError as error:
+        if item.subject in str(error):
+            return {}
+        problem = "refuses it without naming the op"
+        raise FailedError(_told(item, f"{problem}: {error}")) from error
+    except ByocError as error:
+        raise FailedError(_told(item, f"raised, expected a Rejection or a CodegenError: {error}")) from error
+
+
+def _compile(subject: Subject, items: Mapping[str, CaseFunction]) -> dict[str, PackedFunction]:
+    """Gives the functions that were compiled, annotated for the subject as they are."""
+    functions = {name: _annotated(subject, name, item.function) for name, item in items.items()}
+    run = RunCodegen(options=subject.options, backends=[subject.handle], handover=_set_aside)
+    modules = run(IRModule(functions)).attrs.get(EXTERNAL_MODULES, ())
+    return {name: module.get_function(name) for module in modules for name in module.function_names if name in items}
+
+
+def _annotated(subject: Subject, name: str, function: Function) -> Function:
+    return replace(function, name=name, attrs={"Codegen": subject.name, "global_symbol": name})
+
+
+def _set_aside(function: Function, backend: str, rejection: Rejection) -> Function:
+    return replace(function, attrs={})
+
+
+def _check_right(item: CaseFunction, name: str, packed: PackedFunction) -> None:
+    """Runs a function that the subject does not claim and compiles nevertheless: that is modest where it is right."""
+    assert item.case is not None
+    inputs = item.case.arrays(np.random.default_rng(0), item.dtype)
+    expected = evaluate_function(IRModule({name: replace(item.function, name=name)}), name, inputs)
+    try:
+        found = _run(packed, inputs, item.function.results)
+    except Exception as error:
+        raised = f"compiles it nevertheless to what raises {type(error).__name__}: {error}"
+        raise FailedError(_told(item, raised)) from error
+    if not agree(expected, found):
+        raise FailedError(_told(item, f"compiles it nevertheless, to something else: {found}, expected {expected}"))
+
+
+def _run(packed: PackedFunction, inputs: Sequence[Array], results: Sequence[Value]) -> tuple[Array, ...]:
+    if packed.returns_results:
+        return packed(*inputs) or ()
+    outputs = tuple(_buffer(result.type) for result in results)
+    packed(*inputs, *outputs)
+    return outputs
+
+
+def _buffer(type_: object) -> Array:
+    assert isinstance(type_, TensorType)
+    shape = tuple(size for size in type_.shape or () if isinstance(size, int))
+    return np.zeros(shape, to_numpy(type_.dtype))
+
+
+def _told(item: CaseFunction, what: str) -> str:
+    return f"it does not claim `{item.subject}`; codegen, given it in a function annotated by hand, {what}\n{item}"
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "foreign-ops-refused",
+        "refuses a function annotated by hand with an op that it does not take, or computes it right",
+        _check,
+        deadline=180.0,
+    ),
+)

@@ -1,0 +1,159 @@
+"""The runtime modules that codegen gives: the functions asked for, as declared, and nothing else touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from byoc_core.backend import CompileContext
+from byoc_core.errors import ByocError
+from byoc_core.ir import Function, TensorType, Value, digest_of, print_function, print_module
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.runtime.module import RuntimeModule, TensorSpec
+from byoc_core.runtime.registry import runtimes
+
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.case_functions import few_claims
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["PROMISES"]
+
+
+def _compiled(subject: Subject) -> tuple[RuntimeModule, ...]:
+    """Gives the modules of a few claims.
+
+    Raises:
+        NotCoveredError: nothing is claimed, or nothing of it was compiled.
+    """
+    modules: tuple[RuntimeModule, ...] = tuple(few_claims(subject).compiled.attrs.get(EXTERNAL_MODULES, ()))
+    if not modules:
+        raise NotCoveredError("nothing that it claims was compiled")
+    return modules
+
+
+def _regions(attempt: Attempt) -> dict[str, Function]:
+    """Gives the regions that should have been compiled, by symbol."""
+    return {
+        str(region.attrs["global_symbol"]): region
+        for name, regions in attempt.regions.items()
+        if name not in attempt.failures
+        for region in regions
+    }
+
+
+def _check_functions(subject: Subject, case: str) -> None:
+    modules, regions = _compiled(subject), _regions(few_claims(subject))
+    given = [name for module in modules for name in module.function_names]
+    if sorted(given) != sorted(regions):
+        extra, missing = sorted(set(given) - set(regions)), sorted(set(regions) - set(given))
+        told = [f"{word} {', '.join(names)}" for word, names in (("beyond", extra), ("without", missing)) if names]
+        raise FailedError(f"codegen gave functions {' and '.join(told) or 'twice'}, expected those it was asked for")
+    for module in modules:
+        for name in module.function_names:
+            signature = module.get_function(name).signature
+            if signature is not None:
+                _check_tensors(regions[name], "input", regions[name].params, signature.inputs)
+                _check_tensors(regions[name], "output", regions[name].results, signature.outputs)
+
+
+def _check_tensors(region: Function, what: str, values: Sequence[Value], specs: Sequence[TensorSpec]) -> None:
+    """Compares the tensors of a signature with those of the function; lifted constants come behind the inputs.
+
+    Raises:
+        FailedError: one differs in dtype or in a static size, or the number does.
+    """
+    expected = [str(value.type) for value in values]
+    is_right = len(specs) >= len(values) if what == "input" else len(specs) == len(values)
+    if not is_right or not all(map(_fits, values, specs)):
+        found = [f"{spec.dtype} {spec.shape}" for spec in specs]
+        raise FailedError(
+            f"the function compiled has the {what}s {', '.join(found) or 'none'}, expected {', '.join(expected)}:\n"
+            f"{print_function(region)}"
+        )
+
+
+def _fits(value: Value, spec: TensorSpec) -> bool:
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return True
+    sizes = zip(type_.shape, spec.shape, strict=False)
+    is_same = all(there == here if isinstance(here, int) else not isinstance(there, int) for here, there in sizes)
+    return spec.dtype == type_.dtype and len(spec.shape) == len(type_.shape) and is_same
+
+
+def _check_runtime(subject: Subject, case: str) -> None:
+    for module in _compiled(subject):
+        try:
+            runtimes().get(module.type_key)
+        except ByocError as error:
+            raise FailedError(f"gave a module of the type key `{module.type_key}`: {error}") from error
+
+
+def _check_native(subject: Subject, case: str) -> None:
+    for module in _compiled(subject):
+        if module.is_native and not subject.info.native:
+            raise FailedError(f"gave a module `{module.type_key}` of native code; declare `native=True`")
+
+
+def _check_input(subject: Subject, case: str) -> None:
+    attempt = few_claims(subject)
+    lifted = subject.info.constants == "lifted"
+    functions = [r for r in _regions(attempt).values() if not (lifted and any(_constants(r)))]
+    if not functions:
+        raise NotCoveredError("it claims nothing without constants")
+    context = subject.handle.context(attempt.partitioned, subject.spec.options)
+    before = _shown(functions, context)
+    subject.handle.codegen(functions, context)
+    after = _shown(functions, context)
+    for what, text in before.items():
+        if after[what] != text:
+            raise FailedError(f"codegen changed {what} that it was given:\n{text}\nthen\n{after[what]}")
+
+
+def _constants(function: Function) -> Iterator[Value]:
+    return (operand for binding in function.walk() for operand in binding.operands if hasattr(operand, "digest"))
+
+
+def _shown(functions: Sequence[Function], context: CompileContext) -> dict[str, str]:
+    """Gives all that codegen sees as text."""
+    assert context.module is not None
+    arrays = {digest: f"{array.dtype} {array.shape} {digest_of(array)}" for digest, array in context.constants.items()}
+    return {
+        "a function": "\n".join(map(print_function, functions)),
+        "the module": print_module(context.module),
+        "the constants": json.dumps(arrays),
+        "the options": repr(context.options),
+    }
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "codegen-functions",
+        "compiles exactly the functions that it is asked for, with their parameters and results",
+        _check_functions,
+        deadline=180.0,
+    ),
+    Promise(
+        Level.L1,
+        "codegen-leaves-input",
+        "leaves functions, module, constants and options as they are when it compiles",
+        _check_input,
+        deadline=180.0,
+    ),
+    Promise(
+        Level.L1,
+        "module-runtime",
+        "makes modules of an installed runtime",
+        _check_runtime,
+        deadline=180.0,
+    ),
+    Promise(
+        Level.L1,
+        "native-declared",
+        "makes modules of native code only where it says so",
+        _check_native,
+        deadline=180.0,
+    ),
+)

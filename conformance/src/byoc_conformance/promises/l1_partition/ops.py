@@ -1,0 +1,78 @@
+"""What is claimed op by op is compiled; gives the cells of the coverage table."""
+
+from __future__ import annotations
+
+from byoc_core.ir import ConstantStore
+from byoc_core.ops.cases import op_cases
+
+from byoc_conformance.outcome import Cell, FailedError, NotCoveredError, Outcome, Status
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.case_functions import (
+    CaseFunction,
+    attempt_of,
+    case_functions,
+    require_tools,
+    sample,
+)
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["PROMISES"]
+
+
+def _compile_op(subject: Subject, case: str) -> Outcome:
+    require_tools(subject)
+    constants = ConstantStore()
+    attempt, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
+    claimed = [name for name in items if attempt.is_claimed(name)]
+    failures = [name for name in claimed if name in attempt.failures]
+    cells = _cells(items, claimed, failures)
+    if failures:
+        text = f"claimed, then not compiled: {attempt.failures[failures[0]]}\n{items[failures[0]]}"
+        return Outcome(Status.FAILED, text, cells)
+    if not claimed:
+        reasons = [reason for name in items for reason in attempt.reasons(name)]
+        text = f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given"
+        return Outcome(Status.DECLINED, text, cells)
+    return Outcome(Status.PASSED, f"{len(claimed)} of {len(items)} cases are claimed", cells)
+
+
+def _cells(items: dict[str, CaseFunction], claimed: list[str], failures: list[str]) -> tuple[Cell, ...]:
+    """Gives a cell for each dtype: failed where one case is, passed where another is claimed, else declined."""
+    found: dict[tuple[str, str], Status] = {}
+    for name, item in items.items():
+        status = Status.FAILED if name in failures else Status.PASSED if name in claimed else Status.DECLINED
+        known = found.setdefault((item.subject, item.dtype), status)
+        if known is not Status.FAILED and status is not Status.DECLINED:
+            found[item.subject, item.dtype] = status
+    return tuple(Cell(op, dtype, status) for (op, dtype), status in found.items())
+
+
+def _compile_own_ops(subject: Subject, case: str) -> None:
+    own = [op.name for op in subject.handle.ops()]
+    if not own:
+        raise NotCoveredError("it has no ops of its own")
+    attempt, items = sample(subject)
+    asked = {item.subject: name for name, item in items.items() if item.subject in own}
+    if not asked:
+        raise NotCoveredError(f"no operands were found for its own ops: {', '.join(own)}")
+    in_patterns = " ".join(str(pattern.pattern) for pattern in subject.handle.patterns())
+    for op, name in asked.items():
+        if not attempt.is_claimed(name) and f"{op}(" not in in_patterns:
+            raise FailedError(f"it brings the op `{op}`, and does not claim it: {_told(attempt, name)}\n{items[name]}")
+
+
+def _told(attempt: Attempt, name: str) -> str:
+    return "; ".join(f"{reason.code}: {reason.text}" for reason in attempt.reasons(name)) or "no reason was given"
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "op-compiles",
+        "compiles every canonical case of an op that it claims",
+        _compile_op,
+        cases=lambda: tuple(op_cases()),
+        deadline=180.0,
+    ),
+    Promise(Level.L1, "own-ops", "claims the ops that it brings", _compile_own_ops, deadline=120.0),
+)

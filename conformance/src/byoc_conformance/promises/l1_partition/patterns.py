@@ -1,0 +1,85 @@
+"""Each pattern takes something, and what it takes is compiled."""
+
+from __future__ import annotations
+
+from byoc_core.ir import ConstantStore, IRModule
+from byoc_core.lint import find_instances
+from byoc_core.partitioning import FuseOpsByPattern, PartitionLog
+from byoc_core.pattern import CompositePattern
+
+from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.case_functions import attempt_of, pattern_functions, require_tools
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+
+def _require_patterns(subject: Subject) -> tuple[CompositePattern, ...]:
+    if subject.handle.claims_by_itself:
+        raise NotCoveredError("it claims by `byoc_partition` instead of patterns")
+    patterns = subject.handle.patterns()
+    if not patterns:
+        raise NotCoveredError("it has no patterns")
+    return patterns
+
+
+def _check_claims(subject: Subject, case: str) -> None:
+    is_covered = False
+    for pattern in _require_patterns(subject):
+        modules = [
+            instance.module
+            for instance in find_instances(pattern.pattern, subject.ops).found
+            if subject.info.dynamic_shapes or instance.kind == "static"
+        ]
+        log = PartitionLog()
+        is_covered = is_covered or bool(modules)
+        if modules and not any(_takes(pattern, module, log) for module in modules):
+            refusals = [refusal for module in modules for refusal in log.refusals("main", _root(module))]
+            reason = f"{refusals[0].rejection.code}: {refusals[0].rejection.text}" if refusals else "no reason given"
+            raise FailedError(
+                f"pattern `{pattern.name}` takes none of the {len(modules)} functions made for it ({reason}), such as\n"
+                f"{pattern.pattern}"
+            )
+    if not is_covered:
+        raise NotCoveredError("no functions were found that its patterns match")
+
+
+def _takes(pattern: CompositePattern, module: IRModule, log: PartitionLog) -> bool:
+    fused = FuseOpsByPattern([pattern], log=log)(module)
+    return any(binding.codegen == pattern.backend for binding in fused["main"].bindings)
+
+
+def _root(module: IRModule) -> str:
+    return module["main"].bindings[-1].results[0].name
+
+
+def _check_compiles(subject: Subject, case: str) -> None:
+    require_tools(subject)
+    _require_patterns(subject)
+    constants = ConstantStore()
+    attempt, items = attempt_of(subject, pattern_functions(subject, constants), constants)
+    if not any(attempt.regions[name] for name in items):
+        reasons = [reason for name in items for reason in attempt.reasons(name)]
+        raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no function was found for them")
+    for name, text in attempt.failures.items():
+        item = items[name]
+        raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "patterns-claim",
+        "has no pattern that takes none of the functions made for it",
+        _check_claims,
+        deadline=120.0,
+    ),
+    Promise(
+        Level.L1,
+        "patterns-compile",
+        "compiles what its patterns claim",
+        _check_compiles,
+        deadline=300.0,
+    ),
+)

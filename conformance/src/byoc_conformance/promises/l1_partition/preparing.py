@@ -1,0 +1,105 @@
+"""Hooks beside claims: what prepares a module keeps its meaning, and what costs are said to be are figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.ir import ConstantStore, Function, IRModule, TensorType, Trait, print_function, print_module, verify
+from byoc_core.ops.cases import array_of, op_cases
+from byoc_core.transform import evaluate_function
+
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.agreement import agree
+from byoc_conformance.promises.l1_partition.case_functions import (
+    CaseFunction,
+    case_functions,
+    few_claims,
+    pattern_functions,
+)
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+
+def _check_prepare(subject: Subject, case: str) -> None:
+    constants = ConstantStore()
+    found = [item for name in op_cases() for item in case_functions(subject.ops[name], constants, limit=1)]
+    found += pattern_functions(subject, constants)
+    items = {f"case_{number}": item for number, item in enumerate(found) if _is_evaluated(item)}
+    module = IRModule({name: replace(item.function, name=name) for name, item in items.items()}, constants)
+    context = subject.handle.context(module, subject.spec.options)
+    prepared = subject.handle.prepare(module, context)
+    if prepared is module:
+        raise NotCoveredError("it prepares nothing")
+    verify(prepared)
+    for name, item in items.items():
+        if name not in prepared.functions or _interface(prepared[name]) != _interface(module[name]):
+            raise FailedError(f"it took this function away, or changed what it takes or gives:\n{item}")
+        if prepared[name] is not module[name]:
+            _check_same(module, prepared, name, item)
+
+
+def _is_evaluated(item: CaseFunction) -> bool:
+    """Whether the reference interpreter runs it, with arrays of the sizes that stand there."""
+    ops = [binding.op for binding in item.function.walk()]
+    return item.kind != "symbolic" and all(op.kernel and not op.has_trait(Trait.DATA_DEPENDENT) for op in ops)
+
+
+def _inputs(item: CaseFunction) -> tuple[npt.NDArray[Any], ...]:
+    generator = np.random.default_rng(0)
+    if item.case is not None:
+        return item.case.arrays(generator, item.dtype)[: len(item.function.params)]
+    types = [param.type for param in item.function.params]
+    return tuple(array_of(type_, generator, 0, 1) for type_ in types if isinstance(type_, TensorType))
+
+
+def _interface(function: Function) -> tuple[list[str], list[str]]:
+    return [str(param.type) for param in function.params], [str(result.type) for result in function.results]
+
+
+def _check_same(module: IRModule, prepared: IRModule, name: str, item: CaseFunction) -> None:
+    inputs = _inputs(item)
+    expected = evaluate_function(module, name, inputs)
+    found = evaluate_function(prepared, name, inputs)
+    if not agree(expected, found):
+        raise FailedError(
+            f"`{item.subject}` gives something else once it is prepared: {found}, expected {expected}\n"
+            f"{print_module(prepared.with_functions({name: prepared[name]}))}"
+        )
+
+
+def _check_estimate(subject: Subject, case: str) -> None:
+    attempt = few_claims(subject)
+    context = subject.handle.context(attempt.partitioned, subject.spec.options)
+    regions = {region.name: region for regions in attempt.regions.values() for region in regions}
+    first = {name: subject.handle.estimate(region, context) for name, region in regions.items()}
+    if all(estimate is None for estimate in first.values()):
+        raise NotCoveredError("it gives no estimates")
+    for name, region in regions.items():
+        again = subject.handle.estimate(replace(region, name=f"other_{name}"), context)
+        if again != first[name]:
+            raise FailedError(
+                f"it estimated {first[name] or 'nothing'}, then {again or 'nothing'}:\n{print_function(region)}"
+            )
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "prepare-keeps-meaning",
+        "prepares a module so that it is valid and computes the same",
+        _check_prepare,
+        deadline=120.0,
+    ),
+    Promise(
+        Level.L1,
+        "estimates-repeat",
+        "estimates costs as finite figures, the same for the same function whatever its name",
+        _check_estimate,
+        deadline=120.0,
+    ),
+)
