@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +11,9 @@ from functools import cache
 from typing import Literal, cast
 
 import numpy as np
+from byoc_core.dtypes import all_dtypes
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Value, Var, print_function
+from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Trait, Value, Var, print_function
 from byoc_core.lint import find_instances
 from byoc_core.ops.cases import OpCase, function_of, new_function, op_cases
 from byoc_core.transform.rewrite import clone_function
@@ -31,6 +33,7 @@ __all__ = [
     "pattern_functions",
     "require_tools",
     "sample",
+    "tell_reasons",
 ]
 
 Kind = Literal["static", "symbolic", "constants"]
@@ -39,7 +42,6 @@ _SAMPLED_CASES = 2
 _SAMPLED_INSTANCES = 3
 _INSTANCES_ALIKE = 4
 _OWN_OP_SHAPES = ((2, 3), (2, 3, 4), (2, 3, 4, 5), (3,), ())
-_OWN_OP_DTYPES = ("float32", "int8", "int32", "int64", "bool")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,6 +75,12 @@ def require_tools(subject: Subject) -> None:
     status = subject.handle.compile_status(subject.handle.context(options=subject.spec.options))
     if not status.ok:
         raise NotCoveredError(f"it cannot compile here: {status.reason}")
+
+
+def tell_reasons(attempt: Attempt, names: Iterable[str]) -> str:
+    """Gives the first reason why the subject did not take functions, as text."""
+    reasons = (reason for name in names for reason in attempt.reasons(name))
+    return next((f"{reason.code}: {reason.text}" for reason in reasons), "no reason was given")
 
 
 Asked = tuple[Attempt, dict[str, CaseFunction]]
@@ -129,16 +137,14 @@ def pattern_functions(subject: Subject, constants: ConstantStore) -> Iterator[Ca
 
 
 def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
-    """Yields a function for each of the subject's own ops, with the first operands that its type rule takes."""
+    """Yields functions for those of the subject's own ops whose operands can be guessed: one, or several alike."""
     for op in subject.handle.ops():
-        num_operands = max(len(op.operands), 1)
-        for shape, dtype in itertools.product(_OWN_OP_SHAPES, _OWN_OP_DTYPES):
-            try:
-                function, _ = new_function(op, [TensorType(shape, dtype)] * num_operands, {})
-            except IRTypeError:
-                continue
-            yield CaseFunction(op.name, dtype, "static", function)
-            break
+        if len(op.operands) != 1 and not op.has_trait(Trait.ELEMENTWISE):
+            continue
+        for shape, dtype in itertools.product(_OWN_OP_SHAPES, all_dtypes()):
+            with contextlib.suppress(IRTypeError):
+                function, _ = new_function(op, [TensorType(shape, dtype)] * len(op.operands), {})
+                yield CaseFunction(op.name, dtype, "static", function)
 
 
 def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: ConstantStore) -> Asked:
@@ -166,7 +172,7 @@ def all_dtypes_once(subject: Subject) -> Asked:
 
 @cache
 def sample(subject: Subject) -> Asked:
-    """Gives the attempt at some cases of all ops, some instances of all patterns, and the subject's own ops."""
+    """Gives the attempt at some cases of all ops, and some instances of all patterns."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
     for name in op_cases():
@@ -175,7 +181,7 @@ def sample(subject: Subject) -> Asked:
         items += reversed(first.values())
     for _, instances in itertools.groupby(pattern_functions(subject, constants), lambda item: item.subject):
         items += itertools.islice(instances, _SAMPLED_INSTANCES)
-    return attempt_of(subject, [*items, *own_op_functions(subject)], constants)
+    return attempt_of(subject, items, constants)
 
 
 @cache

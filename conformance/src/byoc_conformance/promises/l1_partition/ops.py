@@ -11,10 +11,11 @@ from byoc_conformance.promises.l1_partition.case_functions import (
     CaseFunction,
     attempt_of,
     case_functions,
+    own_op_functions,
     require_tools,
-    sample,
+    tell_reasons,
 )
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
 
@@ -30,9 +31,7 @@ def _compile_op(subject: Subject, case: str) -> Outcome:
         text = f"claimed, then not compiled: {attempt.failures[failures[0]]}\n{items[failures[0]]}"
         return Outcome(Status.FAILED, text, cells)
     if not claimed:
-        reasons = [reason for name in items for reason in attempt.reasons(name)]
-        text = f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given"
-        return Outcome(Status.DECLINED, text, cells)
+        return Outcome(Status.DECLINED, tell_reasons(attempt, items), cells)
     return Outcome(Status.PASSED, f"{len(claimed)} of {len(items)} cases are claimed", cells)
 
 
@@ -51,18 +50,18 @@ def _compile_own_ops(subject: Subject, case: str) -> None:
     own = [op.name for op in subject.handle.ops()]
     if not own:
         raise NotCoveredError("it has no ops of its own")
-    attempt, items = sample(subject)
-    asked = {item.subject: name for name, item in items.items() if item.subject in own}
-    if not asked:
+    require_tools(subject)
+    attempt, items = attempt_of(subject, own_op_functions(subject), ConstantStore())
+    if not items:
         raise NotCoveredError(f"no operands were found for its own ops: {', '.join(own)}")
+    claimed = {item.subject for name, item in items.items() if attempt.is_claimed(name)}
     in_patterns = " ".join(str(pattern.pattern) for pattern in subject.handle.patterns())
-    for op, name in asked.items():
-        if not attempt.is_claimed(name) and f"{op}(" not in in_patterns:
-            raise FailedError(f"it brings the op `{op}`, and does not claim it: {_told(attempt, name)}\n{items[name]}")
-
-
-def _told(attempt: Attempt, name: str) -> str:
-    return "; ".join(f"{reason.code}: {reason.text}" for reason in attempt.reasons(name)) or "no reason was given"
+    for name, item in items.items():
+        if item.subject not in claimed and f"{item.subject}(" not in in_patterns:
+            reason = tell_reasons(attempt, [name])
+            raise FailedError(f"it brings the op `{item.subject}`, and claims it nowhere: {reason}\n{item}")
+    for name, text in attempt.failures.items():
+        raise FailedError(f"claimed, then not compiled: {text}\n{items[name]}")
 
 
 PROMISES = (
@@ -74,5 +73,5 @@ PROMISES = (
         cases=lambda: tuple(op_cases()),
         deadline=180.0,
     ),
-    Promise(Level.L1, "own-ops", "claims the ops that it brings", _compile_own_ops, deadline=120.0),
+    Promise(Level.L1, "own-ops", "claims the ops that it brings, and compiles them", _compile_own_ops, deadline=120.0),
 )

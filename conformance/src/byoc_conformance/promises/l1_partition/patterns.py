@@ -9,7 +9,12 @@ from byoc_core.pattern import CompositePattern
 
 from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.promises.l1_partition.case_functions import attempt_of, pattern_functions, require_tools
+from byoc_conformance.promises.l1_partition.case_functions import (
+    attempt_of,
+    pattern_functions,
+    require_tools,
+    tell_reasons,
+)
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
@@ -30,7 +35,7 @@ def _check_claims(subject: Subject, case: str) -> None:
         modules = [
             instance.module
             for instance in find_instances(pattern.pattern, subject.ops).found
-            if subject.info.dynamic_shapes or instance.kind == "static"
+            if subject.info.dynamic_shapes or instance.kind != "symbolic"
         ]
         log = PartitionLog()
         is_covered = is_covered or bool(modules)
@@ -38,7 +43,7 @@ def _check_claims(subject: Subject, case: str) -> None:
             refusals = [refusal for module in modules for refusal in log.refusals("main", _root(module))]
             reason = f"{refusals[0].rejection.code}: {refusals[0].rejection.text}" if refusals else "no reason given"
             raise FailedError(
-                f"pattern `{pattern.name}` takes none of the {len(modules)} functions made for it ({reason}), such as\n"
+                f"pattern `{pattern.name}` takes none of the {len(modules)} functions made for it ({reason}): "
                 f"{pattern.pattern}"
             )
     if not is_covered:
@@ -60,8 +65,9 @@ def _check_compiles(subject: Subject, case: str) -> None:
     constants = ConstantStore()
     attempt, items = attempt_of(subject, pattern_functions(subject, constants), constants)
     if not any(attempt.regions[name] for name in items):
-        reasons = [reason for name in items for reason in attempt.reasons(name)]
-        raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no function was found for them")
+        if not items:
+            raise NotCoveredError("no functions were found that its patterns match")
+        raise DeclinedError(tell_reasons(attempt, items))
     for name, text in attempt.failures.items():
         item = items[name]
         raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")

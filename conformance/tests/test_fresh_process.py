@@ -1,0 +1,32 @@
+"""A fresh process has imported nothing, and what goes wrong in it is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from byoc_conformance.fresh_process import run_in_fresh_process
+from byoc_conformance.outcome import FailedError
+
+
+def test_it_has_imported_nothing_of_ours() -> None:
+    printed = run_in_fresh_process("print(json.dumps([m for m in sys.modules if 'byoc' in m]))", timeout=60.0)
+    assert json.loads(printed) == []
+
+
+def test_it_imports_from_where_this_process_does_and_sees_arguments_and_variables() -> None:
+    code = "import os, byoc_conformance.outcome as o; print(o.Status.PASSED, sys.argv[2], os.environ['BYOC_TRIED'])"
+    printed = run_in_fresh_process(code, "a b", timeout=60.0, environment={"BYOC_TRIED": "yes"})
+    assert printed == "passed a b yes\n"
+
+
+def test_what_it_raises_is_told() -> None:
+    with pytest.raises(FailedError) as caught:
+        run_in_fresh_process("raise SystemExit('the driver is missing')", timeout=60.0)
+    assert str(caught.value) == "a fresh process ended with 1:\nthe driver is missing"
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    with pytest.raises(FailedError) as caught:
+        run_in_fresh_process("import time; time.sleep(60)", timeout=0.2)
+    assert str(caught.value) == "a fresh process did not end within 0.2 s"
