@@ -68,7 +68,8 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
     """Takes floats of 32 and 64 bits, and arithmetic on int32."""
     if binding.op.name not in KERNELS or binding.op.name == "nn.bias_add":
         return Rejection("op", f"no kernel for `{binding.op.name}`")
-    dtypes = {value.type.dtype for value in binding.operands if isinstance(value.type, TensorType)}
+    numbers = binding.operands[:1] if binding.op.name == "take" else binding.operands
+    dtypes = {value.type.dtype for value in numbers if isinstance(value.type, TensorType)}
     is_arithmetic = binding.op.name in {"add", "subtract", "multiply"}
     if not dtypes <= {*FLOATS, *(["int32"] if is_arithmetic else [])}:
         return Rejection("dtype", f"no kernel for {', '.join(sorted(dtypes))}")

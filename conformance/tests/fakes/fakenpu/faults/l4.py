@@ -1,9 +1,455 @@
-"""Faults that tests of level 4 catch."""
+"""Faults that tests of level 4 catch.
+
+Each waits for what its own test does and others do not: one that shows in every call would be caught by all levels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from fakenpu.faults.fault import Fault
+import numpy as np
+from byoc_core.runtime.module import PackedFunction
 
-FAULTS: Mapping[str, Fault] = {}
+from fakenpu.faults.fault import Change, Fault
+
+Call = Callable[..., object]
+Wrap = Callable[[Call, int], Call]
+"""Gives another implementation of a function, of which so many first arguments are inputs."""
+
+
+def _around(wrap: Wrap) -> Change:
+    """Changes what the engine builds."""
+
+    def change(names: dict[str, Any]) -> None:
+        engine = names["FakeEngine"]
+        build = engine.build
+
+        def broken_build(self: Any, function: Any, constants: Any) -> Call:
+            return wrap(build(self, function, constants), len(function.signature.inputs))
+
+        engine.build = broken_build
+
+    return change
+
+
+def _remembers_by_address(call: Call, num_inputs: int) -> Call:
+    """Uploads an input array once, however often its numbers change."""
+    uploaded: dict[int, tuple[Any, Any]] = {}
+
+    def run(*arrays: Any) -> None:
+        if len(uploaded) > 8:
+            uploaded.clear()
+        copies = [uploaded.setdefault(id(array), (array, array.copy()))[1] for array in arrays[:num_inputs]]
+        fits = all(a.shape == b.shape for a, b in zip(copies, arrays, strict=False))
+        call(*(copies if fits else arrays[:num_inputs]), *arrays[num_inputs:])
+
+    return run
+
+
+def _shares_constants_by_name(names: dict[str, Any]) -> None:
+    """Keeps constants in one table for the process, under the function's name: the first wins."""
+    engine = names["FakeEngine"]
+    build = engine.build
+    table: dict[str, Any] = {}
+
+    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+        mine = {}
+        for index, constant in enumerate(function.constants):
+            key = f"{function.name} {index} {constant.tensor}"
+            mine[constant.digest] = table.setdefault(key, constants[constant.digest])
+        result: Call = build(self, function, {**constants, **mine})
+        return result
+
+    engine.build = broken_build
+
+
+def _after_codegen(does: Callable[[Any], None]) -> Change:
+    """Does something with each module that is compiled."""
+
+    def change(names: dict[str, Any]) -> None:
+        from byoc_core.backend.hooks import CodegenResult, CompileContext, hookimpl
+
+        codegen = names["byoc_codegen"]
+
+        @hookimpl
+        def byoc_codegen(functions: Any, context: CompileContext) -> CodegenResult:
+            result: CodegenResult = codegen(functions, context)
+            does(result.module)
+            return result
+
+        names["byoc_codegen"] = byoc_codegen
+
+    return change
+
+
+_HELD_MODULES: list[Any] = []
+
+
+class _UncheckedFunction(PackedFunction):
+    __slots__ = ()
+
+    def __call__(self, *arguments: object) -> None:
+        self.impl(*arguments)
+
+
+def _checks_nothing(module: Any) -> None:
+    functions = {name: module.find_function(name) for name in module.function_names}
+    unchecked = {name: _UncheckedFunction(name, f.impl, f.signature) for name, f in functions.items()}
+    module.find_function = unchecked.__getitem__
+
+
+def _writes_inputs(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        call(*arrays)
+        if arrays[0].flags.writeable and arrays[0].size:
+            arrays[0].reshape(-1)[0] += 1
+
+    return run
+
+
+def _needs_writable_inputs(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        for array in arrays[:num_inputs]:
+            (ctypes.c_char * array.nbytes).from_buffer(array.reshape(-1).view(np.uint8))
+        call(*arrays)
+
+    return run
+
+
+def _whole(array: Any) -> Any:
+    """The whole memory that a view is a part of."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return base.reshape(-1)
+
+
+def _reads_from_start_of_memory(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        inputs = [_whole(array)[: array.size].reshape(array.shape) for array in arrays[:num_inputs]]
+        call(*inputs, *arrays[num_inputs:])
+
+    return run
+
+
+def _reads_strides(call: Call, num_inputs: int) -> Call:
+    """Believes the stride of an axis of size 1."""
+
+    def run(*arrays: Any) -> None:
+        inputs = [
+            array if not any(s % array.itemsize for s in array.strides) else np.zeros_like(array)
+            for array in arrays[:num_inputs]
+        ]
+        call(*inputs, *arrays[num_inputs:])
+
+    return run
+
+
+def _writes_from_start_of_memory(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        outputs = [_whole(array)[: array.size].reshape(array.shape) for array in arrays[num_inputs:]]
+        call(*arrays[:num_inputs], *outputs)
+
+    return run
+
+
+def _writes_behind_the_end(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        call(*arrays)
+        for output in arrays[num_inputs:]:
+            memory = _whole(output)
+            end = (output.ctypes.data - memory.ctypes.data) // output.itemsize + output.size
+            memory[end : end + 1] = 0
+
+    return run
+
+
+def _loses_an_element(call: Call, num_inputs: int) -> Call:
+    """Leaves the last element of an output whose bytes are all 1 or all 255: nobody meets that by chance."""
+
+    def run(*arrays: Any) -> None:
+        output = arrays[-1]
+        before = output.copy()
+        call(*arrays)
+        if set(before.tobytes()) in ({1}, {255}):
+            output.reshape(-1)[-1:] = before.reshape(-1)[-1:]
+
+    return run
+
+
+def _adds_to_outputs(call: Call, num_inputs: int) -> Call:
+    """Adds to what is there, if it is not a number: then nothing else shows it."""
+
+    def run(*arrays: Any) -> None:
+        before = np.array(arrays[-1])
+        call(*arrays)
+        if before.size and before.dtype.kind == "f" and np.isnan(before).all():
+            arrays[-1][...] += before
+
+    return run
+
+
+def _keeps_outputs(call: Call, num_inputs: int) -> Call:
+    """Fills the outputs of the call before once more, where the numbers are others."""
+    own = threading.local()
+
+    def run(*arrays: Any) -> None:
+        call(*arrays)
+        outputs = arrays[num_inputs:]
+        held = getattr(own, "held", ())
+        if [array.shape for array in outputs] == [array.shape for array in held]:
+            for old, new in zip(held, outputs, strict=True):
+                old[...] = new
+        own.held = outputs
+
+    return run
+
+
+def _has_room_for_1000(names: dict[str, Any]) -> None:
+    """Works on a buffer of 1000 rows where a size is a symbol."""
+    engine = names["FakeEngine"]
+    build = engine.build
+
+    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+        call: Call = build(self, function, constants)
+        inputs, outputs = function.signature.inputs, function.signature.outputs
+        if all(isinstance(dim, int) for spec in inputs for dim in spec.shape):
+            return call
+
+        def run(*arrays: Any) -> None:
+            call(*arrays)
+            for output in arrays[-len(outputs) :]:
+                output[1000:] = 0
+
+        return run
+
+    engine.build = broken_build
+
+
+def _needs_elements(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        if arrays[0].ndim == 2 and arrays[0].shape == (0, 3) and sys._getframe(1).f_code.co_name == "run":
+            raise ZeroDivisionError("no tile of size 0")
+        call(*arrays)
+
+    return run
+
+
+def _on_numbers(does: Callable[[Any], None]) -> Change:
+    """Does something about the inputs before the call."""
+
+    def wrap(call: Call, num_inputs: int) -> Call:
+        def run(*arrays: Any) -> None:
+            for array in arrays[:num_inputs]:
+                if array.dtype.kind == "f" and array.size:
+                    does(array)
+            call(*arrays)
+
+        return run
+
+    return _around(wrap)
+
+
+def _crashes_on_nan(array: Any) -> None:
+    if np.isnan(array).all():
+        os.abort()
+
+
+def _hangs_on_infinity(array: Any) -> None:
+    while np.isinf(array).all():
+        time.sleep(1)
+
+
+def _warns_of_tiny_numbers(array: Any) -> None:
+    if (np.abs(array) < 1e-37).all() and array.any():
+        warnings.warn("slow numbers", RuntimeWarning, stacklevel=1)
+
+
+def _swallows_errors(names: dict[str, Any]) -> None:
+    take = names["KERNELS"]["take"]
+
+    def broken_take(x: Any, indices: Any, **attrs: Any) -> Any:
+        try:
+            return take(x, indices, **attrs)
+        except IndexError:
+            return take(x, np.zeros_like(indices), **attrs)
+
+    names["KERNELS"]["take"] = broken_take
+
+
+def _stays_broken(call: Call, num_inputs: int) -> Call:
+    failures: list[Exception] = []
+
+    def run(*arrays: Any) -> None:
+        if failures:
+            raise failures[0]
+        try:
+            call(*arrays)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    return run
+
+
+def _shares_scratch(call: Call, num_inputs: int) -> Call:
+    """Computes in one buffer, whoever calls."""
+    scratch: dict[Any, list[Any]] = {}
+
+    def run(*arrays: Any) -> None:
+        key = tuple((array.shape, array.dtype) for array in arrays)
+        buffers = scratch.setdefault(key, [np.empty_like(array) for array in arrays[num_inputs:]])
+        call(*arrays[:num_inputs], *buffers)
+        time.sleep(1e-5)
+        for output, buffer in zip(arrays[num_inputs:], buffers, strict=True):
+            output[...] = buffer
+
+    return run
+
+
+def _rounds_at_random(call: Call, num_inputs: int) -> Call:
+    def run(*arrays: Any) -> None:
+        call(*arrays)
+        for output in arrays[num_inputs:]:
+            if output.dtype.kind == "f":
+                lower = np.frombuffer(os.urandom(output.size), np.uint8).reshape(output.shape) & 1
+                output[...] = np.where(lower, np.nextafter(output, output.dtype.type(0)), output)
+
+    return run
+
+
+def _after_call(does: Callable[[], None]) -> Change:
+    def wrap(call: Call, num_inputs: int) -> Call:
+        def run(*arrays: Any) -> None:
+            call(*arrays)
+            does()
+
+        return run
+
+    return _around(wrap)
+
+
+def _silences_numpy() -> None:
+    np.seterr(under="print")
+
+
+def _sets_a_variable() -> None:
+    os.environ["FAKENPU_CALLS"] = str(int(os.environ.get("FAKENPU_CALLS", "0")) + 1)
+
+
+def _handles_a_signal() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+
+def _changes_folder() -> None:
+    os.chdir(os.pardir)
+
+
+def _starts_a_thread() -> None:
+    if threading.active_count() < 200:
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def _hangs_in_children(names: dict[str, Any]) -> None:
+    owner = os.getpid()
+
+    def check() -> None:
+        while os.getpid() != owner:
+            time.sleep(1)
+
+    _after_call(check)(names)
+
+
+def _leaves_a_thread(names: dict[str, Any]) -> None:
+    """Starts one thread for the process that nothing ends."""
+    threading.Thread(target=threading.Event().wait).start()
+
+
+def _complains_at_exit(names: dict[str, Any]) -> None:
+    import atexit
+
+    atexit.register(lambda: print("fakenpu: device was not closed", file=sys.stderr))
+
+
+def _leaks_a_buffer(call: Call, num_inputs: int) -> Call:
+    leaked: list[bytes] = []
+
+    def run(*arrays: Any) -> None:
+        call(*arrays)
+        leaked.append(bytes(200))
+
+    return run
+
+
+def _leaks_native_memory(names: dict[str, Any]) -> None:
+    """Takes memory of the C library, that Python does not count, and does not give it back."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+
+    def leak() -> None:
+        ctypes.memset(library.malloc(ctypes.c_size_t(16384)), 1, 16384)
+
+    _after_call(leak)(names)
+
+
+def _leaks_programs(names: dict[str, Any]) -> None:
+    kept: list[bytes] = []
+    engine = names["FakeEngine"]
+    build = engine.build
+
+    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+        kept.append(bytes(400_000))
+        result: Call = build(self, function, constants)
+        return result
+
+    engine.build = broken_build
+
+
+def _caught(*names: str) -> frozenset[str]:
+    return frozenset(f"L4-{name}" for name in names)
+
+
+FAULTS: Mapping[str, Fault] = {
+    "adds-to-outputs": Fault(_caught("outputs-unread"), run_half=_around(_adds_to_outputs)),
+    "changes-folder": Fault(_caught("process-unchanged"), run_half=_after_call(_changes_folder)),
+    "checks-nothing": Fault(_caught("arguments-checked"), compile_half=_after_codegen(_checks_nothing)),
+    "complains-at-exit": Fault(_caught("clean-end"), run_half=_complains_at_exit),
+    "crashes-on-nan": Fault(_caught("any-number"), run_half=_on_numbers(_crashes_on_nan)),
+    "handles-a-signal": Fault(_caught("process-unchanged"), run_half=_after_call(_handles_a_signal)),
+    "hangs-in-children": Fault(_caught("fork"), run_half=_hangs_in_children),
+    "hangs-on-infinity": Fault(_caught("any-number"), run_half=_on_numbers(_hangs_on_infinity)),
+    "holds-modules": Fault(_caught("freed-when-dropped"), compile_half=_after_codegen(_HELD_MODULES.append)),
+    "keeps-outputs": Fault(_caught("results-stay"), run_half=_around(_keeps_outputs)),
+    "leaks-a-buffer": Fault(_caught("memory-steady"), run_half=_around(_leaks_a_buffer)),
+    "leaks-native-memory": Fault(_caught("memory-steady"), run_half=_leaks_native_memory),
+    "leaks-programs": Fault(_caught("memory-steady-compiling"), run_half=_leaks_programs),
+    "leaves-a-thread": Fault(_caught("clean-end"), run_half=_leaves_a_thread),
+    "loses-an-element": Fault(_caught("outputs-filled"), run_half=_around(_loses_an_element)),
+    "needs-elements": Fault(_caught("zero-size"), run_half=_around(_needs_elements)),
+    "needs-writable-inputs": Fault(_caught("read-only-inputs"), run_half=_around(_needs_writable_inputs)),
+    "reads-from-start-of-memory": Fault(_caught("inputs-anywhere"), run_half=_around(_reads_from_start_of_memory)),
+    "reads-strides": Fault(_caught("inputs-anywhere"), run_half=_around(_reads_strides)),
+    "remembers-by-address": Fault(_caught("stateless"), run_half=_around(_remembers_by_address)),
+    "has-room-for-1000": Fault(_caught("dynamic-shapes"), run_half=_has_room_for_1000),
+    "rounds-at-random": Fault(_caught("deterministic"), run_half=_around(_rounds_at_random)),
+    "sets-a-variable": Fault(_caught("process-unchanged"), run_half=_after_call(_sets_a_variable)),
+    "shares-constants-by-name": Fault(_caught("independent-instances"), run_half=_shares_constants_by_name),
+    "shares-scratch": Fault(_caught("re-entrant"), run_half=_around(_shares_scratch)),
+    "silences-numpy": Fault(_caught("process-unchanged"), run_half=_after_call(_silences_numpy)),
+    "starts-a-thread": Fault(_caught("process-unchanged"), run_half=_after_call(_starts_a_thread)),
+    "stays-broken": Fault(_caught("usable-after-error"), run_half=_around(_stays_broken)),
+    "swallows-errors": Fault(_caught("errors-told"), run_half=_swallows_errors),
+    "warns-of-tiny-numbers": Fault(_caught("any-number"), run_half=_on_numbers(_warns_of_tiny_numbers)),
+    "writes-behind-the-end": Fault(_caught("outputs-anywhere"), run_half=_around(_writes_behind_the_end)),
+    "writes-from-start-of-memory": Fault(_caught("outputs-anywhere"), run_half=_around(_writes_from_start_of_memory)),
+    "writes-inputs": Fault(_caught("inputs-unwritten"), run_half=_around(_writes_inputs)),
+}

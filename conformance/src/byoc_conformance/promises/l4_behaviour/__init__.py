@@ -1,0 +1,30 @@
+"""Level 4: how compiled functions behave among threads, on any buffers, sizes and numbers, and in a process."""
+
+from __future__ import annotations
+
+from byoc_conformance.promise import Promise
+from byoc_conformance.promises.l4_behaviour import (
+    buffers,
+    calls,
+    errors,
+    memory,
+    process,
+    sizes,
+    threads,
+    values,
+)
+
+__all__ = ["PROMISES"]
+
+PROMISES: tuple[Promise, ...] = (
+    process.STATE,
+    *calls.PROMISES,
+    *buffers.PROMISES,
+    *sizes.PROMISES,
+    *values.PROMISES,
+    *errors.PROMISES,
+    *threads.PROMISES,
+    *process.PROMISES,
+    *memory.PROMISES,
+)
+"""The promises of the level."""

@@ -1,0 +1,259 @@
+"""What is done to the arrays of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from byoc_core.debugging import Finding
+from byoc_core.debugging.calling import call_region
+from byoc_core.debugging.compiling import CompiledRegion
+
+from byoc_conformance.examples import Array, Example, compile_examples
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.running import (
+    Results,
+    agree,
+    compile_own,
+    copies,
+    require_examples,
+    resize_first,
+    run,
+)
+from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES", "watched_calls"]
+
+_GUARD = 64
+"""Elements before and behind an output that must stay as they are."""
+_GUARD_BYTE = 0x5A
+"""What they hold."""
+_NUM_WATCHED = 6
+"""How often a call is watched."""
+
+
+@cache
+def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
+    """Gives what was seen when compiled functions were called with outputs that held different things before.
+
+    Returns:
+        Codes of :data:`byoc_core.debugging.CODES`, each with a text.
+    """
+    seen = []
+    for call in observe_calls(subject, require_examples(subject)):
+        first, *others = (_watch_call(subject, call) for _ in range(_NUM_WATCHED))
+        # Results that differ by chance look now and then as if they depended on the outputs: not each time.
+        seen += [
+            (finding.code, f"{call.example.name}: {finding.text}")
+            for finding in first
+            if finding.code != "output-read" or all(finding.code in {f.code for f in other} for other in others)
+        ]
+    return tuple(seen)
+
+
+def _watch_call(subject: Subject, call: ObservedCall) -> Sequence[Finding]:
+    compiled = CompiledRegion(call.function, (), call.function.returns_results, subject.info.deterministic)
+    types = [(array.shape, array.dtype) for array in call.outputs]
+    names = [f"y{index}" for index in range(len(types))]
+    return call_region(compiled, call.inputs, types, names).findings
+
+
+def _watch(subject: Subject, case: str, *, codes: tuple[str, ...]) -> None:
+    texts = [text for code, text in watched_calls(subject) if code in codes]
+    if texts:
+        raise FailedError("\n".join(texts))
+
+
+def _inputs_unwritten(subject: Subject, case: str) -> None:
+    machine = compile_examples(subject).vm
+    for example in require_examples(subject):
+        inputs = example.new_inputs()
+        run(machine, example, inputs)
+        for index, (before, after) in enumerate(zip(example.inputs, inputs, strict=True)):
+            if before.tobytes() != after.tobytes():
+                raise FailedError(f"{example.name}: input {index} was changed")
+    _watch(subject, case, codes=("input-written",))
+
+
+def _read_only(subject: Subject, case: str) -> None:
+    machine = compile_examples(subject).vm
+    for example in require_examples(subject):
+        known = run(machine, example)
+        agree(example, example.inputs, run(machine, example, example.inputs), known, "on inputs that are read-only")
+
+
+def _own_results(subject: Subject, case: str) -> None:
+    machine = compile_examples(subject).vm
+    for example in require_examples(subject):
+        inputs = example.new_inputs()
+        results = machine[example.function](*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        known = [array.copy() for array in results]
+        for index, array in enumerate(results):
+            others = (*inputs, *results[:index])
+            if any(np.shares_memory(array, other) for other in others):
+                raise FailedError(f"{example.name}: result {index} shares memory with an input or another result")
+        run(machine, example, tuple(np.roll(array, 1) for array in inputs))
+        if any(a.tobytes() != b.tobytes() for a, b in zip(results, known, strict=True)):
+            raise FailedError(f"{example.name}: a result changed when the function was called again")
+
+
+def _strided(array: Array) -> Array:
+    wide = np.zeros([2 * size + 1 for size in array.shape], array.dtype)
+    every_other: Any = (..., *(slice(1, 2 * size + 1, 2) for size in array.shape))
+    view: Array = wide[every_other]
+    view[...] = array
+    return view
+
+
+def _reversed(array: Array) -> Array:
+    backwards: Any = (..., *[slice(None, None, -1)] * array.ndim)
+    flipped: Array = array[backwards].copy()
+    view: Array = flipped[backwards]
+    return view
+
+
+def _shifted(array: Array) -> Array:
+    room = np.zeros(array.size + 2 * _GUARD + 1, array.dtype)
+    view = room[_GUARD + 1 : _GUARD + 1 + array.size].reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def _broadcast(array: Array) -> Array:
+    """Gives an array of one element repeated, with strides of 0."""
+    return np.broadcast_to(array.reshape(-1)[:1].reshape((1,) * array.ndim), array.shape) if array.size else array
+
+
+def _odd_strides(array: Array) -> Array:
+    """Gives the array with strides that mean nothing, on axes of size 1."""
+    strides = [3 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(array, strides=strides)
+
+
+_LAYOUTS: Mapping[str, Callable[[Array], Array]] = {
+    "strided": _strided,
+    "negative-strides": _reversed,
+    "fortran-order": lambda array: np.array(array, order="F"),
+    "one-element-off": _shifted,
+    "broadcast": _broadcast,
+    "axes-of-one": _odd_strides,
+}
+
+
+def _layouts(subject: Subject, case: str) -> None:
+    examples, attempt = require_examples(subject), compile_examples(subject)
+    if case == "axes-of-one":
+        attempt, examples = compile_own(subject, resize_first(subject, examples, 1))
+        if not examples:
+            raise NotCoveredError("no example takes axes of size 1")
+    lay, machine = _LAYOUTS[case], attempt.vm
+    for example in examples:
+        inputs = tuple(lay(array) for array in example.new_inputs())
+        plain = tuple(np.array(array, order="C") for array in inputs)
+        known = run(machine, example, copies(plain))
+        agree(example, plain, run(machine, example, inputs), known, f"on inputs that are {case}")
+
+
+def _outputs(subject: Subject, case: str) -> None:
+    machine = compile_examples(subject).vm
+    judged = 0
+    for example in require_examples(subject):
+        known = run(machine, example)
+        judged += _OUTPUTS[case](subject, example, known)
+    if not judged:
+        raise NotCoveredError("no example has an output that could be laid so")
+
+
+def _run_into(subject: Subject, example: Example, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    machine = compile_examples(subject).vm
+    function = machine[example.function]
+    machine.run(
+        example.function,
+        {spec.name: array for spec, array in zip(function.params, inputs, strict=True)},
+        out={spec.name: array for spec, array in zip(function.results, outputs, strict=True)},
+    )
+
+
+def _guarded(subject: Subject, example: Example, known: Results) -> bool:
+    """Fills outputs that begin one element behind an aligned place, in memory of which nothing else may change."""
+    outputs, rooms = [], []
+    for array in known:
+        output = _shifted(array)
+        room = output.base
+        assert room is not None  # it is a view
+        room.view(np.uint8)[...] = _GUARD_BYTE
+        outputs.append(output)
+        rooms.append(room)
+    _run_into(subject, example, example.new_inputs(), outputs)
+    found = copies(outputs)
+    agree(example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
+    for output, room in zip(outputs, rooms, strict=True):
+        output.view(np.uint8)[...] = _GUARD_BYTE
+        if not (room.view(np.uint8) == _GUARD_BYTE).all():
+            raise FailedError(f"{example.name}: memory before or behind an output was written")
+    return True
+
+
+def _laid(subject: Subject, example: Example, known: Results, *, lay: Callable[[Array], Array]) -> bool:
+    outputs = [lay(np.zeros_like(array)) for array in known]
+    _run_into(subject, example, example.new_inputs(), outputs)
+    agree(example, example.inputs, copies(outputs), known, "into outputs that are not contiguous")
+    return True
+
+
+def _over_input(subject: Subject, example: Example, known: Results) -> bool:
+    """Writes the first result over the first input of its type."""
+    inputs = example.new_inputs()
+    place = next((a for a in inputs if (a.dtype, a.shape) == (known[0].dtype, known[0].shape)), None)
+    if place is None:
+        return False
+    outputs = [place, *(np.empty_like(array) for array in known[1:])]
+    _run_into(subject, example, inputs, outputs)
+    agree(example, example.inputs, copies(outputs), known, "into an output that is an input")
+    return True
+
+
+_OUTPUTS: Mapping[str, Callable[[Subject, Example, Results], bool]] = {
+    "one-element-off": _guarded,
+    "strided": partial(_laid, lay=_strided),
+    "negative-strides": partial(_laid, lay=_reversed),
+    "over-an-input": _over_input,
+}
+
+
+PROMISES = (
+    Promise(Level.L4, "inputs-unwritten", "changes none of its inputs", _inputs_unwritten),
+    Promise(Level.L4, "read-only-inputs", "takes inputs that may not be written", _read_only),
+    Promise(
+        Level.L4,
+        "inputs-anywhere",
+        "takes inputs wherever and however they lie in memory",
+        _layouts,
+        cases=lambda: tuple(_LAYOUTS),
+    ),
+    Promise(
+        Level.L4,
+        "outputs-anywhere",
+        "fills the outputs that it is given, wherever and however they lie, and writes nothing else",
+        _outputs,
+        cases=lambda: tuple(_OUTPUTS),
+    ),
+    Promise(
+        Level.L4,
+        "outputs-filled",
+        "writes every element of its outputs",
+        partial(_watch, codes=("run-error", "output-unwritten")),
+    ),
+    Promise(
+        Level.L4,
+        "outputs-unread",
+        "does not depend on what outputs held before",
+        partial(_watch, codes=("output-read",)),
+    ),
+    Promise(Level.L4, "results-stay", "gives results that no later call changes", _own_results),
+)

@@ -1,0 +1,119 @@
+"""Calls that follow one another, and instances beside each other."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+
+import numpy as np
+from byoc_core.ir import Constant, ConstantStore, IRModule
+
+from byoc_conformance.examples import Example, compile_examples
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.running import (
+    agree,
+    compile_own,
+    copies,
+    difference,
+    other_inputs,
+    require_examples,
+    run,
+    same_bytes,
+)
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_NUM_DROPPED = 6
+
+
+def _stateless(subject: Subject, case: str) -> None:
+    examples = require_examples(subject)
+    machine, apart = compile_examples(subject).vm, compile_own(subject, examples)[0].vm
+    for example in examples:
+        other = other_inputs(example)
+        known, known_other = run(machine, example), run(apart, example, copies(other))
+        agree(example, other, run(machine, example, copies(other)), known_other, "called after other inputs")
+        agree(example, example.inputs, run(machine, example), known, "called again after other inputs")
+        buffers = example.new_inputs()
+        run(machine, example, buffers)
+        for buffer, array in zip(buffers, other, strict=True):
+            buffer[...] = array
+        agree(example, other, run(machine, example, buffers), known_other, "other numbers in the same input arrays")
+
+
+def _independent(subject: Subject, case: str) -> None:
+    examples = require_examples(subject)
+    first = compile_own(subject, examples)[0].vm
+    known = {example: run(first, example) for example in examples}
+    twins = {example: twin for example in examples if (twin := _with_other_constants(example)) is not None}
+    attempt, kept = compile_own(subject, [twins.get(example, example) for example in examples])
+    second = attempt.vm
+    for example in examples:
+        agree(example, example.inputs, run(first, example), known[example], "called while another instance exists")
+    for example, twin in twins.items():
+        if twin in kept:
+            found = run(second, twin)
+            if same_bytes(found, known[example]) and difference(twin, twin.inputs, found, twin.expected()):
+                raise FailedError(f"{example.name}: compiled with other constants, it gives what it gave before")
+            agree(example, example.inputs, run(first, example), known[example], "called after another instance")
+    del second, attempt
+    gc.collect()
+    for example in examples:
+        agree(example, example.inputs, run(first, example), known[example], "called after another instance was freed")
+
+
+def _with_other_constants(example: Example) -> Example | None:
+    """Gives the example with its constants' elements in another order, under the same name; ``None`` without any."""
+    old = example.module[example.function]
+    store = ConstantStore()
+    found = False
+    bindings = []
+    for binding in old.bindings:
+        operands = []
+        for operand in binding.operands:
+            if isinstance(operand, Constant):
+                array = example.module.constants[operand.digest]
+                rolled = np.roll(array.reshape(-1), 1).reshape(array.shape)
+                found = found or not same_bytes([rolled], [array])
+                operand = store.add(rolled)
+            operands.append(operand)
+        bindings.append(replace(binding, operands=tuple(operands)))
+    function = replace(old, bindings=tuple(bindings))
+    return replace(example, module=IRModule({example.function: function}, store)) if found else None
+
+
+def _frees(subject: Subject, case: str) -> None:
+    example = require_examples(subject)[0]
+    alive: list[weakref.ref[object]] = []
+    for _ in range(_NUM_DROPPED):
+        attempt = compile_own(subject, [example])[0]
+        run(attempt.vm, example)
+        try:
+            alive += [weakref.ref(module) for module in attempt.executable.modules]
+        except TypeError as error:
+            raise NotCoveredError(f"whether its modules are freed cannot be told: {error}") from error
+        del attempt
+    gc.collect()
+    left = {id(module) for reference in alive if (module := reference()) is not None}
+    if len(left) >= _NUM_DROPPED:
+        raise FailedError(f"compiled {_NUM_DROPPED} times and dropped, {len(left)} modules are still held")
+
+
+PROMISES = (
+    Promise(
+        Level.L4,
+        "stateless",
+        "gives the same results for the same inputs, whatever it was called with before",
+        _stateless,
+    ),
+    Promise(
+        Level.L4,
+        "independent-instances",
+        "keeps what was compiled twice apart, other constants under one name too",
+        _independent,
+    ),
+    Promise(Level.L4, "freed-when-dropped", "holds no module that nobody uses any more", _frees),
+)

@@ -1,0 +1,130 @@
+"""Calls that cannot succeed: refused before they start, told when they fail, and without consequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from byoc_core import VirtualMachine
+from byoc_core.errors import ByocError, CallError
+from byoc_core.ir import IRModule
+from byoc_core.ops.cases import new_function, op_cases
+
+from byoc_conformance.examples import Array, Example
+from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.running import agree, compile_own, require_examples, run
+from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_INDEXED = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
+"""Ops of whose indices the core says that one outside is an error."""
+_OUTSIDE = 1_000_003
+
+
+def _checked(subject: Subject, case: str) -> None:
+    calls = observe_calls(subject, require_examples(subject))
+    judged = [call for call in calls if call.function.signature is not None and not call.function.returns_results]
+    if not judged:
+        raise NotCoveredError("none of its functions has a signature: nothing is checked when one is called directly")
+    for call in judged:
+        _check_calls(call)
+
+
+def _check_calls(call: ObservedCall) -> None:
+    """Calls a function directly, with something in place of its implementation that only notes that it is called."""
+    function, implementation = call.function, call.function.impl
+    arrays = [array.copy() for array in (*call.inputs, *call.outputs)]
+    entered: list[int] = []
+    function.impl = lambda *_: entered.append(1)
+    try:
+        function(*arrays)
+        if not entered:
+            raise FailedError(f"{call.example.name}: a direct call with the right arguments does not reach its code")
+        for what, wrong in _wrong_arguments(call, arrays):
+            try:
+                function(*wrong)
+            except CallError:
+                continue
+            raise FailedError(f"{call.example.name}: a direct call lets {what} through to its code")
+    finally:
+        function.impl = implementation
+
+
+def _wrong_arguments(call: ObservedCall, arrays: list[Array]) -> Iterator[tuple[str, list[Array]]]:
+    """Yields argument lists that differ from right ones in one thing that the signature tells."""
+    signature = call.function.signature
+    assert signature is not None
+    yield "too few arguments", arrays[:-1]
+    yield "too many arguments", [*arrays, arrays[-1].copy()]
+    for index, spec in enumerate((*signature.inputs, *signature.outputs)):
+        array = arrays[index]
+        others = {
+            "another dtype": np.zeros(array.shape, np.int16 if array.dtype != np.int16 else np.int8),
+            "another rank": array[np.newaxis],
+        }
+        if spec.shape and isinstance(spec.shape[0], int):
+            others["another size"] = np.zeros((array.shape[0] + 1, *array.shape[1:]), array.dtype)
+        for what, other in others.items():
+            yield f"argument {index} of {what}", [*arrays[:index], other, *arrays[index + 1 :]]
+
+
+def _told(subject: Subject, case: str) -> None:
+    machine, examples = _indexing(subject)
+    for example in examples:
+        try:
+            run(machine, example, _outside(example))
+        except ByocError:
+            continue
+        raise FailedError(f"{example.name}: an index outside the axis is an error, but this call gave a result")
+
+
+def _usable(subject: Subject, case: str) -> None:
+    machine, examples = _indexing(subject)
+    failed = 0
+    for example in examples:
+        known = run(machine, example)
+        try:
+            run(machine, example, _outside(example))
+        except ByocError:
+            failed += 1
+            agree(example, example.inputs, run(machine, example), known, "called after a call that failed")
+    if not failed:
+        raise NotCoveredError("no call failed")
+
+
+def _indexing(subject: Subject) -> tuple[VirtualMachine, tuple[Example, ...]]:
+    """Gives functions of which the data may ask for what there is not."""
+    examples = []
+    for op in _INDEXED:
+        case = op_cases()[op][0]
+        name = f"outside_{op}"
+        function, _ = new_function(subject.ops[op], case.types(), case.attrs, name)
+        inputs = case.arrays(np.random.default_rng(subject.spec.seed))
+        examples.append(Example(f"indexing {op}", "indexing", IRModule({name: function}), name, inputs))
+    attempt, claimed = compile_own(subject, examples)
+    if not claimed:
+        reasons = [reason for example in examples for reason in attempt.reasons(example.function)]
+        raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
+    return attempt.vm, claimed
+
+
+def _outside(example: Example) -> tuple[Array, ...]:
+    """Gives the example's inputs with the last index far outside."""
+    first, indices, *rest = example.new_inputs()
+    indices.reshape(-1)[-1] = _OUTSIDE
+    return (first, indices, *rest)
+
+
+PROMISES = (
+    Promise(
+        Level.L4,
+        "arguments-checked",
+        "lets no argument of a wrong number, dtype or shape reach its code when a function is called directly",
+        _checked,
+    ),
+    Promise(Level.L4, "errors-told", "raises an error where the data ask for what there is not", _told),
+    Promise(Level.L4, "usable-after-error", "works after a call that failed", _usable),
+)

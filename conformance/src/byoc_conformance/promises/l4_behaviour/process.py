@@ -1,0 +1,172 @@
+"""The process around the calls: its state, its children, its end."""
+
+from __future__ import annotations
+
+import json
+import locale
+import os
+import random
+import select
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from byoc_conformance.examples import Example, compile_examples
+from byoc_conformance.fresh_process import run_in_fresh_process
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.running import Results, compile_own, difference, require_examples, run
+from byoc_conformance.subject import Subject, SubjectSpec
+
+__all__ = ["PROMISES", "STATE", "use_and_drop"]
+
+_CHILD_SECONDS = 10.0
+_END_SECONDS = 40.0
+_NUM_CALLS = 8
+
+
+def _unchanged(subject: Subject, case: str) -> None:
+    before = _state()  # before the first compilation of the process, where this test is the level's first
+    examples = require_examples(subject)
+    attempt, kept = compile_own(subject, examples)
+    for example in kept:
+        run(attempt.vm, example)
+    _compare(before, "compiling and calling")
+    threads = threading.active_count()
+    for _ in range(_NUM_CALLS):
+        for example in kept:
+            run(attempt.vm, example)
+    if threading.active_count() >= threads + _NUM_CALLS:
+        raise FailedError(f"{_NUM_CALLS} calls started {threading.active_count() - threads} threads that live on")
+    _compare(before, "calling again")
+
+
+def _state() -> Mapping[str, object]:
+    """Gives what the process has one of, and no backend may change for everybody."""
+    tiny = np.array([1e-310]) * 0.5
+    return {
+        "numpy's error handling (np.seterr)": np.geterr(),
+        "the filters of warnings": [item for item in warnings.filters if item[1] is None and item[3] is None],
+        "handlers of signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "the working directory": str(Path.cwd()),
+        "environment variables": dict(os.environ),
+        "the locale": locale.setlocale(locale.LC_ALL),
+        "the treatment of denormal numbers": bool(tiny[0]),
+        "Python's random numbers": random.getstate(),
+        "numpy's random numbers": repr(np.random.get_state()),  # noqa: NPY002 - that state is what is looked at
+        "the streams of sys": (id(sys.stdin), id(sys.stdout), id(sys.stderr)),
+        "Python's switch interval": sys.getswitchinterval(),
+        "the recursion limit": sys.getrecursionlimit(),
+    }
+
+
+def _compare(before: Mapping[str, object], after_what: str) -> None:
+    changed = [name for name, value in _state().items() if value != before[name]]
+    if changed:
+        raise FailedError(f"after {after_what}, other than before: {', '.join(changed)}")
+
+
+def _fork(subject: Subject, case: str) -> None:
+    if not hasattr(os, "fork") or sys.platform == "darwin":  # where even the system's own libraries do not bear it
+        raise NotCoveredError("processes are not forked on this system")
+    machine = compile_examples(subject).vm
+    examples = require_examples(subject)
+    known = {example: run(machine, example) for example in examples}
+    receiver, sender = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside a thread: it only waits for a line
+        child = os.fork()
+    if child == 0:
+        _answer_and_exit(subject, known, sender)
+    os.close(sender)
+    try:
+        text = _read_within(receiver, _CHILD_SECONDS)
+    finally:
+        os.close(receiver)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if text is None:
+        raise FailedError(f"a forked child gets no result within {_CHILD_SECONDS:g} s")
+    if text != "right":
+        raise FailedError(f"in a forked child: {text or 'the process ended'}")
+
+
+def _answer_and_exit(subject: Subject, known: Mapping[Example, Results], sender: int) -> None:
+    """Calls everything in the child, writes what was wrong, and ends without a word to anybody else."""
+    try:
+        machine = compile_examples(subject).vm
+        texts = [
+            text and f"{example.name}: {text}"
+            for example, results in known.items()
+            if (text := difference(example, example.inputs, run(machine, example), results))
+        ]
+        os.write(sender, (texts[0] if texts else "right").encode())
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the child must not go on in the parent's place
+        os.write(sender, f"{type(error).__name__}: {error}".encode())
+    finally:
+        os._exit(0)
+
+
+def _read_within(receiver: int, seconds: float) -> str | None:
+    """Gives what is written until the other end is closed; ``None`` where it stays open too long."""
+    end = time.monotonic() + seconds
+    parts: list[bytes] = []
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([receiver], [], [], left)[0]:
+            return None
+        part = os.read(receiver, 65536)
+        if not part:
+            return b"".join(parts).decode(errors="replace")
+        parts.append(part)
+
+
+def _clean_end(subject: Subject, case: str) -> None:
+    require_examples(subject)
+    code = f"from {__name__} import use_and_drop; use_and_drop(sys.argv[2])"
+    printed = run_in_fresh_process(code, json.dumps(subject.spec.to_json()), timeout=_END_SECONDS)
+    if printed.strip():
+        raise FailedError(f"a process that used it printed while it ended:\n{printed.strip()[-2000:]}")
+
+
+def use_and_drop(spec: str) -> None:
+    """Calls every example in this process, in another thread too, and has all that is printed after that told.
+
+    Args:
+        spec: of the subject, as JSON.
+    """
+    printed = os.dup(1)
+    os.dup2(2, 1)
+    subject = Subject(SubjectSpec.from_json(json.loads(spec)))
+    examples = require_examples(subject)
+    attempt, kept = compile_own(subject, examples)
+
+    def call_all() -> None:
+        for example in kept:
+            run(attempt.vm, example)
+
+    call_all()
+    thread = threading.Thread(target=call_all)
+    thread.start()
+    thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+
+
+STATE = Promise(Level.L4, "process-unchanged", "leaves the state of the process as it is", _unchanged)
+"""It sees most where it is the first of the level."""
+
+PROMISES = (
+    Promise(Level.L4, "fork", "works in a child that was forked after a call", _fork),
+    Promise(
+        Level.L4, "clean-end", "lets a process that used it end at once, with status 0 and without output", _clean_end
+    ),
+)

@@ -1,0 +1,147 @@
+"""Several threads in one module at once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from byoc_core import VirtualMachine
+
+from byoc_conformance.examples import Array, Example
+from byoc_conformance.outcome import DeclinedError, FailedError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.buffers import watched_calls
+from byoc_conformance.promises.l4_behaviour.running import (
+    Results,
+    compile_own,
+    copies,
+    difference,
+    other_inputs,
+    require_examples,
+    run,
+    same_bytes,
+    widen,
+)
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_NUM_THREADS = 4
+_ROUNDS = 25
+_MAX_OTHERS = 12
+"""Of one example: how many calls are looked at closely."""
+_SWITCH_SECONDS = 1e-6
+"""After how long another thread may go on, so that they meet in more places."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Other:
+    """A call whose results had other bits than those of the same call alone.
+
+    Attributes:
+        example: what was called.
+        inputs: what it was given.
+        found: what it gave.
+        known: what it gave alone; where it raised, nothing.
+        error: what it raised.
+    """
+
+    example: Example
+    inputs: Sequence[Array]
+    found: Results
+    known: Results
+    error: str = ""
+
+
+@cache
+def _others(subject: Subject) -> tuple[_Other, ...]:
+    """Gives the calls that went another way among threads than alone: the first of a module, and many more."""
+    examples = require_examples(subject)
+    fresh = compile_own(subject, examples)[0].vm
+    wide = widen(subject, examples)
+    alone, kept = compile_own(subject, [*examples, *wide])
+    jobs = [(e, [other_inputs(e, steps) for steps in range(_NUM_THREADS)]) for e in kept]
+    known = {e: [run(alone.vm, e, copies(inputs)) for inputs in given] for e, given in jobs}
+    found: list[_Other] = []
+    for example, given in jobs:
+        if example in examples:  # the module has not run yet
+            found += _race(fresh, example, given, known[example], 1)
+        found += _race(alone.vm, example, given, known[example], _ROUNDS)
+    return tuple(found)
+
+
+def _race(
+    machine: VirtualMachine, example: Example, given: Sequence[Sequence[Array]], known: Sequence[Results], rounds: int
+) -> list[_Other]:
+    """Calls an example from several threads, each with inputs of its own, and gives what differs."""
+    found: list[_Other] = []
+    start = threading.Barrier(len(given))
+
+    def work(inputs: Sequence[Array], wanted: Results) -> None:
+        for _ in range(rounds):
+            start.wait()
+            try:
+                results = run(machine, example, copies(inputs))
+            except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
+                found.append(_Other(example, inputs, (), wanted, f"{type(error).__name__}: {error}"))
+                continue
+            if not same_bytes(results, wanted) and len(found) < _MAX_OTHERS:
+                found.append(_Other(example, inputs, results, wanted))
+
+    with _frequent_switches():
+        threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in zip(given, known, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return found
+
+
+@contextmanager
+def _frequent_switches() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _re_entrant(subject: Subject, case: str) -> None:
+    for other in _others(subject):
+        text = other.error or difference(other.example, other.inputs, other.found, other.known)
+        if text:
+            raise FailedError(f"{other.example.name}, called by {_NUM_THREADS} threads at once: {text}")
+
+
+def _deterministic(subject: Subject, case: str) -> None:
+    if not subject.info.deterministic:
+        raise DeclinedError("declares that it is not deterministic")
+    texts = [text for code, text in watched_calls(subject) if code == "not-deterministic"]
+    texts += [
+        f"{other.example.name}: other bits where {_NUM_THREADS} threads call it"
+        for other in _others(subject)
+        if not other.error and not difference(other.example, other.inputs, other.found, other.known)
+    ]
+    if texts:
+        raise FailedError(texts[0])
+
+
+PROMISES = (
+    Promise(
+        Level.L4,
+        "re-entrant",
+        "gives several threads that call one module at once what it gives one",
+        _re_entrant,
+    ),
+    Promise(
+        Level.L4,
+        "deterministic",
+        "gives the same bits for the same inputs, if it says that it is deterministic",
+        _deterministic,
+    ),
+)

@@ -1,0 +1,86 @@
+"""Level 4 goes on after what crashes and hangs, and takes roundings for what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from byoc_conformance import Runner, Status, Subject, SubjectSpec, find_item
+from byoc_conformance.examples import Example, find_examples
+from byoc_conformance.outcome import FailedError
+from byoc_conformance.promises.l4_behaviour.memory import require_steady
+from byoc_conformance.promises.l4_behaviour.running import difference, other_inputs, resize_first
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken", "status", "text"),
+    [
+        ("crashes-on-nan", "nan", Status.CRASHED, "the process ended with signal SIGABRT"),
+        ("hangs-on-infinity", "infinite", Status.HUNG, "no result within 9 s"),
+    ],
+)
+def test_the_test_after_a_crash_or_a_hang_is_run(
+    fakenpu: str, monkeypatch: pytest.MonkeyPatch, fault: str, broken: str, status: Status, text: str
+) -> None:
+    monkeypatch.setenv("FAKENPU_FAULT", fault)
+    with Runner(SubjectSpec(fakenpu), patience=0.3) as runner:
+        outcomes = {case: runner.run(find_item(f"L4-any-number[{case}]")).outcome for case in ("tiny", broken, "mixed")}
+    assert outcomes[broken].status is status
+    assert outcomes[broken].text.splitlines()[0] == text
+    assert {outcomes["tiny"].status, outcomes["mixed"].status} == {Status.PASSED}
+
+
+@pytest.fixture
+def example() -> Example:
+    """``exp`` of a matrix."""
+    return next(e for e in find_examples(Subject(SubjectSpec("host"))) if e.name == "single exp 0")
+
+
+def test_another_rounding_is_no_difference(example: Example) -> None:
+    known = example.expected()
+    other = tuple(np.nextafter(array, np.float32(0)) for array in known)
+    assert difference(example, example.inputs, other, known) == ""
+
+
+def test_another_number_is_a_difference(example: Example) -> None:
+    known = example.expected()
+    other = tuple(array + np.float32(0.01) for array in known)
+    assert difference(example, example.inputs, other, known).startswith("output `output0`: error 0.01, more than ")
+
+
+def test_another_shape_is_a_difference(example: Example) -> None:
+    (known,) = example.expected()
+    text = difference(example, example.inputs, (known.reshape(-1),), (known,))
+    assert text == "the results have other types: float32[6]"
+
+
+def test_other_inputs_have_the_same_elements(example: Example) -> None:
+    (old,), (new,) = example.inputs, other_inputs(example)
+    assert not np.array_equal(old, new)
+    assert np.array_equal(np.sort(old, axis=None), np.sort(new, axis=None))
+
+
+def test_sizes_are_changed_wherever_they_stand(example: Example) -> None:
+    (empty,) = resize_first(Subject(SubjectSpec("host")), [example], 0)
+    assert (empty.name, [array.shape for array in empty.expected()]) == ("single exp 0 on [0, 3]", [(0, 3)])
+
+
+def test_what_is_kept_each_time_is_a_leak() -> None:
+    kept: list[bytes] = []
+
+    def work() -> int:
+        kept.append(bytes(1000))
+        return 1
+
+    with pytest.raises(FailedError, match=r"^Python's memory grows by 1\d\d\d bytes with every call, on and on$"):
+        require_steady(work, rounds=50, what="call")
+
+
+def test_what_is_kept_once_is_no_leak() -> None:
+    kept: list[bytes] = []
+
+    def work() -> int:
+        if len(kept) < 100:
+            kept.append(bytes(100_000))
+        return 1
+
+    require_steady(work, rounds=50, what="call")
