@@ -52,7 +52,9 @@ def _special(generator: np.random.Generator, shape: tuple[int, ...], dtype: str)
     """
     largest = float_limits(dtype).largest / 8
     chosen = generator.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1.0], shape)
-    return np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
+    array = np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
+    array.reshape(-1)[generator.integers(max(1, array.size)) :][:1] = np.nan  # one at least
+    return array
 
 
 REGIMES: Mapping[str, Draw] = {

@@ -12,9 +12,9 @@ __all__ = ["all_items", "all_promises", "find_item"]
 @cache
 def all_promises() -> tuple[Promise, ...]:
     """Gives the promises, level by level."""
-    from byoc_conformance.promises import l0_declares, l1_partition
+    from byoc_conformance.promises import l0_declares, l1_partition, l2_numerics
 
-    return (*l0_declares.PROMISES, *l1_partition.PROMISES)
+    return (*l0_declares.PROMISES, *l1_partition.PROMISES, *l2_numerics.PROMISES)
 
 
 @cache

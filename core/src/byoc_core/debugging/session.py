@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
@@ -82,7 +83,9 @@ def debug_model(
         carved = carve_regions(
             module, backends, options=options, policy=policy, progress=progress, partition_options=partition_options
         )
-        walk = _Walk(carved, RegionChecker(runner, chosen, handles), accumulate=accumulate, narrow=narrow, progress=progress)
+        walk = _Walk(
+            carved, RegionChecker(runner, chosen, handles), accumulate=accumulate, narrow=narrow, progress=progress
+        )
         results = evaluate_function(carved, function, arrays, on_call=walk.on_call)
         reports = walk.reports()
     findings: list[Finding] = []

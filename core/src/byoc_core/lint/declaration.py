@@ -32,7 +32,7 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
         if dtype not in all_dtypes() or not is_float(dtype):
             text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"
             yield Finding("bad-info", where, text)
-        elif isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 < stated < 1:
+        elif type(stated) not in (int, float) or not 0 < stated < 1:
             text = f"`unit_roundoff` of {dtype} is {stated!r}, expected a number between 0 and 1"
             yield Finding("bad-info", where, text)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -51,7 +50,7 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
 
 
 def _numbered(trials: Iterator[Trial], prefix: str) -> dict[str, Trial]:
-    return {f"{prefix}_{k}": replace(trial, name=f"{prefix}_{k}") for k, trial in enumerate(trials)}
+    return {f"{prefix}_{k}": trial.named(f"{prefix}_{k}") for k, trial in enumerate(trials)}
 
 
 def _module_of(trials: Mapping[str, Trial], seed: int) -> IRModule:
