@@ -175,7 +175,7 @@ def test_a_product_in_half_precision_is_a_divergence(faulty: Callable[..., Any],
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
-@pytest.mark.parametrize("terms", [1, 256])
+@pytest.mark.parametrize("terms", [1, 16])
 def test_a_product_in_half_precision_is_right_where_that_is_stated(
     faulty: Callable[..., Any], terms: int, accumulate: bool
 ) -> None:
