@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
@@ -92,20 +92,11 @@ def debug_model(
     errors: list[OutputError] = []
     if accumulate:
         names = module[function].output_names
-        references = References(carved, function, arrays, _coarsest(handles))
+        references = References(carved, function, arrays, coarsest_roundoff(h.info() for h in handles))
         findings, errors = compare_outputs(results, names, references, chosen)
     return DebugReport(
         reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline
     )
-
-
-def _coarsest(handles: Sequence[BackendHandle]) -> dict[str, float]:
-    """Gives the coarsest unit roundoff that any of the backends states, by dtype."""
-    coarsest: dict[str, float] = {}
-    for handle in handles:
-        for dtype, stated in handle.info().unit_roundoff.items():
-            coarsest[dtype] = max(stated, coarsest.get(dtype, 0.0))
-    return coarsest
 
 
 def signature_of(function: Function) -> Signature:

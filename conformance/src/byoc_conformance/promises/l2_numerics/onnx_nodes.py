@@ -84,7 +84,7 @@ def _problem(subject: Subject, attempt: Attempt, name: str, case: NodeCase) -> s
     results = found if isinstance(found, tuple) else (found,)
     if all(map(_is_close, results, case.outputs, [case] * len(results))):
         return ""
-    verdict = judge(attempt.module, name, case.inputs, results, subject.info.unit_roundoff)
+    verdict = judge(attempt.module, name, case.inputs, results, subject.unit_roundoff)
     return "" if verdict.is_right else f"{name}: {verdict.text}"
 
 

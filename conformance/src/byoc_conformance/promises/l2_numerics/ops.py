@@ -75,7 +75,7 @@ def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]
                 yield f"{trial}, {regime} values: {error}"
             return
         results = found if isinstance(found, tuple) else (found,)
-        verdict = judge(attempt.module, trial.name, inputs, results, subject.info.unit_roundoff)
+        verdict = judge(attempt.module, trial.name, inputs, results, subject.unit_roundoff)
         if not verdict.is_right:
             yield f"{trial}, {regime} values: {verdict.text}"
 

@@ -13,7 +13,7 @@ from byoc_core.ir import COMPOSITE, ConstantStore, Function, IRModule, TensorTyp
 from byoc_core.lint import find_instances
 from byoc_core.transform.rewrite import clone_function
 
-from byoc_conformance.drawing import draw_array, generator_of
+from byoc_conformance.drawing import POSITIVE_OPERANDS, draw_array, generator_of, to_positive
 from byoc_conformance.judging import judge
 from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
@@ -22,7 +22,6 @@ from byoc_conformance.subject import Attempt, Subject
 __all__ = ["PROMISES"]
 
 _SIZES = (5, 2, 3, 7)
-_POSITIVE = frozenset({"variance", "scale"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,7 +84,7 @@ def _problem(subject: Subject, attempt: Attempt, found: _Composite) -> str:
     except ByocError as error:
         return f"{found.text}: {error}"
     arrays = results if isinstance(results, tuple) else (results,)
-    verdict = judge(attempt.module, found.function.name, inputs, arrays, subject.info.unit_roundoff)
+    verdict = judge(attempt.module, found.function.name, inputs, arrays, subject.unit_roundoff)
     return "" if verdict.is_right else f"{found.text}: {verdict.text}"
 
 
@@ -95,7 +94,7 @@ def _draw_inputs(function: Function, generator: np.random.Generator) -> list[npt
         id(operand)
         for binding in function.walk()
         for operand, name in zip(binding.operands, binding.op.operand_names(len(binding.operands)), strict=True)
-        if name in _POSITIVE
+        if name in POSITIVE_OPERANDS
     }
     types = [param.type for param in function.params if isinstance(param.type, TensorType)]
     symbols = sorted({name for type_ in types for dim in type_.shape or () for name in symbols_of(dim)})
@@ -103,7 +102,7 @@ def _draw_inputs(function: Function, generator: np.random.Generator) -> list[npt
     arrays = []
     for param, type_ in zip(function.params, types, strict=True):
         array = draw_array(type_.dtype, tuple(evaluate(dim, sizes) for dim in type_.shape or ()), "normal", generator)
-        arrays.append((np.abs(array.astype(np.float64)) + 0.25).astype(array.dtype) if id(param) in positive else array)
+        arrays.append(to_positive(array) if id(param) in positive else array)
     return arrays
 
 

@@ -41,7 +41,7 @@ def _compute_graphs(subject: Subject, case: str) -> Outcome:
         except ByocError as error:
             raise FailedError(f"{name}: {error}\n{_blame(subject, attempt.module, graph)}") from error
         results = found if isinstance(found, tuple) else (found,)
-        verdict = judge(attempt.module, name, graph.inputs, results, subject.info.unit_roundoff)
+        verdict = judge(attempt.module, name, graph.inputs, results, subject.unit_roundoff)
         if not verdict.is_right:
             raise FailedError(f"{name}: {verdict.text}\n{_blame(subject, attempt.module, graph)}")
     return Outcome(text=f"{len(built)} graphs, {sum(len(graph.function.bindings) for graph in built.values())} ops")
