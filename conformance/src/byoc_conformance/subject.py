@@ -11,6 +11,7 @@ from typing import Any
 
 import byoc_core
 from byoc_core.backend import BackendHandle, BackendInfo, backends
+from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.errors import ByocError
 from byoc_core.ir import Function, IRModule, OpRegistry
 from byoc_core.ops import default_ops
@@ -82,6 +83,11 @@ class Subject:
     def ops(self) -> OpRegistry:
         """The core's ops and its own."""
         return default_ops().extended(self.handle.ops())
+
+    @property
+    def unit_roundoff(self) -> Mapping[str, float]:
+        """The unit roundoff of what the subject and its companions compute together, by dtype, as they state it."""
+        return coarsest_roundoff(handle.info() for handle in (self.handle, *self.companions))
 
     @property
     def options(self) -> dict[str, Mapping[str, Any]]:

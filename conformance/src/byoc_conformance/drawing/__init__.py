@@ -1,13 +1,16 @@
 """What backends are tried on: cases of ops, values and graphs, drawn from seeds."""
 
-
+from byoc_conformance.drawing.graphs import DrawnGraph, draw_graph, graph_ops
+from byoc_conformance.drawing.onnx_cases import NodeCase, node_cases, node_groups
 from byoc_conformance.drawing.seeds import generator_of
 from byoc_conformance.drawing.trials import Trial, canonical_trials, drawn_trials
-from byoc_conformance.drawing.values import REGIMES, draw_array, draw_operands
+from byoc_conformance.drawing.values import POSITIVE_OPERANDS, REGIMES, draw_array, draw_operands, to_positive
 
 __all__ = [
+    "POSITIVE_OPERANDS",
     "REGIMES",
     "DrawnGraph",
+    "NodeCase",
     "Trial",
     "canonical_trials",
     "draw_array",
@@ -16,4 +19,7 @@ __all__ = [
     "drawn_trials",
     "generator_of",
     "graph_ops",
+    "node_cases",
+    "node_groups",
+    "to_positive",
 ]

@@ -55,6 +55,10 @@ class Trial:
         ]
         return function_of(self.op, operands, self.case.attrs, self.name)[0]
 
+    def named(self, name: str) -> Trial:
+        """Gives the trial with a function of another name."""
+        return replace(self, name=name)
+
     def binding(self) -> Binding:
         """Gives the op on parameters alone.
 
@@ -72,18 +76,21 @@ class Trial:
 
 
 def canonical_trials(op: OpDef) -> Iterator[Trial]:
-    """Yields all canonical cases of an op in their own dtype, and the first two in every other that it takes.
+    """Yields all canonical cases of an op in their own dtype, and the first two in every other that they are taken in.
 
-    Cases without elements are left out.
+    The first case comes also with all operands but the first constant, in every dtype. Cases without elements are left
+    out.
     """
     cases = [case for case in op_cases()[op.name] if _num_elements(case)]
     for case in cases:
         yield Trial(op, case, case.dtype)
     own = {case.dtype for case in cases}
-    for dtype in all_dtypes():
-        fitting = (case for case in cases if dtype not in own and dtype in case.dtypes(op))
-        for case, _ in zip(fitting, range(_OTHER_DTYPES), strict=False):
-            yield Trial(op, case, dtype)
+    for number, case in enumerate(cases[:_OTHER_DTYPES]):
+        for dtype in case.dtypes(op):
+            if dtype not in own:
+                yield Trial(op, case, dtype)
+            if number == 0 and len(case.operands) > 1:
+                yield Trial(op, case, dtype, frozenset(range(1, len(case.operands))))
 
 
 def drawn_trials(op: OpDef, count: int, seed: int) -> Iterator[Trial]:
@@ -142,7 +149,10 @@ def _has_indices(case: OpCase) -> bool:
 
 
 def _resized(case: OpCase, generator: np.random.Generator) -> OpCase:
-    """Gives the case with other sizes in place of some, equal ones changed alike; none smaller where there are indices."""
+    """Gives the case with other sizes in place of some, equal ones changed alike.
+
+    Where there are indices, none is smaller, so that they stay in range.
+    """
     sizes = sorted({size for operand in case.operands for size in operand.shape if size > 1})
     changes = {}
     for size in sizes:
@@ -163,8 +173,6 @@ def _broadcast(case: OpCase, generator: np.random.Generator) -> OpCase:
     shape = tuple(1 if generator.random() < 0.4 else size for size in shape)[int(generator.integers(len(shape) + 1)) :]
     operands[chosen] = replace(operands[chosen], shape=shape)
     return replace(case, operands=tuple(operands))
-
-
 
 
 def _other_attrs(op: OpDef, attrs: Mapping[str, object], generator: np.random.Generator) -> Mapping[str, object]:

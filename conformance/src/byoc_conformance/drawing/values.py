@@ -11,7 +11,7 @@ from byoc_core.dtypes import dtype_info, float_limits, to_numpy
 from byoc_core.ir import OpDef
 from byoc_core.ops.cases import OpCase
 
-__all__ = ["REGIMES", "draw_array", "draw_operands"]
+__all__ = ["POSITIVE_OPERANDS", "REGIMES", "draw_array", "draw_operands", "to_positive"]
 
 NDArray = npt.NDArray[Any]
 Draw = Callable[[np.random.Generator, tuple[int, ...], str], NDArray]
@@ -52,7 +52,9 @@ def _special(generator: np.random.Generator, shape: tuple[int, ...], dtype: str)
     """
     largest = float_limits(dtype).largest / 8
     chosen = generator.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1.0], shape)
-    return np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
+    array = np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
+    array.reshape(-1)[generator.integers(max(1, array.size)) :][:1] = np.nan  # one at least
+    return array
 
 
 REGIMES: Mapping[str, Draw] = {
@@ -66,7 +68,7 @@ REGIMES: Mapping[str, Draw] = {
 }
 """How floating-point operands are drawn, by name. Integers are small under ``normal``, and any under the others."""
 
-_POSITIVE = frozenset({"variance", "scale"})
+POSITIVE_OPERANDS = frozenset({"variance", "scale"})
 """Operands, by the name that the op gives them, that mean something only where they are positive."""
 
 
@@ -85,10 +87,15 @@ def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: n
         own = operand.dtype or dtype
         limits = (operand.low, operand.high) if operand.dtype is not None or regime == "normal" else None
         array = draw_array(own, operand.shape, regime, generator, limits)
-        if name in _POSITIVE and dtype_info(own).kind == "float":
-            array = (np.abs(array.astype(np.float64)) + 0.25).astype(array.dtype)
+        if name in POSITIVE_OPERANDS and dtype_info(own).kind == "float":
+            array = to_positive(array)
         arrays.append(array)
     return arrays
+
+
+def to_positive(array: NDArray) -> NDArray:
+    """Gives the magnitudes of floats, a quarter added."""
+    return np.asarray(np.abs(array.astype(np.float64)) + 0.25).astype(array.dtype)
 
 
 def draw_array(

@@ -69,9 +69,7 @@ def judge(
     return verdict
 
 
-def _judge_as_debugger(
-    module: IRModule, name: str, found: Sequence[NDArray], references: References
-) -> Verdict:
+def _judge_as_debugger(module: IRModule, name: str, found: Sequence[NDArray], references: References) -> Verdict:
     names = module[name].output_names
     findings, _ = compare_outputs(found, names, references, Tolerance())
     return Verdict("; ".join(f"{finding.code}: {finding.text}" for finding in findings))
@@ -97,7 +95,11 @@ class _OneOp:
             return None
         flushed = [_flush(array) for array in self._inputs]
         is_changed = any(a is not b for a, b in zip(flushed, self._inputs, strict=True))
-        if rule_of(self._binding) is not Rule.MOVEMENT and is_changed and any(w is not None and w.any() for w in wrongs):
+        if (
+            rule_of(self._binding) is not Rule.MOVEMENT
+            and is_changed
+            and any(w is not None and w.any() for w in wrongs)
+        ):
             # Processors that take subnormal numbers for zero are many, and nothing forbids it.
             function = self._function.name
             references = References(self._module, function, flushed)
@@ -108,9 +110,7 @@ class _OneOp:
         texts = (self._describe(index, wrong) for index, wrong in enumerate(wrongs) if wrong is not None)
         return Verdict(next(filter(None, texts), ""))
 
-    def _wrong_elements(
-        self, index: int, references: References, inputs: Sequence[NDArray]
-    ) -> NDArray | None:
+    def _wrong_elements(self, index: int, references: References, inputs: Sequence[NDArray]) -> NDArray | None:
         """Gives for each element of a result whether it is wrong; ``None`` where there is no bound."""
         found, host, exact = self._found[index], references.host[index], references.exact[index]
         rule = rule_of(self._binding)
@@ -125,7 +125,7 @@ class _OneOp:
         bound = self._bound(index, references, operands)
         if bound is None:
             return None
-        return _beyond(found, host, exact, *bound) & ~is_open
+        return np.asarray(_beyond(found, host, exact, *bound, is_sum=rule is Rule.SUM) & ~is_open)
 
     def _operands(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         arrays = dict(zip(map(id, self._function.params), inputs, strict=True))
@@ -134,9 +134,7 @@ class _OneOp:
             for value in self._binding.operands
         ]
 
-    def _bound(
-        self, index: int, references: References, operands: Sequence[NDArray]
-    ) -> tuple[NDArray, NDArray] | None:
+    def _bound(self, index: int, references: References, operands: Sequence[NDArray]) -> tuple[NDArray, NDArray] | None:
         """Gives the error that each element may have, and the magnitude of what goes into it."""
         exact = _to_float64(references.exact[index])
         dtype = dtype_name(self._found[index].dtype)
@@ -145,7 +143,7 @@ class _OneOp:
         share = 2.0 if dtype == "float64" else 1.0
         with np.errstate(all="ignore"):
             if rule_of(self._binding) is Rule.ULP:
-                ulps = ulps_of(self._binding)
+                ulps = ulps_of(self._binding, dtype)
                 magnitude = unit_magnitude(self._binding, operands, exact)
                 allowed = share * 2 * ulps * unit * magnitude + limits.smallest_normal
             else:
@@ -181,10 +179,11 @@ class _OneOp:
             excess = np.where(wrong, np.where(np.isfinite(error), error / np.maximum(allowed, 1e-300), np.inf), -1.0)
         worst = int(np.argmax(excess))
         position = [int(axis) for axis in np.unravel_index(worst, found.shape)]
+        limit = float(allowed.reshape(-1)[worst])
         return (
             f"result {index}: {int(wrong.sum())} of {wrong.size} elements are wrong; the worst at {position}: "
-            f"got {found.reshape(-1)[worst]!s}, expected {exact.reshape(-1)[worst]!s}, "
-            f"allowed error {float(allowed.reshape(-1)[worst]):.3g}"
+            f"got {found.reshape(-1)[worst]!s}, expected {exact.reshape(-1)[worst]!s}"
+            + (f", allowed error {limit:.3g}" if 0 < limit < math.inf else "")
         )
 
 
@@ -194,11 +193,12 @@ def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> in
     Multiplications and additions count each, so that it is twice the length of a sum of products: no order of adding
     and no way of splitting the sum needs more.
     """
-    shapes = {}
+    shapes: dict[str, int] = {}
     for value, array in zip(binding.operands, operands, strict=True):
         if isinstance(value.type, TensorType):
             shapes.update(
-                (str(dim), size) for dim, size in zip(value.type.shape or (), array.shape, strict=True)
+                (str(dim), size)
+                for dim, size in zip(value.type.shape or (), array.shape, strict=True)
                 if not isinstance(dim, int)
             )
     context = binding.cost_context()
@@ -206,7 +206,9 @@ def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> in
     return math.ceil(evaluate(binding.op.flops(context), shapes) / max(1, elements)) + 4
 
 
-def _beyond(found: NDArray, host: NDArray, exact: NDArray, allowed: NDArray, magnitude: NDArray) -> NDArray:
+def _beyond(
+    found: NDArray, host: NDArray, exact: NDArray, allowed: NDArray, magnitude: NDArray, *, is_sum: bool
+) -> NDArray:
     """Gives for each element whether it is further from the oracle than allowed, or of another kind than it may be."""
     dtype = found.dtype
     largest = float_limits(dtype_name(dtype)).largest
@@ -216,8 +218,9 @@ def _beyond(found: NDArray, host: NDArray, exact: NDArray, allowed: NDArray, mag
         right = np.abs(values - wanted) <= allowed
         right |= (values == rounded) | (values == kernel)
         right |= np.isnan(values) & (np.isnan(rounded) | np.isnan(kernel))
-        # What is as large as the type holds may overflow on the way.
-        right |= ~np.isfinite(values) & (magnitude + allowed >= largest) & ~np.isnan(rounded)
+        # What is as large as the type holds may overflow; a sum on the way, to either side, so that it ends in NaN.
+        overflow = ~np.isfinite(values) if is_sum else np.isinf(values) & (np.sign(values) == np.sign(wanted))
+        right |= overflow & (magnitude + allowed >= largest) & ~np.isnan(rounded)
     return np.asarray(~right)
 
 
@@ -247,5 +250,3 @@ def _to_oracle(array: NDArray) -> NDArray:
 
 def _to_float64(array: NDArray) -> NDArray:
     return np.asarray(array).astype(np.float64)
-
-

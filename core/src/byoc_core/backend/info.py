@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +27,7 @@ __all__ = [
     "Rejection",
     "Status",
     "Support",
+    "coarsest_roundoff",
     "is_backend_name",
 ]
 
@@ -66,6 +67,15 @@ class BackendInfo:
     constants: Literal["embedded", "lifted"] = "embedded"
     preferred_layouts: tuple[str, ...] = ()
     unit_roundoff: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:
+    """Gives the coarsest unit roundoff that any of several backends states, by dtype: of what they compute together."""
+    coarsest: dict[str, float] = {}
+    for info in infos:
+        for dtype, stated in info.unit_roundoff.items():
+            coarsest[dtype] = max(stated, coarsest.get(dtype, 0.0))
+    return coarsest
 
 
 @dataclass(frozen=True, slots=True)

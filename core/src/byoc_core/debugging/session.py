@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
@@ -82,27 +83,20 @@ def debug_model(
         carved = carve_regions(
             module, backends, options=options, policy=policy, progress=progress, partition_options=partition_options
         )
-        walk = _Walk(carved, RegionChecker(runner, chosen, handles), accumulate=accumulate, narrow=narrow, progress=progress)
+        walk = _Walk(
+            carved, RegionChecker(runner, chosen, handles), accumulate=accumulate, narrow=narrow, progress=progress
+        )
         results = evaluate_function(carved, function, arrays, on_call=walk.on_call)
         reports = walk.reports()
     findings: list[Finding] = []
     errors: list[OutputError] = []
     if accumulate:
         names = module[function].output_names
-        references = References(carved, function, arrays, _coarsest(handles))
+        references = References(carved, function, arrays, coarsest_roundoff(h.info() for h in handles))
         findings, errors = compare_outputs(results, names, references, chosen)
     return DebugReport(
         reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline
     )
-
-
-def _coarsest(handles: Sequence[BackendHandle]) -> dict[str, float]:
-    """Gives the coarsest unit roundoff that any of the backends states, by dtype."""
-    coarsest: dict[str, float] = {}
-    for handle in handles:
-        for dtype, stated in handle.info().unit_roundoff.items():
-            coarsest[dtype] = max(stated, coarsest.get(dtype, 0.0))
-    return coarsest
 
 
 def signature_of(function: Function) -> Signature:

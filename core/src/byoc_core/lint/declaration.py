@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import cast
 
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.info import is_backend_name
@@ -26,11 +27,11 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
         if sorted(str(layout)) != sorted(set(str(layout))) or not {"N", "C"} <= set(str(layout)):
             text = f"{layout!r} in `preferred_layouts` is no layout, expected letters of axes such as 'NCHW'"
             yield Finding("bad-info", where, text)
-    for dtype, stated in dict(info.unit_roundoff).items():
+    for dtype, stated in cast("Mapping[str, object]", info.unit_roundoff).items():
         if dtype not in all_dtypes() or not is_float(dtype):
             text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"
             yield Finding("bad-info", where, text)
-        elif isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 < stated < 1:
+        elif not isinstance(stated, int | float) or not 0 < stated < 1:
             text = f"`unit_roundoff` of {dtype} is {stated!r}, expected a number between 0 and 1"
             yield Finding("bad-info", where, text)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -51,7 +50,7 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
 
 
 def _numbered(trials: Iterator[Trial], prefix: str) -> dict[str, Trial]:
-    return {f"{prefix}_{k}": replace(trial, name=f"{prefix}_{k}") for k, trial in enumerate(trials)}
+    return {f"{prefix}_{k}": trial.named(f"{prefix}_{k}") for k, trial in enumerate(trials)}
 
 
 def _module_of(trials: Mapping[str, Trial], seed: int) -> IRModule:
@@ -76,7 +75,7 @@ def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]
                 yield f"{trial}, {regime} values: {error}"
             return
         results = found if isinstance(found, tuple) else (found,)
-        verdict = judge(attempt.module, trial.name, inputs, results, subject.info.unit_roundoff)
+        verdict = judge(attempt.module, trial.name, inputs, results, subject.unit_roundoff)
         if not verdict.is_right:
             yield f"{trial}, {regime} values: {verdict.text}"
 
