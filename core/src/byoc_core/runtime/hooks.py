@@ -170,7 +170,7 @@ def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> Run
     """Gives back the module that ``byoc_save_module`` made bytes of. Optional: without it, none can be loaded.
 
     Called by: ``byoc_core.load`` and ``byoc_core.load_module``.
-    When: an artifact is loaded, after its digests and the payload's format have been checked.
+    When: an artifact is loaded, after the payload's digest and format have been checked.
     How often: once per module of this ``type_key``.
     Result: the module; it must have the functions that the artifact's manifest names, in that order. The bytes come
         from a file that anyone may have written: a misfit must raise an ``ArtifactError``, and no native code in them
