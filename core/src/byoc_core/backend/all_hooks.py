@@ -13,7 +13,7 @@ __all__ = ["hook_specs"]
 def hook_specs() -> tuple[HookSpec, ...]:
     """Gives every hook that a plugin may implement: those of ``byoc.backends``, then those of ``byoc.runtimes``.
 
-    Each is described under its name in the documentation; so may a tool do that writes or checks plugins::
+    The documentation's pages are made from them; tools that write or check plugins may read them too::
 
         for hook in byoc_core.backend.hook_specs():
             print(hook.group, hook.signature, "required" if hook.required else "optional", f"since {hook.since}")

@@ -76,8 +76,10 @@ def byoc_backend_info() -> BackendInfo:
         import pydantic
         from byoc_core.backend.hooks import BackendInfo, hookimpl
 
+
         class Options(pydantic.BaseModel):
             opt_level: int = pydantic.Field(2, ge=0, le=3, description="how hard to optimise")
+
 
         @hookimpl
         def byoc_backend_info():
@@ -100,7 +102,9 @@ def byoc_compile_status(context: CompileContext) -> Status:
     Example::
 
         import shutil
+
         from byoc_core.backend.hooks import Status, hookimpl
+
 
         @hookimpl
         def byoc_compile_status():
@@ -125,6 +129,7 @@ def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
         from byoc_core.backend.hooks import hookimpl
         from byoc_core.transform import FoldConstants
 
+
         @hookimpl
         def byoc_prepare(module):
             return FoldConstants()(module)
@@ -147,6 +152,7 @@ def byoc_patterns() -> Sequence[CompositePattern]:
 
         from byoc_core.backend.hooks import hookimpl
         from byoc_core.pattern import CompositePattern, is_op, wildcard
+
 
         @hookimpl
         def byoc_patterns():
@@ -171,6 +177,7 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     Example::
 
         from byoc_core.backend.hooks import Rejection, Support, hookimpl
+
 
         @hookimpl
         def byoc_supports(binding):
@@ -202,7 +209,9 @@ def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
     Example::
 
         from dataclasses import replace
+
         from byoc_core.backend.hooks import hookimpl
+
 
         @hookimpl
         def byoc_partition(module):
@@ -233,6 +242,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
 
         from byoc_core.backend.hooks import Estimate, hookimpl
 
+
         @hookimpl
         def byoc_estimate(function):
             flops = sum(binding.op.flops(binding.cost_context()) for binding in function.walk())
@@ -258,6 +268,7 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         from byoc_core.authoring import GraphCodegen
         from byoc_core.backend.hooks import hookimpl
 
+
         @hookimpl
         def byoc_codegen(functions, context):
             return GraphCodegen().compile(functions, context)
@@ -278,6 +289,7 @@ def byoc_ops() -> Sequence[OpDef]:
 
         from byoc_core.backend.hooks import hookimpl
         from byoc_core.ir import OpDef, OperandSpec
+
 
         @hookimpl
         def byoc_ops():

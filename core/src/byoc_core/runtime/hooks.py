@@ -99,7 +99,8 @@ def byoc_runtime_info() -> RuntimeInfo:
     """Says who the runtime is and what it can load. Required.
 
     Called by: the registry of runtimes.
-    When: the runtime is first asked for: a module of its type key is made, saved or loaded.
+    When: the runtime is first asked for: a module of its type key is made, saved or loaded, a file is to be loaded, or
+        somebody asks what works here.
     How often: once per process.
     Result: kept. It decides whether calls are serialised, and which payloads and files are handed to the runtime.
     If it raises: the runtime is quarantined with the reason, as it is if it gives something else or another type key
@@ -108,6 +109,7 @@ def byoc_runtime_info() -> RuntimeInfo:
     Example::
 
         from byoc_core.runtime.hooks import RuntimeInfo, hookimpl
+
 
         @hookimpl
         def byoc_runtime_info():
@@ -128,8 +130,10 @@ def byoc_runtime_status() -> Status:
     Example::
 
         from ctypes.util import find_library
+
         from byoc_core.runtime.hooks import hookimpl
         from byoc_core.runtime.status import Status
+
 
         @hookimpl
         def byoc_runtime_status():
@@ -154,6 +158,7 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 
         from byoc_core.runtime.hooks import hookimpl
 
+
         @hookimpl
         def byoc_save_module(module):
             return module.get_source().encode()
@@ -165,7 +170,7 @@ def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> Run
     """Gives back the module that ``byoc_save_module`` made bytes of. Optional: without it, none can be loaded.
 
     Called by: ``byoc_core.load`` and ``byoc_core.load_module``.
-    When: an artifact is loaded, after its digests and the payload's format have been checked.
+    When: an artifact is loaded, after the payload's digest and format have been checked.
     How often: once per module of this ``type_key``.
     Result: the module; it must have the functions that the artifact's manifest names, in that order. The bytes come
         from a file that anyone may have written: a misfit must raise an ``ArtifactError``, and no native code in them
@@ -175,9 +180,11 @@ def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> Run
     Example::
 
         import json
+
         from byoc_core.errors import ArtifactError
         from byoc_core.runtime.hooks import hookimpl
         from byoc_core.runtime.module import PackedFunction, RuntimeModule
+
 
         class Scaling(RuntimeModule):
             type_key = "mynpu"
@@ -194,6 +201,7 @@ def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> Run
                     out[...] = x * self.factors[name]
 
                 return PackedFunction(name, run)
+
 
         @hookimpl
         def byoc_load_module(payload, context):
@@ -222,6 +230,7 @@ def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeMod
         from byoc_core.runtime.hooks import hookimpl
         from byoc_core.runtime.module import PackedFunction, RuntimeModule
 
+
         class Constants(RuntimeModule):
             type_key = "mynpu"
 
@@ -234,6 +243,7 @@ def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeMod
 
             def find_function(self, name):
                 return PackedFunction(name, lambda out: out.fill(self.values[name]))
+
 
         @hookimpl
         def byoc_load_file(data, context):
