@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PluginExaminer", "main"]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """How long a plugin may take to be imported and to answer, in seconds."""
 
 
