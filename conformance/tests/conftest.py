@@ -14,7 +14,8 @@ from byoc_core.runtime.registry import runtimes
 FAKES = Path(__file__).parent / "fakes"
 
 
-def _forget_plugins() -> None:
+def forget_plugins() -> None:
+    """Has this process look for plugins again, as a new process would."""
     for cached in (snapshot, installed, backends, runtimes):
         cached.cache_clear()
 
@@ -33,7 +34,7 @@ def fakenpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(str(FAKES))
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
-    _forget_plugins()
+    forget_plugins()
     yield "fakenpu"
     monkeypatch.undo()
-    _forget_plugins()
+    forget_plugins()

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from byoc_conformance.outcome import Outcome
+from byoc_conformance.promise import Item
 from byoc_conformance.promises import all_items, all_promises
 from byoc_conformance.report import write_report
+from byoc_conformance.runner import ItemResult, Runner
 from byoc_conformance.verdict import Verdict
 from byoc_core.cli.main import main
+from byoc_core.errors import InternalError
 
 from conformance.tests.conftest import forget_plugins
 from conformance.tests.samples import ALL_PASSED, new_report
@@ -104,6 +108,20 @@ def test_overrides(conformance: Run) -> None:
     done = conformance("toy", *only(DECLINES), "--xfail", "known.toml")
     assert done.code == 1
     assert f"{DECLINES}: xpassed\n    is expected to be broken (it has no table of cosines), and is not: " in done.out
+
+
+def test_a_fault_of_the_kit_is_told_as_one_and_loses_nothing(conformance: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self: Runner, item: Item) -> ItemResult:
+        if item.id == HANGS:
+            raise InternalError("kit", "is at fault")
+        return ItemResult(item, Outcome(), 0.5)
+
+    monkeypatch.setattr(Runner, "run", run)
+    done = conformance("toy", *only(CRASHES, HANGS, DECLINES), "--report", "out")
+    assert done.code == 70
+    assert "this is a bug in byoc: InternalError: kit: is at fault" in done.err
+    items = json.loads(Path("out/conformance.json").read_text())["items"]
+    assert [item["id"] for item in items if item["status"] != "not-run"] == [CRASHES]
 
 
 @pytest.mark.parametrize(

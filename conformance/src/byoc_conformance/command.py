@@ -49,7 +49,7 @@ _BackendArgument = Annotated[
     epilog=_examples(
         "byoc conformance NAME",
         "byoc conformance NAME --report out                  pages, data and badges",
-        "byoc conformance NAME --level L2 --only 'L2-op[[*]'   a part",
+        "byoc conformance NAME --level L2 --only '*conv*'      a part",
         "byoc conformance NAME --option opt_level=3 --with OTHER",
         "byoc conformance --list                             what is promised",
         "byoc conformance compare old.json new.json          what got better and worse",
@@ -103,8 +103,9 @@ def run_kit(
 ) -> None:
     """Holds a backend to what every byoc backend promises, each test in a process of its own with a deadline.
 
-    Prints what came of each level and every broken test. Exits with 1 where a test is broken; what the backend declines
-    with a reason, or claims nothing of, is not broken. Ctrl-C writes the report of what was done so far.
+    Prints what came of each level, and every broken test. What the backend declines with a reason, or claims nothing
+    of, is not broken. Exits with 1 where a test is broken, or is expected to be and is not. Ctrl-C writes the report of
+    what was done so far. The word run need not be written.
     """
     from byoc_conformance import command_runs
 

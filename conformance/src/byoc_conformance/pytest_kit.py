@@ -246,9 +246,11 @@ class _Hooks:
         kept = set(items)
         for kit in dict.fromkeys(node.kit for node in collected):
             mine = [node for node in collected if node.kit is kit]
-            missing = [node.name for node in mine if node not in kept]
+            missing = [node for node in mine if node not in kept]
             if missing and not self._is_chosen_by_user:
-                kit.changes += (f"taken out, by no option of the command line: {_list_names(missing)}",)
+                names = _list_names([node.name for node in missing])
+                kit.changes += (f"taken out, by no option of the command line: {names}",)
+                items.extend(node for node in missing if isinstance(node, _Guard))
             hidden = list(dict.fromkeys(name for node in mine for name in node.hidden_marks()))
             if hidden:
                 kit.changes += (f"marked `xfail`, or skipped alone, instead of given a reason: {_list_names(hidden)}",)
