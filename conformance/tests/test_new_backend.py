@@ -12,7 +12,7 @@ from byoc_conformance import Runner, Status, SubjectSpec, all_items
 from byoc_core.lint import lint_backend
 from byoc_core.scaffold import Kind, write_package
 
-from conformance.tests.conftest import _forget_plugins
+from conformance.tests.conftest import forget_plugins
 from conformance.tests.new_packages import install_package
 
 ROOT = Path(__file__).parents[2]
@@ -45,13 +45,13 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inst
         name = install_package(package, site)
         monkeypatch.setattr(sys, "path", [str(site), *(path for path in sys.path if path not in sites)])
         sites.append(str(site))
-        _forget_plugins()
+        forget_plugins()
         return name
 
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
     yield install
     monkeypatch.undo()
-    _forget_plugins()
+    forget_plugins()
 
 
 @pytest.fixture(params=PACKAGES)
