@@ -88,7 +88,7 @@ def test_a_first_op_as_the_page_tells_it(kind: Kind, op: str, tmp_path: Path, in
         changed.write_text(text.replace(old, "".join(line[1:] or line for line in lines)), "utf-8")
     with Runner(SubjectSpec(installing(package))) as runner:
         after = {item.id: runner.run(item).outcome for item in items}
-    assert before == {Status.DECLINED}
+    assert before <= {Status.DECLINED, Status.NOT_COVERED}
     assert {outcome.status for outcome in after.values()} == {Status.PASSED}, after
 
 

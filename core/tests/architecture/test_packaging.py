@@ -35,10 +35,10 @@ def test_the_wheel_holds_every_source_file() -> None:
     c_files = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.[ch]")}
     assert len(sources) > 20
     assert c_files != set()
-    kinds = {".css", ".html", ".js"}
-    pages = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.suffix in kinds}
-    assert {Path(page).suffix for page in pages} == kinds
-    assert (sources | c_files | pages | {"byoc_core/py.typed"}) - recorded_files() == set()
+    kinds = {".css", ".html", ".js", ".tmpl"}
+    data = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.suffix in kinds}
+    assert {Path(path).suffix for path in data} == kinds
+    assert (sources | c_files | data | {"byoc_core/py.typed"}) - recorded_files() == set()
 
 
 @installed
