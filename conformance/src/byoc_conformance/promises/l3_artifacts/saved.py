@@ -105,9 +105,19 @@ def compile_module(subject: Subject, module: IRModule) -> Attempt:
 
 
 def subject_modules(attempt: Attempt) -> tuple[RuntimeModule, ...]:
-    """Gives the modules that the subject compiled; those of companions are not looked at."""
+    """Gives the modules that the subject compiled; those of companions are not looked at.
+
+    Raises:
+        NotCoveredError: one has functions that it was not asked for, which level 1 tells.
+    """
     symbols = {region.attrs["global_symbol"] for regions in attempt.regions.values() for region in regions}
-    return tuple(module for module in attempt.executable.modules if symbols & set(module.function_names))
+    mine = tuple(module for module in attempt.executable.modules if symbols & set(module.function_names))
+    for module in mine:
+        if more := sorted(set(module.function_names) - symbols):
+            raise NotCoveredError(
+                f"its module has functions that nobody asked for, as level 1 tells: {', '.join(more)}"
+            )
+    return mine
 
 
 def runtime_of(module: RuntimeModule) -> RuntimeHandle:
