@@ -37,7 +37,7 @@ _CHECKS = (
     ("constants-kept", "holds the constants that its payload cites, loaded modules too", constants.constants_kept),
     ("missing-constants", "refuses a payload whose constants are missing, and names one", constants.missing_constants),
     ("data-only", "unpickles, unmarshals and executes nothing that stands in a payload", elsewhere.data_only),
-    ("native-code", "declares machine code, and loads it only with permission", permission.native_code),
+    ("native-code", "loads machine code only with permission, and hides none", permission.native_code),
     ("newer-formats", "refuses payloads of formats that it does not list, and names them", permission.newer_format),
     ("damaged-payloads", "loads or refuses damaged payloads, and does nothing else", damage.damaged_payloads),
     ("malformed-files", "loads or refuses malformed files, and does nothing else", damage.malformed_files),

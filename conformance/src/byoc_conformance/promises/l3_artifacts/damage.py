@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.errors import ArtifactError, ByocError, HookError, PluginError
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import RuntimeModule
 
@@ -60,10 +60,23 @@ def malformed_files(subject: Subject, case: str) -> None:
             is_covered = True
             generator = np.random.default_rng(subject.spec.seed)
             read = partial(saved.runtime.load_file, format=format_, context=LoadContext(source="file"))
+            _require_loader(read)
             for text in texts:
                 _try_all(read, damaged(text, generator))
     if not is_covered:
         raise NotCoveredError("its runtime reads no files")
+
+
+def _require_loader(read: Callable[[bytes], RuntimeModule]) -> None:
+    """Raises :class:`NotCoveredError` where the runtime declares a format and has no hook for files."""
+    try:
+        read(b"")
+    except HookError:
+        return
+    except PluginError as error:
+        raise NotCoveredError(f"names a format of files that it cannot load, as level 0 tells: {error}") from error
+    except ByocError:
+        return
 
 
 def _try_all(attempt: Callable[[bytes], RuntimeModule], cases: Iterator[tuple[str, bytes]]) -> None:

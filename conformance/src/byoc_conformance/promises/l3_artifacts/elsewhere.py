@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import byoc_core
+from byoc_core.ir.printer import print_module
 from byoc_core.runtime.registry import RuntimeHandle
 
 from byoc_conformance.examples import Array, compile_examples
@@ -84,6 +85,8 @@ def same_bytes_elsewhere(subject: Subject, case: str) -> None:
     here = digests_of_examples(subject.spec.to_json(), subject)
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     there = _ask(_SAVE_EXAMPLES, subject.spec.to_json(), {"PYTHONHASHSEED": seed})
+    if there["regions"] != here["regions"]:
+        raise NotCoveredError("claims other functions in another process, as level 1 tells")
     if there != here:
         raise FailedError(
             f"a process with PYTHONHASHSEED={seed} saves other bytes of the same functions; "
@@ -92,10 +95,14 @@ def same_bytes_elsewhere(subject: Subject, case: str) -> None:
 
 
 def digests_of_examples(spec: Mapping[str, Any], subject: Subject | None = None) -> dict[str, Any]:
-    """Gives sizes and digests of the payloads of a subject's examples, as plain JSON values."""
-    payloads = [saved.payload for saved in save_examples(subject or Subject(SubjectSpec.from_json(spec)))]
-    digests = [hashlib.sha256(payload).hexdigest() for payload in payloads]
-    return {"nbytes": list(map(len, payloads)), "digests": digests}
+    """Gives what a subject is given to compile, and sizes and digests of the payloads, as plain JSON values."""
+    subject = subject or Subject(SubjectSpec.from_json(spec))
+    payloads = [saved.payload for saved in save_examples(subject)]
+    return {
+        "regions": print_module(compile_examples(subject).partitioned),
+        "nbytes": [len(payload) for payload in payloads],
+        "digests": [hashlib.sha256(payload).hexdigest() for payload in payloads],
+    }
 
 
 def data_only(subject: Subject, case: str) -> None:

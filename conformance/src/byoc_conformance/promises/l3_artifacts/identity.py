@@ -38,7 +38,6 @@ __all__ = [
     "two_artifacts",
 ]
 
-
 _TWIN = "twin"
 _NUM_TWINS = 4
 
@@ -68,12 +67,7 @@ def same_results(subject: Subject, case: str) -> None:
     vm = byoc_core.VirtualMachine(reload(subject, compile_examples(subject).executable))
     for example, expected in settled.items():
         if results_of(vm, example) != expected:
-            raise FailedError(f"{_describe_difference(example)} after saving and loading")
-
-
-def _describe_difference(example: Example) -> str:
-    """Says that an example gave something else."""
-    return f"`{example.name}` gives other results"
+            raise FailedError(f"`{example.name}` gives other results after saving and loading")
 
 
 def same_source(subject: Subject, case: str) -> None:
@@ -146,7 +140,7 @@ def two_artifacts(subject: Subject, case: str) -> None:
                 f"`{example.name}` fails beside artifacts whose functions have its names: {error}"
             ) from error
         if results != settled[example]:
-            raise FailedError(f"{_describe_difference(example)} beside artifacts whose functions have its names")
+            raise FailedError(f"`{example.name}` gives other results beside artifacts whose functions have its names")
 
 
 def _renamed(example: Example) -> IRModule:

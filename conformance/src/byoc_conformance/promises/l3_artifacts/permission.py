@@ -14,7 +14,7 @@ from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.runtime.hooks import LoadContext
 
 from byoc_conformance.examples import compile_examples
-from byoc_conformance.outcome import FailedError
+from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promises.l3_artifacts.saved import Saved, reload, save_examples
 from byoc_conformance.subject import Subject
 
@@ -28,11 +28,11 @@ _EXECUTABLE_HEADERS = {
 
 
 def native_code(subject: Subject, case: str) -> None:
-    """Machine code is declared, and loaded only where it is permitted."""
+    """Machine code is loaded only where it is permitted, and stands in no module that says it has none."""
     for saved in save_examples(subject):
         if saved.module.is_native:
             if not subject.info.native:
-                raise FailedError("its modules are native, and its `BackendInfo` does not say so")
+                raise NotCoveredError("its modules are native and its `BackendInfo` does not say so, as level 1 tells")
             _check_refused(saved)
         else:
             for kind, headers in _EXECUTABLE_HEADERS.items():

@@ -235,7 +235,7 @@ def _parses_literals(load: Load, payload: bytes, context: LoadContext) -> Runtim
 
 
 def _saves_nothing(names: dict[str, Any]) -> None:
-    del names["byoc_save_module"]
+    del names["byoc_save_module"], names["byoc_load_module"]
 
 
 def _accepts_any_format(names: dict[str, Any]) -> None:
