@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -98,6 +98,7 @@ class FakeBackend:
         dynamic_shapes: bool = True,
         data_dependent_sizes: bool = False,
         constants: Literal["embedded", "lifted"] = "embedded",
+        unit_roundoff: Mapping[str, float] = MappingProxyType({}),
         options: type[BaseModel] | None = None,
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
@@ -117,6 +118,7 @@ class FakeBackend:
             data_dependent_sizes=data_dependent_sizes,
             constants=constants,
             options=options,
+            unit_roundoff=unit_roundoff,
         )
         self._status = status or Status(ok=True)
         self._prepare = prepare

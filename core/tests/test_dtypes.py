@@ -7,7 +7,16 @@ import sys
 
 import numpy as np
 import pytest
-from byoc_core.dtypes import DLCode, all_dtypes, dtype_info, dtype_name, is_float, is_integer, to_numpy
+from byoc_core.dtypes import (
+    DLCode,
+    all_dtypes,
+    dtype_info,
+    dtype_name,
+    float_limits,
+    is_float,
+    is_integer,
+    to_numpy,
+)
 from byoc_core.errors import IRTypeError
 
 
@@ -73,3 +82,26 @@ def test_a_numpy_dtype_without_a_counterpart(dtype: str) -> None:
 def test_ml_dtypes_is_imported_only_when_asked_for() -> None:
     check = "import sys, byoc_core.dtypes as d; d.to_numpy('float32'); assert 'ml_dtypes' not in sys.modules"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "smallest", "largest"),
+    [
+        ("float16", 11, 2.0**-14, 65504.0),
+        ("float32", 24, 2.0**-126, 2.0**128 - 2.0**104),
+        ("float64", 53, 2.0**-1022, sys.float_info.max),
+        ("bfloat16", 8, 2.0**-126, 2.0**128 - 2.0**120),
+        ("float8_e4m3fn", 4, 2.0**-6, 448.0),
+        ("float8_e5m2", 3, 2.0**-14, 57344.0),
+    ],
+)
+def test_limits_of_floats(name: str, bits: int, smallest: float, largest: float) -> None:
+    """A significand of so many bits rounds by half a unit in its last place."""
+    limits = float_limits(name)
+    assert (limits.unit_roundoff, limits.smallest_normal, limits.largest) == (2.0**-bits, smallest, largest)
+
+
+def test_what_is_no_float_has_no_limits_of_floats() -> None:
+    with pytest.raises(IRTypeError) as caught:
+        float_limits("int8")
+    assert str(caught.value) == "dtype: 'int8' is no floating-point type"

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from byoc_core.errors import IRTypeError, near_names
 
-__all__ = ["DLCode", "DTypeInfo", "all_dtypes", "dtype_info", "dtype_name", "is_float", "is_integer", "to_numpy"]
+__all__ = [
+    "DLCode",
+    "DTypeInfo",
+    "FloatLimits",
+    "all_dtypes",
+    "dtype_info",
+    "dtype_name",
+    "float_limits",
+    "is_float",
+    "is_integer",
+    "to_numpy",
+]
 
 
 class DLCode(IntEnum):
@@ -62,6 +75,21 @@ _TABLE: dict[str, DTypeInfo] = {
         DTypeInfo("int4", 4, 1, DLCode.INT, "int", from_ml_dtypes=True),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """What a floating-point type can hold.
+
+    Attributes:
+        unit_roundoff: the largest relative error of rounding to nearest a number in its normal range.
+        smallest_normal: the smallest positive number of full precision.
+        largest: the largest finite number.
+    """
+
+    unit_roundoff: float
+    smallest_normal: float
+    largest: float
 
 
 def all_dtypes() -> tuple[str, ...]:
@@ -115,3 +143,23 @@ def is_float(name: str) -> bool:
 def is_integer(name: str) -> bool:
     """Tells whether a dtype is a signed or unsigned integer type (bool is not)."""
     return dtype_info(name).kind in ("int", "uint")
+
+
+@cache
+def float_limits(name: str) -> FloatLimits:
+    """Gives what a floating-point type can hold.
+
+    Raises:
+        IRTypeError: no such dtype, or it is not one of floating-point numbers.
+    """
+    if not is_float(name):
+        raise IRTypeError("dtype", f"{name!r} is no floating-point type")
+    info: Any
+    if dtype_info(name).from_ml_dtypes:
+        import ml_dtypes
+
+        extension: Any = ml_dtypes
+        info = extension.finfo(to_numpy(name))
+    else:
+        info = np.finfo(name)
+    return FloatLimits(float(info.eps) / 2, float(info.smallest_normal), float(info.max))

@@ -10,9 +10,10 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -253,10 +254,15 @@ class FaultyBackend:
         ops: the ops that it takes (none given: all).
         constants: how it wants its constants.
         deterministic: what it says of itself.
+        unit_roundoff: what it says of itself.
     """
 
     def __init__(
-        self, *ops: str, constants: Literal["embedded", "lifted"] = "embedded", deterministic: bool = True
+        self,
+        *ops: str,
+        constants: Literal["embedded", "lifted"] = "embedded",
+        deterministic: bool = True,
+        unit_roundoff: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._ops = ops
         self._info = BackendInfo(
@@ -266,6 +272,7 @@ class FaultyBackend:
             deterministic=deterministic,
             options=Options,
             constants=constants,
+            unit_roundoff=unit_roundoff,
         )
 
     @hookimpl

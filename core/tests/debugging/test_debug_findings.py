@@ -174,6 +174,21 @@ def test_a_product_in_half_precision_is_a_divergence(faulty: Callable[..., Any],
     assert codes(debug(faulty(), _dense(terms, 16), [x, w], fault="half-dense")) == ["wrong-values"]
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("terms", [1, 16])
+def test_a_product_in_half_precision_is_right_where_that_is_stated(
+    faulty: Callable[..., Any], terms: int, accumulate: bool
+) -> None:
+    generator = np.random.default_rng(0)
+    x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((16, terms), (1, terms)))
+    session = {"accumulate": accumulate}
+    stated = faulty(unit_roundoff={"float32": 2.0**-11})
+    assert debug(stated, _dense(terms, 16), [x, w], fault="half-dense", session=session).is_right
+    assert not debug(stated, _dense(terms, 16), [x, w], fault="lane", op="nn.dense", session=session).is_right
+    too_little = faulty(unit_roundoff={"float32": 2.0**-20, "float16": 2.0**-8})
+    assert not debug(too_little, _dense(terms, 16), [x, w], fault="half-dense", session=session).is_right
+
+
 def test_an_overflow_in_one_element_hides_no_error_in_another(faulty: Callable[..., Any]) -> None:
     text = """
 class M:

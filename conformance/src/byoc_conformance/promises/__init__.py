@@ -12,9 +12,10 @@ __all__ = ["all_items", "all_promises", "find_item"]
 @cache
 def all_promises() -> tuple[Promise, ...]:
     """Gives the promises, level by level."""
-    from byoc_conformance.promises import l0_declares, l1_partition, l3_artifacts, l4_behaviour
+    from byoc_conformance.promises import l0_declares, l1_partition, l2_numerics, l3_artifacts, l4_behaviour
 
-    return (*l0_declares.PROMISES, *l1_partition.PROMISES, *l3_artifacts.PROMISES, *l4_behaviour.PROMISES)
+    levels = (l0_declares, l1_partition, l2_numerics, l3_artifacts, l4_behaviour)
+    return tuple(promise for level in levels for promise in level.PROMISES)
 
 
 @cache

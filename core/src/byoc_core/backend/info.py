@@ -35,6 +35,9 @@ class BackendInfo:
         options: pydantic model of its options, every field with a default; ``None`` where it has no options.
         constants: ``"embedded"``: constants reach it as ``Constant`` operands; ``"lifted"``: as parameters.
         preferred_layouts: data layouts that it likes best, best first (``("NHWC",)``).
+        unit_roundoff: by the name of a floating-point dtype, the unit roundoff with which it computes on that dtype,
+            where that is coarser than the dtype's own (``{"float32": 2**-11}`` for TF32). Who judges its numbers
+            goes by it.
     """
 
     name: str
@@ -45,6 +48,7 @@ class BackendInfo:
     options: type[BaseModel] | None = None
     constants: Literal["embedded", "lifted"] = "embedded"
     preferred_layouts: tuple[str, ...] = ()
+    unit_roundoff: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

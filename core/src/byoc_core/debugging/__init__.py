@@ -2,7 +2,7 @@
 
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.checking import check_region
-from byoc_core.debugging.comparing import Tolerance
+from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
 from byoc_core.debugging.findings import CODES, Finding, OutputError, RegionCheck
 from byoc_core.debugging.narrowing import Guilt
 from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
@@ -16,10 +16,12 @@ __all__ = [
     "Finding",
     "Guilt",
     "OutputError",
+    "References",
     "RegionCheck",
     "RegionReport",
     "Tolerance",
     "check_region",
+    "compare_outputs",
     "debug_model",
     "load_arrays",
     "save_arrays",

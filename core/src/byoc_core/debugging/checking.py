@@ -66,7 +66,7 @@ def check_region(
         raise OptionsError("backends", f"do not have the function's own, `{backend}`")
     given = [inputs[param.name] for param in function.params] if isinstance(inputs, Mapping) else inputs
     with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
-        checker = RegionChecker(runner, tolerance or Tolerance())
+        checker = RegionChecker(runner, tolerance or Tolerance(), handles)
         return checker.check(module, name, [np.asarray(array) for array in given]).verdict
 
 
@@ -104,11 +104,13 @@ class RegionChecker:
     Args:
         runner: what compiles and calls them.
         tolerance: how much error is taken for rounding.
+        handles: the backends, of whose unit roundoffs that of the region's own counts.
     """
 
-    def __init__(self, runner: RegionRunner, tolerance: Tolerance) -> None:
+    def __init__(self, runner: RegionRunner, tolerance: Tolerance, handles: Sequence[BackendHandle]) -> None:
         self._runner = runner
         self._tolerance = tolerance
+        self._unit_roundoff = {handle.name: handle.info().unit_roundoff for handle in handles}
 
     def check(self, module: IRModule, name: str, inputs: Sequence[NDArray], call: int = 0) -> CheckedCall:
         """Gives what comes out of one call.
@@ -117,7 +119,7 @@ class RegionChecker:
             ExecutionError: the reference kernels cannot run it.
         """
         function = module[name]
-        references = References(module, name, inputs)
+        references = References(module, name, inputs, self._unit_roundoff.get(str(function.attrs["Codegen"]), {}))
         results = [(array.shape, array.dtype) for array in references.host]
         outcome = self._runner.run(module, name, inputs, results)
         findings: list[Finding] = list(outcome.findings)

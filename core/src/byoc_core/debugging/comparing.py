@@ -11,6 +11,9 @@ the largest of these:
 - ``sqrt(K)`` times what moves in float64 where the inputs are off by half a unit in the last place: no backend can
   know better a sum whose terms cancel. It is computed only for a result that the other two do not acquit.
 
+A backend that states a coarser unit roundoff for a dtype (``BackendInfo.unit_roundoff``) is judged by that one: it
+stands for the rounding of the second measure, and for the half unit in the last place of the third.
+
 Integers and booleans must be those of one of these runs.
 """
 
@@ -20,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,7 @@ import numpy.typing as npt
 from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.findings import Finding, OutputError
 from byoc_core.dims import Dim, evaluate, solve_symbol, symbols_of
-from byoc_core.dtypes import dtype_name, is_float, to_numpy
+from byoc_core.dtypes import dtype_name, float_limits, is_float, to_numpy
 from byoc_core.errors import IRTypeError, OptionsError
 from byoc_core.ir import Binding, Function, IRModule, TensorType
 from byoc_core.transform import evaluate_function
@@ -75,6 +79,7 @@ class References:
         module: where the function stands.
         name: the function.
         inputs: one array per parameter.
+        unit_roundoff: of whoever computed what is compared, by dtype, where it is coarser than the dtype's own.
 
     Attributes:
         host: the results in the program's own dtypes.
@@ -83,11 +88,22 @@ class References:
         ExecutionError: the function calls something that has no reference kernel.
     """
 
-    def __init__(self, module: IRModule, name: str, inputs: Sequence[NDArray]) -> None:
+    def __init__(
+        self,
+        module: IRModule,
+        name: str,
+        inputs: Sequence[NDArray],
+        unit_roundoff: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self._module = module
         self._name = name
         self._inputs = inputs
+        self._unit_roundoff = unit_roundoff
         self.host = evaluate_function(module, name, inputs)
+
+    def unit_roundoff(self, dtype: str) -> float:
+        """Gives the relative error that one rounding of a dtype may have."""
+        return max(self._unit_roundoff.get(dtype, 0.0), float_limits(dtype).unit_roundoff)
 
     @cached_property
     def spread(self) -> float:
@@ -107,8 +123,14 @@ class References:
         """The results in float64 on inputs that are off by half a unit in the last place, several times."""
         generator = np.random.default_rng(0)
         return tuple(
-            self._widened([_perturb(array, generator) for array in self._inputs]) for _ in range(_NUM_PERTURBED)
+            self._widened([self._perturb(array, generator) for array in self._inputs]) for _ in range(_NUM_PERTURBED)
         )
+
+    def _perturb(self, array: NDArray, generator: np.random.Generator) -> NDArray:
+        dtype = dtype_name(array.dtype)
+        if not is_float(dtype):
+            return array
+        return _to_float64(array) * (1.0 + self.unit_roundoff(dtype) * generator.choice((-1.0, 1.0), array.shape))
 
     def _widened(self, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
         results = evaluate_function(self._module, self._name, inputs, exact=True)
@@ -184,8 +206,8 @@ class _Comparison:
             self._judge_fixed(error, exact, scale, host_error)
             return
         factor, spread = self._tolerance.factor, self._references.spread
-        eps, tiny = _float_limits(dtype)
-        allowed = factor * max(host_error, spread * eps * scale, tiny)
+        spacing, tiny = 2 * self._references.unit_roundoff(self._dtype), float_limits(self._dtype).smallest_normal
+        allowed = factor * max(host_error, spread * spacing * scale, tiny)
         largest = float(error.max())
         if largest > allowed:
             moved = max(float(_errors(perturbed, exact, measured).max()) for perturbed in self._perturbed())
@@ -278,25 +300,6 @@ def _figures(name: str, dtype: str, error: float, host_error: float, allowed: fl
 
 def _ratio(error: float, scale: float) -> float:
     return 0.0 if error == 0 else error / scale if scale else math.inf
-
-
-def _perturb(array: NDArray, generator: np.random.Generator) -> NDArray:
-    if not is_float(dtype_name(array.dtype)):
-        return array
-    half_unit = _float_limits(array.dtype)[0] / 2
-    return _to_float64(array) * (1.0 + half_unit * generator.choice((-1.0, 1.0), array.shape))
-
-
-def _float_limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Gives the relative spacing at 1 and the smallest normal number of a floating-point type."""
-    if dtype.kind == "f":
-        info: Any = np.finfo(dtype)
-    else:
-        import ml_dtypes
-
-        extension: Any = ml_dtypes
-        info = extension.finfo(dtype)
-    return float(info.eps), float(info.smallest_normal)
 
 
 def _to_float64(array: NDArray) -> NDArray:

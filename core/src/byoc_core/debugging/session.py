@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
@@ -82,17 +83,29 @@ def debug_model(
         carved = carve_regions(
             module, backends, options=options, policy=policy, progress=progress, partition_options=partition_options
         )
-        walk = _Walk(carved, RegionChecker(runner, chosen), accumulate=accumulate, narrow=narrow, progress=progress)
+        walk = _Walk(
+            carved, RegionChecker(runner, chosen, handles), accumulate=accumulate, narrow=narrow, progress=progress
+        )
         results = evaluate_function(carved, function, arrays, on_call=walk.on_call)
         reports = walk.reports()
     findings: list[Finding] = []
     errors: list[OutputError] = []
     if accumulate:
         names = module[function].output_names
-        findings, errors = compare_outputs(results, names, References(carved, function, arrays), chosen)
+        references = References(carved, function, arrays, _coarsest(handles))
+        findings, errors = compare_outputs(results, names, references, chosen)
     return DebugReport(
         reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline
     )
+
+
+def _coarsest(handles: Sequence[BackendHandle]) -> dict[str, float]:
+    """Gives the coarsest unit roundoff that any of the backends states, by dtype."""
+    coarsest: dict[str, float] = {}
+    for handle in handles:
+        for dtype, stated in handle.info().unit_roundoff.items():
+            coarsest[dtype] = max(stated, coarsest.get(dtype, 0.0))
+    return coarsest
 
 
 def signature_of(function: Function) -> Signature:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from byoc_core.backend import BackendHandle
+from byoc_core.dtypes import all_dtypes, is_float
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.lint.findings import Finding, clause_of
 
@@ -26,6 +27,13 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
     for layout in info.preferred_layouts:
         if sorted(str(layout)) != sorted(set(str(layout))) or not {"N", "C"} <= set(str(layout)):
             text = f"{layout!r} in `preferred_layouts` is no layout, expected letters of axes such as 'NCHW'"
+            yield Finding("bad-info", where, text)
+    for dtype, stated in dict(info.unit_roundoff).items():
+        if dtype not in all_dtypes() or not is_float(dtype):
+            text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"
+            yield Finding("bad-info", where, text)
+        elif type(stated) not in (int, float) or not 0 < stated < 1:
+            text = f"`unit_roundoff` of {dtype} is {stated!r}, expected a number between 0 and 1"
             yield Finding("bad-info", where, text)
     try:
         handle.options()

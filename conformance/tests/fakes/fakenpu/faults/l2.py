@@ -1,9 +1,183 @@
-"""Faults that tests of level 2 catch."""
+"""Faults that tests of level 2 catch.
+
+Most are in float64, in which graphs and ONNX's cases hardly ever are, so that the tests of single ops alone see them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from fakenpu.faults.fault import Fault
+import numpy as np
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, hookimpl
+from byoc_core.ir import Binding, Constant, Function
+from byoc_core.ops import default_ops
+from byoc_core.runtime.module import NDArray
 
-FAULTS: Mapping[str, Fault] = {}
+from fakenpu.faults.fault import Change, Fault
+
+OP = frozenset({"L2-op"})
+Kernel = Callable[..., Any]
+
+
+def _kernel(op: str, change: Callable[[Kernel], Kernel]) -> Change:
+    """Gives what replaces the kernel of an op."""
+
+    def apply(names: dict[str, Any]) -> None:
+        names["KERNELS"][op] = change(names["KERNELS"][op])
+
+    return apply
+
+
+def _in_float64(wrong: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
+    """Gives what makes a kernel wrong for one dtype: ``wrong(right kernel, *operands, **attributes)``."""
+
+    def change(kernel: Kernel) -> Kernel:
+        def run(*arrays: NDArray, **attrs: Any) -> Any:
+            return wrong(kernel, *arrays, **attrs) if arrays[0].dtype == np.float64 else kernel(*arrays, **attrs)
+
+        return run
+
+    return change
+
+
+def _loses_last_lane(kernel: Kernel, x: NDArray, y: NDArray) -> NDArray:
+    result = np.array(kernel(x, y))
+    if result.size > 16:
+        result.reshape(-1)[-1] = 0
+    return result
+
+
+def _wrong_for_odd_sizes(kernel: Kernel, x: NDArray, y: NDArray) -> NDArray:
+    result = np.array(kernel(x, y))
+    if result.ndim and result.shape[-1] % 2:
+        result[..., -1] = result[..., 0]
+    return result
+
+
+def _in_single_precision(kernel: Kernel, *arrays: NDArray) -> NDArray:
+    result: NDArray = kernel(*(array.astype(np.float32) for array in arrays)).astype(np.float64)
+    return result
+
+
+def _swapped(kernel: Kernel, x: NDArray, y: NDArray) -> Any:
+    return kernel(y, x)
+
+
+def _broadcasts_first_channel(kernel: Kernel) -> Kernel:
+    return lambda x, y: kernel(x, y[:1] if (x.ndim, y.ndim) == (4, 3) else y)
+
+
+def _ignores_axis(kernel: Kernel, *arrays: NDArray, axis: int) -> Any:
+    shape = kernel(*arrays, axis=axis).shape
+    return np.concatenate([array.reshape(-1) for array in arrays]).reshape(shape)
+
+
+def _adds_as_floats(kernel: Kernel) -> Kernel:
+    def run(x: NDArray, y: NDArray) -> Any:
+        return (
+            kernel(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype) if x.dtype.kind == "i" else kernel(x, y)
+        )
+
+    return run
+
+
+def _loses_nan(kernel: Kernel) -> Kernel:
+    return lambda x: np.fmax(x, x.dtype.type(0))
+
+
+def _saturates(kernel: Kernel) -> Kernel:
+    return lambda x: kernel(np.minimum(x, x.dtype.type(40)))
+
+
+def _misplaces_bias(kernel: Kernel) -> Kernel:
+    """The backend takes the op within a composite only."""
+    return lambda x, bias, *, axis: kernel(x, bias[::-1], axis=axis)
+
+
+def _wrong_in_one_shape(kernel: Kernel) -> Kernel:
+    """ONNX's cases have it, and nothing else does."""
+    return lambda x, y: kernel(x, -y) if x.shape == y.shape == (3, 4, 5) else kernel(x, y)
+
+
+def _states(**unit_roundoff: float) -> Change:
+    def apply(names: dict[str, Any]) -> None:
+        info: BackendInfo = names["byoc_backend_info"]()
+        names["byoc_backend_info"] = hookimpl(_constant_hook(replace(info, unit_roundoff=unit_roundoff)))
+
+    return apply
+
+
+def _constant_hook(info: BackendInfo) -> Callable[[], BackendInfo]:
+    def byoc_backend_info() -> BackendInfo:
+        return info
+
+    return byoc_backend_info
+
+
+def _rewriting(rewrite: Callable[[Function], Function]) -> Change:
+    """Gives what compiles other functions than it was given."""
+
+    def apply(names: dict[str, Any]) -> None:
+        codegen = names["byoc_codegen"]
+
+        @hookimpl
+        def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+            result: CodegenResult = codegen([rewrite(function) for function in functions], context)
+            return result
+
+        names["byoc_codegen"] = byoc_codegen
+
+    return apply
+
+
+def _takes_constants_negative(function: Function) -> Function:
+    """Takes ``x - constant`` for ``constant - x``, in float64."""
+
+    def change(binding: Binding) -> Binding:
+        subtrahend = binding.operands[-1]
+        is_constant = isinstance(subtrahend, Constant) and subtrahend.type.dtype == "float64"
+        if binding.op.name == "subtract" and is_constant:
+            return replace(binding, operands=binding.operands[::-1])
+        return binding
+
+    return replace(function, bindings=tuple(map(change, function.bindings)))
+
+
+def _squares_for_relu(function: Function) -> Function:
+    """Takes one op for another, where the backend has four or more to arrange."""
+    if len(function.bindings) < 4:
+        return function
+    multiply = default_ops()["multiply"]
+    bindings = (
+        replace(binding, op=multiply, operands=binding.operands * 2) if binding.op.name == "nn.relu" else binding
+        for binding in function.bindings
+    )
+    return replace(function, bindings=tuple(bindings))
+
+
+FAULTS: Mapping[str, Fault] = {
+    "last-lane": Fault(OP, run_half=_kernel("add", _in_float64(_loses_last_lane))),
+    "odd-sizes": Fault(OP, run_half=_kernel("multiply", _in_float64(_wrong_for_odd_sizes))),
+    "swapped-operands": Fault(OP, run_half=_kernel("subtract", _in_float64(_swapped))),
+    "broadcast": Fault(OP, run_half=_kernel("add", _broadcasts_first_channel)),
+    "ignored-attribute": Fault(OP, run_half=_kernel("concat", _in_float64(_ignores_axis))),
+    "coarse-function": Fault(OP, run_half=_kernel("exp", _in_float64(_in_single_precision))),
+    "coarse-sum": Fault(OP, run_half=_kernel("nn.dense", _in_float64(_in_single_precision))),
+    "integers-as-floats": Fault(OP, run_half=_kernel("add", _adds_as_floats)),
+    "lost-nan": Fault(OP, run_half=_kernel("nn.relu", _loses_nan)),
+    "saturates": Fault(OP, run_half=_kernel("exp", _saturates)),
+    "constant-operand": Fault(OP, compile_half=_rewriting(_takes_constants_negative)),
+    "stated-too-coarse": Fault(frozenset({"L2-stated-precision"}), compile_half=_states(float32=2.0**-5)),
+    "stated-too-fine": Fault(frozenset({"L2-stated-precision"}), compile_half=_states(float32=2.0**-30)),
+    # Nothing is wrong with a backend that says how coarse it is.
+    "coarse-and-stated": Fault(
+        frozenset(),
+        compile_half=_states(float64=2.0**-24),
+        run_half=_kernel("nn.dense", _in_float64(_in_single_precision)),
+    ),
+    "composite": Fault(frozenset({"L2-pattern"}), run_half=_kernel("nn.bias_add", _misplaces_bias)),
+    "onnx-shape": Fault(frozenset({"L2-onnx"}), run_half=_kernel("add", _wrong_in_one_shape)),
+    "long-graph": Fault(frozenset({"L2-random-graphs"}), compile_half=_rewriting(_squares_for_relu)),
+}

@@ -1,0 +1,23 @@
+"""What backends are tried on: cases of ops, values and graphs, drawn from seeds."""
+
+from byoc_conformance.drawing.graphs import DrawnGraph, draw_graph, graph_ops
+from byoc_conformance.drawing.onnx_cases import NodeCase, node_cases, node_groups
+from byoc_conformance.drawing.seeds import generator_of
+from byoc_conformance.drawing.trials import Trial, canonical_trials, drawn_trials
+from byoc_conformance.drawing.values import REGIMES, draw_array, draw_operands
+
+__all__ = [
+    "REGIMES",
+    "DrawnGraph",
+    "NodeCase",
+    "Trial",
+    "canonical_trials",
+    "draw_array",
+    "draw_graph",
+    "draw_operands",
+    "drawn_trials",
+    "generator_of",
+    "graph_ops",
+    "node_cases",
+    "node_groups",
+]

@@ -1,0 +1,76 @@
+"""The node cases that come with onnx, by the file that defines them; imported one file at a time, when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["NodeCase", "node_cases", "node_groups"]
+
+NDArray = npt.NDArray[Any]
+_PACKAGE = "onnx.backend.test.case.node"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NodeCase:
+    """One model of one node, or of the ops that onnx defines the node by, with what goes in and comes out.
+
+    Attributes:
+        name: onnx's own.
+        model: the ``ModelProto``.
+        inputs: one array per input.
+        outputs: one array per output.
+        rtol: the relative error that onnx allows.
+        atol: the absolute one.
+    """
+
+    name: str
+    model: Any
+    inputs: Sequence[NDArray]
+    outputs: Sequence[NDArray]
+    rtol: float
+    atol: float
+
+
+@cache
+def node_groups() -> tuple[str, ...]:
+    """Gives the names of the groups: those of onnx's files, one for most ops. Nothing of them is imported."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")))
+
+
+@cache
+def node_cases(group: str) -> tuple[NodeCase, ...]:
+    """Gives the cases of a group whose inputs and outputs are all tensors, single nodes first.
+
+    Cost: mostly milliseconds; a second or two for pools, whose expected outputs onnx computes in Python.
+    """
+    package = importlib.import_module(_PACKAGE)
+    registered = package._NodeTestCases
+    first = len(registered)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        state = np.random.get_state()  # noqa: NPY002 - onnx seeds the global generator
+        importlib.import_module(f"{_PACKAGE}.{group}")
+        np.random.set_state(state)  # noqa: NPY002
+    cases = [case for found in registered[first:] for case in _read(found)]
+    return tuple(sorted(cases, key=lambda case: "_expanded" in case.name))
+
+
+def _read(found: Any) -> list[NodeCase]:
+    arrays: list[Any] = [array for data in found.data_sets[:1] for side in data for array in side]
+    if not arrays or not all(isinstance(array, np.ndarray | np.generic) for array in arrays):
+        return []
+    inputs, outputs = found.data_sets[0]
+    given, wanted = [np.asarray(array) for array in inputs], [np.asarray(array) for array in outputs]
+    return [NodeCase(found.name, found.model, given, wanted, found.rtol, found.atol)]

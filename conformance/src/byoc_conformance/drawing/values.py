@@ -1,0 +1,122 @@
+"""Operands of ops, drawn in several regimes of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.dtypes import dtype_info, float_limits, to_numpy
+from byoc_core.ir import OpDef
+from byoc_core.ops.cases import OpCase
+
+__all__ = ["REGIMES", "draw_array", "draw_operands"]
+
+NDArray = npt.NDArray[Any]
+Draw = Callable[[np.random.Generator, tuple[int, ...], str], NDArray]
+
+
+def _normal(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    return generator.standard_normal(shape)
+
+
+def _integers(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    return generator.integers(-4, 4, shape, endpoint=True).astype(np.float64)
+
+
+def _large(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    limit = float_limits(dtype).largest / 4
+    return np.clip(generator.standard_normal(shape) * 100, -limit, limit)
+
+
+def _tiny(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    return generator.standard_normal(shape) * 4 * float_limits(dtype).smallest_normal
+
+
+def _zeros(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    return generator.choice([0.0, -0.0, 1.0, -1.0], shape)
+
+
+def _thresholds(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    """What piecewise functions break at, and what lies next to it."""
+    steps = np.array([-6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0])
+    unit = 2 * float_limits(dtype).unit_roundoff
+    return generator.choice([*steps, 0.0, *(steps * (1 + unit)), *(steps * (1 - unit))], shape)
+
+
+def _special(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    """NaN, infinities, zeros of both signs, and numbers near the largest, among ordinary ones.
+
+    An eighth of the largest, so that six times as much, which occurs in formulas, is a number too.
+    """
+    largest = float_limits(dtype).largest / 8
+    chosen = generator.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1.0], shape)
+    array = np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
+    array.reshape(-1)[generator.integers(max(1, array.size)) :][:1] = np.nan  # one at least
+    return array
+
+
+REGIMES: Mapping[str, Draw] = {
+    "normal": _normal,
+    "integers": _integers,
+    "large": _large,
+    "zeros": _zeros,
+    "tiny": _tiny,
+    "thresholds": _thresholds,
+    "special": _special,
+}
+"""How floating-point operands are drawn, by name. Integers are small under ``normal``, and any under the others."""
+
+_POSITIVE = frozenset({"variance", "scale"})
+"""Operands, by the name that the op gives them, that mean something only where they are positive."""
+
+
+def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: np.random.Generator) -> list[NDArray]:
+    """Gives operands that fit a case; indices, lengths and the like stay in their range.
+
+    Args:
+        op: the case's op.
+        case: the case.
+        dtype: of the operands whose dtype the case leaves open.
+        regime: a key of :data:`REGIMES`.
+        generator: of all random numbers.
+    """
+    arrays = []
+    for name, operand in zip(op.operand_names(len(case.operands)), case.operands, strict=True):
+        own = operand.dtype or dtype
+        limits = (operand.low, operand.high) if operand.dtype is not None or regime == "normal" else None
+        array = draw_array(own, operand.shape, regime, generator, limits)
+        if name in _POSITIVE and dtype_info(own).kind == "float":
+            array = (np.abs(array.astype(np.float64)) + 0.25).astype(array.dtype)
+        arrays.append(array)
+    return arrays
+
+
+def draw_array(
+    dtype: str,
+    shape: tuple[int, ...],
+    regime: str,
+    generator: np.random.Generator,
+    limits: tuple[int, int] | None = (-4, 4),
+) -> NDArray:
+    """Gives an array.
+
+    Args:
+        dtype: of its elements.
+        shape: its sizes.
+        regime: a key of :data:`REGIMES`.
+        generator: of all random numbers.
+        limits: the least and the largest integer; any where ``None``.
+    """
+    info = dtype_info(dtype)
+    if info.kind == "float":
+        with np.errstate(all="ignore"):
+            return np.asarray(REGIMES[regime](generator, shape, dtype)).astype(to_numpy(dtype))
+    if info.kind == "bool":
+        return np.asarray(generator.random(shape) < 0.5)
+    low, high = (0, 2**info.bits - 1) if info.kind == "uint" else (-(2 ** (info.bits - 1)), 2 ** (info.bits - 1) - 1)
+    if limits is not None:
+        low, high = max(low, limits[0]), min(high, limits[1])
+    wide = np.uint64 if high > 2**63 - 1 else np.int64
+    return np.asarray(generator.integers(low, high, shape, wide, endpoint=True)).astype(to_numpy(dtype))

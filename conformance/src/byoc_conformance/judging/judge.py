@@ -1,0 +1,252 @@
+"""Judges what a function gave, by the rule of its op, or by that of the debugger where it has several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.debugging import References, Tolerance, compare_outputs
+from byoc_core.dims import evaluate
+from byoc_core.dtypes import dtype_name, float_limits, is_float
+from byoc_core.ir import COMPOSITE, Binding, Constant, IRModule, TensorType
+from byoc_core.transform import evaluate_binding
+
+from byoc_conformance.judging.open_elements import is_left_open
+from byoc_conformance.judging.rules import NORMWISE, Rule, rule_of, ulps_of, unit_magnitude
+
+__all__ = ["Verdict", "judge"]
+
+NDArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said of the results of one call.
+
+    Attributes:
+        text: what is wrong; empty where nothing is.
+    """
+
+    text: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every result is within its bound."""
+        return not self.text
+
+
+def judge(
+    module: IRModule,
+    name: str,
+    inputs: Sequence[NDArray],
+    found: Sequence[NDArray],
+    unit_roundoff: Mapping[str, float],
+) -> Verdict:
+    """Judges the results of a function.
+
+    Args:
+        module: where it stands.
+        name: the function; its sizes are those of the inputs.
+        inputs: one array per parameter.
+        found: its results.
+        unit_roundoff: what the backend states, by dtype.
+    """
+    references = References(module, name, inputs, unit_roundoff)
+    for index, (array, host) in enumerate(zip(found, references.host, strict=True)):
+        if (array.shape, array.dtype) != (host.shape, host.dtype):
+            text = f"got {array.dtype}{list(array.shape)}, expected {host.dtype}{list(host.shape)}"
+            return Verdict(f"result {index}: {text}")
+    bindings = module[name].bindings
+    if len(bindings) != 1 or bindings[0].op is COMPOSITE or rule_of(bindings[0]) is Rule.DEBUG:
+        return _judge_as_debugger(module, name, found, references)
+    verdict = _OneOp(module, name, inputs, found, references).verdict()
+    if verdict is None:
+        return _judge_as_debugger(module, name, found, references)
+    return verdict
+
+
+def _judge_as_debugger(module: IRModule, name: str, found: Sequence[NDArray], references: References) -> Verdict:
+    names = module[name].output_names
+    findings, _ = compare_outputs(found, names, references, Tolerance())
+    return Verdict("; ".join(f"{finding.code}: {finding.text}" for finding in findings))
+
+
+class _OneOp:
+    """The results of one op beside its references."""
+
+    def __init__(
+        self, module: IRModule, name: str, inputs: Sequence[NDArray], found: Sequence[NDArray], references: References
+    ) -> None:
+        self._module = module
+        self._function = module[name]
+        self._inputs = inputs
+        self._found = found
+        self._references = references
+        (self._binding,) = self._function.bindings
+
+    def verdict(self) -> Verdict | None:
+        """Gives the verdict; ``None`` where the rule of the op has no bound for it."""
+        wrongs = [self._wrong_elements(index, self._references, self._inputs) for index in range(len(self._found))]
+        if any(wrong is None for wrong in wrongs):
+            return None
+        flushed = [_flush(array) for array in self._inputs]
+        is_changed = any(a is not b for a, b in zip(flushed, self._inputs, strict=True))
+        if (
+            rule_of(self._binding) is not Rule.MOVEMENT
+            and is_changed
+            and any(w is not None and w.any() for w in wrongs)
+        ):
+            # Processors that take subnormal numbers for zero are many, and nothing forbids it.
+            function = self._function.name
+            references = References(self._module, function, flushed)
+            for index, wrong in enumerate(wrongs):
+                again = self._wrong_elements(index, references, flushed)
+                if wrong is not None and again is not None and wrong.shape == again.shape:
+                    wrong &= again
+        texts = (self._describe(index, wrong) for index, wrong in enumerate(wrongs) if wrong is not None)
+        return Verdict(next(filter(None, texts), ""))
+
+    def _wrong_elements(self, index: int, references: References, inputs: Sequence[NDArray]) -> NDArray | None:
+        """Gives for each element of a result whether it is wrong; ``None`` where there is no bound."""
+        found, host, exact = self._found[index], references.host[index], references.exact[index]
+        rule = rule_of(self._binding)
+        if found.shape != host.shape:
+            return np.ones(found.shape, bool)
+        if rule is Rule.MOVEMENT:
+            return _differing_bits(found, host)
+        operands = [_to_oracle(array) for array in self._operands(inputs)]
+        is_open = np.broadcast_to(is_left_open(self._binding, operands), found.shape)
+        if not is_float(dtype_name(found.dtype)):
+            return np.asarray((found != host) & (found != exact) & ~is_open)
+        bound = self._bound(index, references, operands)
+        if bound is None:
+            return None
+        return np.asarray(_beyond(found, host, exact, *bound, is_sum=rule is Rule.SUM) & ~is_open)
+
+    def _operands(self, inputs: Sequence[NDArray]) -> list[NDArray]:
+        arrays = dict(zip(map(id, self._function.params), inputs, strict=True))
+        return [
+            self._module.constants[value.digest] if isinstance(value, Constant) else arrays[id(value)]
+            for value in self._binding.operands
+        ]
+
+    def _bound(self, index: int, references: References, operands: Sequence[NDArray]) -> tuple[NDArray, NDArray] | None:
+        """Gives the error that each element may have, and the magnitude of what goes into it."""
+        exact = _to_float64(references.exact[index])
+        dtype = dtype_name(self._found[index].dtype)
+        unit, limits = references.unit_roundoff(dtype), float_limits(dtype)
+        # An oracle of the same precision has an error of its own.
+        share = 2.0 if dtype == "float64" else 1.0
+        with np.errstate(all="ignore"):
+            if rule_of(self._binding) is Rule.ULP:
+                ulps = ulps_of(self._binding, dtype)
+                magnitude = unit_magnitude(self._binding, operands, exact)
+                allowed = share * 2 * ulps * unit * magnitude + limits.smallest_normal
+            else:
+                length = _operations_per_element(self._binding, operands)
+                if length * unit >= 0.5:
+                    return None
+                magnitude = self._sum_of_magnitudes(operands)
+                allowed = share * length * unit / (1 - length * unit) * magnitude + length * limits.smallest_normal
+            if unit > limits.unit_roundoff:
+                # Whoever computes in a coarser type rounds the operands to it.
+                moved = [np.abs(_to_float64(results[index]) - exact) for results in references.perturbed]
+                allowed = allowed + 2 * np.max(np.nan_to_num(moved, nan=0.0, posinf=np.inf), axis=0)
+        return allowed, magnitude
+
+    def _sum_of_magnitudes(self, operands: Sequence[NDArray]) -> NDArray:
+        (magnitude,) = evaluate_binding(self._binding, [np.abs(operand) for operand in operands], {})
+        if self._binding.op.name in NORMWISE:
+            return np.full(magnitude.shape, magnitude.max(initial=0.0))
+        return magnitude
+
+    def _describe(self, index: int, wrong: NDArray) -> str:
+        """Says what is wrong with a result; empty where nothing is."""
+        if not wrong.any():
+            return ""
+        found, exact = self._found[index], self._references.exact[index]
+        operands = [_to_oracle(array) for array in self._operands(self._inputs)]
+        allowed = np.zeros(found.shape)
+        if is_float(dtype_name(found.dtype)) and rule_of(self._binding) is not Rule.MOVEMENT:
+            bound = self._bound(index, self._references, operands)
+            allowed = allowed if bound is None else np.broadcast_to(bound[0], found.shape)
+        with np.errstate(all="ignore"):
+            error = np.abs(_to_float64(found) - _to_float64(exact))
+            excess = np.where(wrong, np.where(np.isfinite(error), error / np.maximum(allowed, 1e-300), np.inf), -1.0)
+        worst = int(np.argmax(excess))
+        position = [int(axis) for axis in np.unravel_index(worst, found.shape)]
+        limit = float(allowed.reshape(-1)[worst])
+        return (
+            f"result {index}: {int(wrong.sum())} of {wrong.size} elements are wrong; the worst at {position}: "
+            f"got {found.reshape(-1)[worst]!s}, expected {exact.reshape(-1)[worst]!s}"
+            + (f", allowed error {limit:.3g}" if 0 < limit < math.inf else "")
+        )
+
+
+def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> int:
+    """Gives the operations behind one element of the result, and four roundings of operands and result.
+
+    Multiplications and additions count each, so that it is twice the length of a sum of products: no order of adding
+    and no way of splitting the sum needs more.
+    """
+    shapes: dict[str, int] = {}
+    for value, array in zip(binding.operands, operands, strict=True):
+        if isinstance(value.type, TensorType):
+            shapes.update(
+                (str(dim), size)
+                for dim, size in zip(value.type.shape or (), array.shape, strict=True)
+                if not isinstance(dim, int)
+            )
+    context = binding.cost_context()
+    elements = evaluate(context.elements(), shapes)
+    return math.ceil(evaluate(binding.op.flops(context), shapes) / max(1, elements)) + 4
+
+
+def _beyond(
+    found: NDArray, host: NDArray, exact: NDArray, allowed: NDArray, magnitude: NDArray, *, is_sum: bool
+) -> NDArray:
+    """Gives for each element whether it is further from the oracle than allowed, or of another kind than it may be."""
+    dtype = found.dtype
+    largest = float_limits(dtype_name(dtype)).largest
+    values, kernel, wanted = _to_float64(found), _to_float64(host), _to_float64(exact)
+    with np.errstate(all="ignore"):
+        rounded = wanted.astype(dtype).astype(np.float64)
+        right = np.abs(values - wanted) <= allowed
+        right |= (values == rounded) | (values == kernel)
+        right |= np.isnan(values) & (np.isnan(rounded) | np.isnan(kernel))
+        # What is as large as the type holds may overflow; a sum on the way, to either side, so that it ends in NaN.
+        overflow = ~np.isfinite(values) if is_sum else np.isinf(values) & (np.sign(values) == np.sign(wanted))
+        right |= overflow & (magnitude + allowed >= largest) & ~np.isnan(rounded)
+    return np.asarray(~right)
+
+
+def _differing_bits(found: NDArray, expected: NDArray) -> NDArray:
+    if not is_float(dtype_name(found.dtype)):
+        return np.asarray(found != expected)
+    bits = np.dtype(f"u{found.dtype.itemsize}")
+    same = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(expected).view(bits)
+    nans = np.isnan(_to_float64(found)) & np.isnan(_to_float64(expected))  # NaNs may differ in their payload
+    return np.asarray(~(same.reshape(found.shape) | nans))
+
+
+def _flush(array: NDArray) -> NDArray:
+    """Gives the array with zeros in place of subnormal numbers; itself where it has none."""
+    dtype = dtype_name(array.dtype)
+    if not is_float(dtype):
+        return array
+    values = np.abs(_to_float64(array))
+    is_subnormal = (values > 0) & (values < float_limits(dtype).smallest_normal)
+    return np.where(is_subnormal, np.zeros((), array.dtype), array) if is_subnormal.any() else array
+
+
+def _to_oracle(array: NDArray) -> NDArray:
+    """Gives floats as float64, and everything else as it is."""
+    return _to_float64(array) if is_float(dtype_name(array.dtype)) else array
+
+
+def _to_float64(array: NDArray) -> NDArray:
+    return np.asarray(array).astype(np.float64)

@@ -1,0 +1,110 @@
+"""What comes out of ONNX's own node cases is what ONNX says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core import from_onnx
+from byoc_core.errors import ByocError
+from byoc_core.ir import ConstantStore, IRModule
+
+from byoc_conformance.drawing import NodeCase, canonical_trials, generator_of, node_cases, node_groups
+from byoc_conformance.judging import judge
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["PROMISES"]
+
+NDArray = npt.NDArray[Any]
+
+_SLOW = {"averagepool": "nn.avg_pool2d", "maxpool": "nn.max_pool2d", "lppool": "nn.lp_pool2d"}
+"""Groups that take a second or more to import, and the op that a backend must take for that to be worth it."""
+
+
+def _compute_nodes(subject: Subject, group: str) -> None:
+    if group in _SLOW and not _takes(subject, _SLOW[group]):
+        raise NotCoveredError(f"`{_SLOW[group]}` is not taken")
+    store = ConstantStore()
+    chosen = dict(_import_cases(subject, node_cases(group), store))
+    if not chosen:
+        raise NotCoveredError("the core imports none of these cases")
+    attempt = subject.attempt(IRModule({name: function for name, (_, function) in chosen.items()}, store))
+    touched = {name: case for name, (case, _) in chosen.items() if attempt.regions[name]}
+    if not touched:
+        raise NotCoveredError(f"no op in {len(chosen)} cases is taken")
+    built = {name: case for name, case in touched.items() if name not in attempt.failures}
+    texts = [text for name, case in built.items() if (text := _problem(subject, attempt, name, case))]
+    if texts:
+        raise FailedError("\n".join(texts))
+
+
+def _takes(subject: Subject, op: str) -> bool:
+    functions = {}
+    for number, trial in enumerate(canonical_trials(subject.ops[op])):
+        name = f"case_{number}"
+        functions[name] = trial.named(name).function(ConstantStore(), generator_of(0))
+    attempt = subject.attempt(IRModule(functions))
+    return any(map(attempt.is_claimed, functions))
+
+
+def _import_cases(
+    subject: Subject, cases: Sequence[NodeCase], store: ConstantStore
+) -> Iterator[tuple[str, tuple[NodeCase, Any]]]:
+    """Yields the first cases that the core imports, as functions whose constants are in the store."""
+    left = subject.spec.examples
+    for case in cases:
+        if left == 0:
+            return
+        try:
+            module = from_onnx(case.model)
+        except ByocError:
+            continue  # not supported by the core, which is nothing that a backend could do about
+        if len(module.functions) != 1:
+            continue
+        (function,) = module.functions.values()
+        if len(function.params) != len(case.inputs) or len(function.results) != len(case.outputs):
+            continue
+        for array in module.constants.values():
+            store.add(array)
+        left -= 1
+        yield case.name, (case, replace(function, name=case.name))
+
+
+def _problem(subject: Subject, attempt: Attempt, name: str, case: NodeCase) -> str:
+    """Says what is wrong with the results of a case; empty where they are those of ONNX, or right by the oracle."""
+    try:
+        found = attempt.vm[name](*case.inputs)
+    except ByocError as error:
+        return f"{name}: {error}"
+    results = found if isinstance(found, tuple) else (found,)
+    if all(map(_is_close, results, case.outputs, [case] * len(results))):
+        return ""
+    verdict = judge(attempt.module, name, case.inputs, results, subject.info.unit_roundoff)
+    return "" if verdict.is_right else f"{name}: {verdict.text}"
+
+
+def _is_close(found: NDArray, expected: NDArray, case: NodeCase) -> bool:
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        return False
+    if found.dtype.kind not in "fV":
+        return bool(np.array_equal(found, expected))
+    with np.errstate(all="ignore"):
+        actual, wanted = found.astype(np.float64), expected.astype(np.float64)
+        return bool(np.allclose(actual, wanted, rtol=case.rtol, atol=case.atol, equal_nan=True))
+
+
+PROMISES = (
+    Promise(
+        Level.L2,
+        "onnx",
+        "gives what ONNX's own node cases expect, where it takes some of their ops",
+        _compute_nodes,
+        cases=node_groups,
+        deadline=120.0,
+    ),
+)

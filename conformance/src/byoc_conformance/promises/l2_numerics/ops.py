@@ -1,0 +1,132 @@
+"""Each op that a backend claims gives right results: in every dtype, in many sizes, for all kinds of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+from byoc_core.errors import ByocError
+from byoc_core.ir import ConstantStore, IRModule, Trait
+from byoc_core.ops.cases import op_cases
+from byoc_core.transform import evaluate_function
+
+from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, drawn_trials, generator_of
+from byoc_conformance.judging import Rule, judge, rule_of
+from byoc_conformance.outcome import Cell, DeclinedError, NotCoveredError, Outcome, Status
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.subject import Attempt, Subject
+
+__all__ = ["PROMISES"]
+
+NDArray = npt.NDArray[Any]
+
+_EVERYWHERE = ("normal", "integers", "large", "zeros")
+_BY_ELEMENT = (*_EVERYWHERE, "tiny", "thresholds", "special")
+_MAX_TEXTS = 5
+
+
+def _compute_op(subject: Subject, case: str) -> Outcome:
+    op = subject.ops[case]
+    canonical = _numbered(canonical_trials(op), "case")
+    asked = subject.attempt(_module_of(canonical, subject.spec.seed))
+    if not any(map(asked.is_claimed, canonical)):
+        reasons = [reason for name in canonical for reason in asked.reasons(name)]
+        raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
+    drawn = _numbered(drawn_trials(op, subject.spec.examples, subject.spec.seed), "drawn")
+    trials = {**canonical, **drawn}
+    attempt = subject.attempt(_module_of(trials, subject.spec.seed))
+    claimed = {name: trial for name, trial in trials.items() if attempt.is_claimed(name)}
+    # That claims are compiled is a promise of level 1.
+    built = {name: trial for name, trial in claimed.items() if name not in attempt.failures}
+    if not built:
+        raise NotCoveredError("nothing that is claimed could be compiled")
+    texts = {name: list(_problems(subject, attempt, trial)) for name, trial in built.items()}
+    cells = _cells(case, trials, {name: not problems for name, problems in texts.items()})
+    problems = [text for found in texts.values() for text in found]
+    if problems:
+        return Outcome(Status.FAILED, _joined(problems), cells)
+    return Outcome(Status.PASSED, f"{len(built)} of {len(trials)} cases are claimed, and right", cells)
+
+
+def _numbered(trials: Iterator[Trial], prefix: str) -> dict[str, Trial]:
+    return {f"{prefix}_{k}": trial.named(f"{prefix}_{k}") for k, trial in enumerate(trials)}
+
+
+def _module_of(trials: Mapping[str, Trial], seed: int) -> IRModule:
+    store = ConstantStore()
+    functions = {
+        name: trial.function(store, generator_of(seed, trial.op.name, name, "constants"))
+        for name, trial in trials.items()
+    }
+    return IRModule(functions, store)
+
+
+def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]:
+    """Yields what is wrong with the results of one function, for each regime of values."""
+    for regime in _regimes(trial):
+        generator = generator_of(subject.spec.seed, trial.op.name, trial.name, regime)
+        operands = draw_operands(trial.op, trial.case, trial.dtype, regime, generator)
+        inputs = [array for index, array in enumerate(operands) if index not in trial.constants]
+        try:
+            found = attempt.vm[trial.name](*inputs)
+        except ByocError as error:
+            if not _is_refused_by_op(attempt.module, trial.name, inputs):
+                yield f"{trial}, {regime} values: {error}"
+            return
+        results = found if isinstance(found, tuple) else (found,)
+        verdict = judge(attempt.module, trial.name, inputs, results, subject.info.unit_roundoff)
+        if not verdict.is_right:
+            yield f"{trial}, {regime} values: {verdict.text}"
+
+
+def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) -> bool:
+    """Whether the op itself does not take the values: a slice that is out of range, say."""
+    try:
+        evaluate_function(module, name, inputs)
+    except ByocError:
+        return True
+    return False
+
+
+def _regimes(trial: Trial) -> Sequence[str]:
+    """Gives the regimes of values: all for the first case of each dtype, ordinary ones and two others for the rest.
+
+    NaN and the like go where an element of the result depends on few others.
+    """
+    binding = trial.binding()
+    is_by_element = Trait.ELEMENTWISE in trial.op.traits or rule_of(binding) is Rule.MOVEMENT
+    regimes = _BY_ELEMENT if is_by_element else _EVERYWHERE
+    kind, _, number = trial.name.partition("_")
+    if kind == "case" and int(number) == 0:
+        return regimes
+    others = regimes[1:]
+    return (regimes[0], *(others[(int(number) * 2 + k) % len(others)] for k in range(2)))
+
+
+def _cells(op: str, trials: Mapping[str, Trial], right: Mapping[str, bool]) -> tuple[Cell, ...]:
+    """Gives how the op fared in each dtype: failed where one case did, declined where none was taken."""
+    statuses: dict[str, Status] = {}
+    for name, trial in trials.items():
+        before = statuses.get(trial.dtype, Status.DECLINED)
+        if name in right and before is not Status.FAILED:
+            before = Status.PASSED if right[name] else Status.FAILED
+        statuses[trial.dtype] = before
+    return tuple(Cell(op, dtype, status) for dtype, status in statuses.items())
+
+
+def _joined(problems: Sequence[str]) -> str:
+    more = len(problems) - _MAX_TEXTS
+    return "\n".join([*problems[:_MAX_TEXTS], *([f"and {more} more"] if more > 0 else [])])
+
+
+PROMISES = (
+    Promise(
+        Level.L2,
+        "op",
+        "computes an op that it claims within the bounds of its arithmetic, in every dtype, size and regime of values",
+        _compute_op,
+        cases=lambda: tuple(op_cases()),
+        deadline=240.0,
+    ),
+)

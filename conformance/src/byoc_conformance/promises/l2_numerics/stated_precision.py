@@ -1,0 +1,43 @@
+"""The precision that a backend states is within the kit's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from byoc_core.dtypes import float_limits
+
+from byoc_conformance.outcome import FailedError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.subject import Subject
+
+__all__ = ["CEILINGS", "PROMISES"]
+
+CEILINGS: Mapping[str, float] = {
+    "float64": 2.0**-24,  # float32
+    "float32": 2.0**-8,  # bfloat16, which matrix engines take for it; TF32 has 2**-11
+    "float16": 2.0**-8,  # bfloat16
+    "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+}
+"""The coarsest unit roundoff that may be stated for a dtype: that of the coarsest arithmetic in use for it."""
+
+
+def _state_precision(subject: Subject, case: str) -> None:
+    problems = []
+    for dtype, stated in subject.info.unit_roundoff.items():
+        own, ceiling = float_limits(dtype).unit_roundoff, CEILINGS[dtype]
+        if not own <= stated <= ceiling:
+            problems.append(f"`unit_roundoff` of {dtype} is {stated:.3g}, expected {own:.3g} to {ceiling:.3g}")
+    if problems:
+        raise FailedError("\n".join(problems))
+
+
+PROMISES = (
+    Promise(
+        Level.L2,
+        "stated-precision",
+        "states no unit roundoff that is coarser than the kit allows, or finer than the dtype's own",
+        _state_precision,
+    ),
+)

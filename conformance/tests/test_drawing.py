@@ -1,0 +1,145 @@
+"""What is drawn is the same everywhere, valid, and covers what it is for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from byoc_conformance.drawing import (
+    REGIMES,
+    canonical_trials,
+    draw_array,
+    draw_graph,
+    draw_operands,
+    drawn_trials,
+    generator_of,
+    graph_ops,
+    node_cases,
+    node_groups,
+)
+from byoc_core.dtypes import all_dtypes, dtype_name, float_limits, is_float
+from byoc_core.ir import ConstantStore, IRModule, TensorType, Trait, verify
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import op_cases
+from byoc_core.transform import evaluate_function
+
+
+@pytest.mark.parametrize("name", ["add", "nn.conv2d", "take", "sum", "nn.lstm", "concat", "cast"])
+def test_trials_are_the_same_each_time_and_valid(name: str) -> None:
+    op = default_ops()[name]
+    first, second = ([str(trial) for trial in drawn_trials(op, 20, 3)] for _ in range(2))
+    assert first == second
+    assert first != [str(trial) for trial in drawn_trials(op, 20, 4)]
+    canonical = [str(trial) for trial in canonical_trials(op)]
+    assert len({*first} - {*canonical}) >= 8
+    for trial in drawn_trials(op, 20, 3):
+        store = ConstantStore()
+        function = trial.named("main").function(store, generator_of(0))
+        verify(IRModule({"main": function}, store))
+
+
+def test_every_op_is_tried_in_every_dtype_that_it_takes() -> None:
+    for name, cases in op_cases().items():
+        op = default_ops()[name]
+        taken = {dtype for case in cases for dtype in case.dtypes(op)}
+        assert {trial.dtype for trial in canonical_trials(op)} == taken, name
+
+
+def test_drawn_trials_have_what_canonical_ones_lack() -> None:
+    op = default_ops()["add"]
+    trials = list(drawn_trials(op, 100, 0))
+    assert any(trial.constants for trial in trials)
+    assert any(1 in operand.shape for trial in trials for operand in trial.case.operands)
+    assert any(17 in operand.shape for trial in trials for operand in trial.case.operands)
+    assert any(len({operand.shape for operand in trial.case.operands}) == 2 for trial in trials)
+    axes = {trial.case.attrs.get("axis") for trial in drawn_trials(default_ops()["nn.softmax"], 100, 0)}
+    assert len(axes) >= 3
+
+
+@pytest.mark.parametrize("dtype", all_dtypes())
+@pytest.mark.parametrize("regime", REGIMES)
+def test_arrays_are_of_their_dtype(dtype: str, regime: str) -> None:
+    array = draw_array(dtype, (5, 7), regime, generator_of(0), None)
+    assert (dtype_name(array.dtype), array.shape) == (dtype, (5, 7))
+    assert draw_array(dtype, (), regime, generator_of(0)).shape == ()
+    if is_float(dtype):
+        values = array.astype(np.float64)
+        assert np.isnan(values).any() == (regime == "special")
+        if regime == "tiny":
+            assert np.abs(values).max() < 64 * float_limits(dtype).smallest_normal
+
+
+def test_special_values_are_all_there() -> None:
+    array = draw_array("float32", (100,), "special", generator_of(0))
+    assert all(is_kind(array).any() for is_kind in (np.isnan, np.isposinf, np.isneginf))
+    assert (np.signbit(array) & (array == 0)).any()
+    assert np.isnan(draw_array("float32", (1,), "special", generator_of(0))).all()
+
+
+def test_integers_are_small_or_any() -> None:
+    assert np.abs(draw_array("int32", (100,), "normal", generator_of(0))).max() <= 4
+    assert np.abs(draw_array("int64", (100,), "normal", generator_of(0), None).astype(float)).max() > 2.0**60
+    assert draw_array("uint64", (100,), "normal", generator_of(0), None).max() > 2**63
+
+
+def test_what_must_be_positive_is() -> None:
+    op = default_ops()["nn.batch_norm"]
+    case = op_cases()["nn.batch_norm"][0]
+    for regime in ("normal", "zeros", "large"):
+        assert draw_operands(op, case, "float32", regime, generator_of(0))[4].min() > 0
+
+
+def test_graphs_have_what_they_are_for() -> None:
+    ops = default_ops()
+    graphs = [
+        draw_graph("main", ops, frozenset(), generator_of(0, number), is_dynamic=number % 2 == 1)
+        for number in range(30)
+    ]
+    sizes = [len(graph.function.bindings) for graph in graphs]
+    assert min(sizes) >= 4
+    assert max(sizes) > 30
+    assert {binding.op.name for graph in graphs for binding in graph.function.bindings} == set(graph_ops())
+    assert any(len(graph.function.results) > 1 for graph in graphs)
+    assert any(len(graph.constants) > 1 for graph in graphs)
+    for graph in graphs:
+        module = IRModule({"main": graph.function}, graph.constants)
+        verify(module)
+        results = evaluate_function(module, "main", graph.inputs)
+        assert all(np.isfinite(result).all() for result in results)
+        readers = [id(operand) for binding in graph.function.bindings for operand in binding.operands]
+        assert len(set(readers)) < len(readers)  # something is read twice
+    symbolic = [
+        any(isinstance(p.type, TensorType) and p.type.symbols for p in graph.function.params) for graph in graphs
+    ]
+    assert symbolic == [number % 2 == 1 for number in range(30)]
+
+
+def test_favoured_ops_are_drawn_more_often() -> None:
+    def count(favoured: frozenset[str]) -> int:
+        graphs = (draw_graph("g", default_ops(), favoured, generator_of(1, n), is_dynamic=False) for n in range(20))
+        return sum(binding.op.name == "tanh" for graph in graphs for binding in graph.function.bindings)
+
+    assert count(frozenset({"tanh"})) > 2 * count(frozenset())
+
+
+def test_node_cases_come_in_groups() -> None:
+    groups = node_groups()
+    assert {"add", "conv", "softmax"} <= set(groups)
+    assert list(groups) == sorted(groups)
+    state = np.random.get_state()[1]  # noqa: NPY002 - what onnx seeds
+    cases = node_cases("add")
+    assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+    assert cases[0].name == "test_add"
+    assert [case.model.graph.node[0].op_type for case in cases] == ["Add"] * len(cases)
+    np.testing.assert_array_equal(cases[0].outputs[0], cases[0].inputs[0] + cases[0].inputs[1])
+    assert node_cases("add") is cases
+    softmax = [case.name for case in node_cases("softmax")]
+    assert softmax[-1].endswith(("_expanded", "_expanded_ver18"))
+    assert "_expanded" not in softmax[0]
+
+
+def test_elementwise_ops_are_broadcast() -> None:
+    for name in ("add", "where", "less"):
+        op = default_ops()[name]
+        assert Trait.ELEMENTWISE in op.traits
+        shapes = [[operand.shape for operand in trial.case.operands] for trial in drawn_trials(op, 60, 0)]
+        assert sum(len(set(found)) > 1 for found in shapes) > 10
