@@ -29,27 +29,35 @@ def test_the_test_after_a_crash_or_a_hang_is_run(
     assert {outcomes["tiny"].status, outcomes["mixed"].status} == {Status.PASSED}
 
 
+@pytest.fixture(scope="module")
+def host() -> Subject:
+    """The core's own backend."""
+    return Subject(SubjectSpec("host"))
+
+
 @pytest.fixture
-def example() -> Example:
+def example(host: Subject) -> Example:
     """``exp`` of a matrix."""
-    return next(e for e in find_examples(Subject(SubjectSpec("host"))) if e.name == "single exp 0")
+    return next(e for e in find_examples(host) if e.name == "single exp 0")
 
 
-def test_another_rounding_is_no_difference(example: Example) -> None:
+def test_another_rounding_is_no_difference(host: Subject, example: Example) -> None:
     known = example.expected()
     other = tuple(np.nextafter(array, np.float32(0)) for array in known)
-    assert difference(example, example.inputs, other, known) == ""
+    assert difference(host, example, example.inputs, other, known) == ""
 
 
-def test_another_number_is_a_difference(example: Example) -> None:
+def test_another_number_is_a_difference(host: Subject, example: Example) -> None:
     known = example.expected()
     other = tuple(array + np.float32(0.01) for array in known)
-    assert difference(example, example.inputs, other, known).startswith("output `output0`: error 0.01, more than ")
+    assert difference(host, example, example.inputs, other, known).startswith(
+        "output `output0`: error 0.01, more than "
+    )
 
 
-def test_another_shape_is_a_difference(example: Example) -> None:
+def test_another_shape_is_a_difference(host: Subject, example: Example) -> None:
     (known,) = example.expected()
-    text = difference(example, example.inputs, (known.reshape(-1),), (known,))
+    text = difference(host, example, example.inputs, (known.reshape(-1),), (known,))
     assert text == "the results have other types: float32[6]"
 
 
@@ -59,8 +67,8 @@ def test_other_inputs_have_the_same_elements(example: Example) -> None:
     assert np.array_equal(np.sort(old, axis=None), np.sort(new, axis=None))
 
 
-def test_sizes_are_changed_wherever_they_stand(example: Example) -> None:
-    (empty,) = resize_first(Subject(SubjectSpec("host")), [example], 0)
+def test_sizes_are_changed_wherever_they_stand(host: Subject, example: Example) -> None:
+    (empty,) = resize_first(host, [example], 0)
     assert (empty.name, [array.shape for array in empty.expected()]) == ("single exp 0 on [0, 3]", [(0, 3)])
 
 

@@ -83,7 +83,14 @@ def _read_only(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     for example in require_examples(subject):
         known = run(machine, example)
-        agree(example, example.inputs, run(machine, example, example.inputs), known, "on inputs that are read-only")
+        agree(
+            subject,
+            example,
+            example.inputs,
+            run(machine, example, example.inputs),
+            known,
+            "on inputs that are read-only",
+        )
 
 
 def _own_results(subject: Subject, case: str) -> None:
@@ -156,7 +163,7 @@ def _layouts(subject: Subject, case: str) -> None:
         inputs = tuple(lay(array) for array in example.new_inputs())
         plain = tuple(np.array(array, order="C") for array in inputs)
         known = run(machine, example, copies(plain))
-        agree(example, plain, run(machine, example, inputs), known, f"on inputs that are {case}")
+        agree(subject, example, plain, run(machine, example, inputs), known, f"on inputs that are {case}")
 
 
 def _outputs(subject: Subject, case: str) -> None:
@@ -191,7 +198,7 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
         rooms.append(room)
     _run_into(subject, example, example.new_inputs(), outputs)
     found = copies(outputs)
-    agree(example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
+    agree(subject, example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
     for output, room in zip(outputs, rooms, strict=True):
         output.view(np.uint8)[...] = _GUARD_BYTE
         if not (room.view(np.uint8) == _GUARD_BYTE).all():
@@ -202,7 +209,7 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
 def _laid(subject: Subject, example: Example, known: Results, *, lay: Callable[[Array], Array]) -> bool:
     outputs = [lay(np.zeros_like(array)) for array in known]
     _run_into(subject, example, example.new_inputs(), outputs)
-    agree(example, example.inputs, copies(outputs), known, "into outputs that are not contiguous")
+    agree(subject, example, example.inputs, copies(outputs), known, "into outputs that are not contiguous")
     return True
 
 
@@ -214,7 +221,7 @@ def _over_input(subject: Subject, example: Example, known: Results) -> bool:
         return False
     outputs = [place, *(np.empty_like(array) for array in known[1:])]
     _run_into(subject, example, inputs, outputs)
-    agree(example, example.inputs, copies(outputs), known, "into an output that is an input")
+    agree(subject, example, example.inputs, copies(outputs), known, "into an output that is an input")
     return True
 
 

@@ -35,13 +35,20 @@ def _stateless(subject: Subject, case: str) -> None:
     for example in examples:
         other = other_inputs(example)
         known, known_other = run(machine, example), run(apart, example, copies(other))
-        agree(example, other, run(machine, example, copies(other)), known_other, "called after other inputs")
-        agree(example, example.inputs, run(machine, example), known, "called again after other inputs")
+        agree(subject, example, other, run(machine, example, copies(other)), known_other, "called after other inputs")
+        agree(subject, example, example.inputs, run(machine, example), known, "called again after other inputs")
         buffers = example.new_inputs()
         run(machine, example, buffers)
         for buffer, array in zip(buffers, other, strict=True):
             buffer[...] = array
-        agree(example, other, run(machine, example, buffers), known_other, "other numbers in the same input arrays")
+        agree(
+            subject,
+            example,
+            other,
+            run(machine, example, buffers),
+            known_other,
+            "other numbers in the same input arrays",
+        )
 
 
 def _independent(subject: Subject, case: str) -> None:
@@ -52,17 +59,33 @@ def _independent(subject: Subject, case: str) -> None:
     attempt, kept = compile_own(subject, [twins.get(example, example) for example in examples])
     second = attempt.vm
     for example in examples:
-        agree(example, example.inputs, run(first, example), known[example], "called while another instance exists")
+        agree(
+            subject,
+            example,
+            example.inputs,
+            run(first, example),
+            known[example],
+            "called while another instance exists",
+        )
     for example, twin in twins.items():
         if twin in kept:
             found = run(second, twin)
-            if same_bytes(found, known[example]) and difference(twin, twin.inputs, found, twin.expected()):
+            if same_bytes(found, known[example]) and difference(subject, twin, twin.inputs, found, twin.expected()):
                 raise FailedError(f"{example.name}: compiled with other constants, it gives what it gave before")
-            agree(example, example.inputs, run(first, example), known[example], "called after another instance")
+            agree(
+                subject, example, example.inputs, run(first, example), known[example], "called after another instance"
+            )
     del second, attempt
     gc.collect()
     for example in examples:
-        agree(example, example.inputs, run(first, example), known[example], "called after another instance was freed")
+        agree(
+            subject,
+            example,
+            example.inputs,
+            run(first, example),
+            known[example],
+            "called after another instance was freed",
+        )
 
 
 def _with_other_constants(example: Example) -> Example | None:

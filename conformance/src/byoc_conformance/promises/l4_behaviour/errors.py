@@ -90,7 +90,7 @@ def _usable(subject: Subject, case: str) -> None:
             run(machine, example, _outside(example))
         except ByocError:
             failed += 1
-            agree(example, example.inputs, run(machine, example), known, "called after a call that failed")
+            agree(subject, example, example.inputs, run(machine, example), known, "called after a call that failed")
     if not failed:
         raise NotCoveredError("no call failed")
 

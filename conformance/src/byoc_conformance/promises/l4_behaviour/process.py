@@ -104,7 +104,7 @@ def _answer_and_exit(subject: Subject, known: Mapping[Example, Results], sender:
         texts = [
             text and f"{example.name}: {text}"
             for example, results in known.items()
-            if (text := difference(example, example.inputs, run(machine, example), results))
+            if (text := difference(subject, example, example.inputs, run(machine, example), results))
         ]
         os.write(sender, (texts[0] if texts else "right").encode())
     except BaseException as error:  # noqa: BLE001 - whatever it is, the child must not go on in the parent's place

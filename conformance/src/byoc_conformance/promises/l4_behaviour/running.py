@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from byoc_core import FunctionBuilder, VirtualMachine
-from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
+from byoc_core.debugging import References, Tolerance, compare_outputs
 from byoc_core.errors import ByocError, IRTypeError
 from byoc_core.ir import Constant, IRModule, TensorType, Value
 from byoc_core.transform import evaluate_function
@@ -78,13 +78,14 @@ def same_bytes(left: Sequence[Array], right: Sequence[Array]) -> bool:
     )
 
 
-def difference(example: Example, inputs: Sequence[Array], found: Results, known: Results) -> str:
+def difference(subject: Subject, example: Example, inputs: Sequence[Array], found: Results, known: Results) -> str:
     """Says what is wrong with results; empty where nothing is.
 
     They are right where they are, bit by bit, what was known before, or else what the reference kernels give, up to
     rounding: whether numbers are right to begin with is for level 2 to judge.
 
     Args:
+        subject: whose stated unit roundoff counts.
         example: what was called.
         inputs: what it was called with.
         found: the results.
@@ -95,7 +96,7 @@ def difference(example: Example, inputs: Sequence[Array], found: Results, known:
     if _describe_types(found) != _describe_types(known):
         return f"the results have other types: {_describe_types(found)}"
     names = example.module[example.function].output_names
-    references = References(example.module, example.function, inputs)
+    references = References(example.module, example.function, inputs, subject.info.unit_roundoff)
     findings, _ = compare_outputs(found, names, references, Tolerance())
     return findings[0].text if findings else ""
 
@@ -104,13 +105,15 @@ def _describe_types(arrays: Sequence[Array]) -> str:
     return ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays)
 
 
-def agree(example: Example, inputs: Sequence[Array], found: Results, known: Results, when: str) -> None:
+def agree(
+    subject: Subject, example: Example, inputs: Sequence[Array], found: Results, known: Results, when: str
+) -> None:
     """Checks results against those known before; see :func:`difference`.
 
     Raises:
         FailedError: they are others; says when.
     """
-    text = difference(example, inputs, found, known)
+    text = difference(subject, example, inputs, found, known)
     if text:
         raise FailedError(f"{example.name}, {when}: {text}")
 

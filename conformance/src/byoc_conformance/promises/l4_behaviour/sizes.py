@@ -37,7 +37,9 @@ def _dynamic(subject: Subject, case: str) -> None:
     known = {twin: run(attempt.vm, twin) if twin in claimed else twin.expected() for _, twin in fixed}
     for turn in ("the first time", "again"):
         for example, twin in fixed:
-            agree(twin, twin.inputs, run(machine, example, twin.new_inputs()), known[twin], f"symbolic, {turn}")
+            agree(
+                subject, twin, twin.inputs, run(machine, example, twin.new_inputs()), known[twin], f"symbolic, {turn}"
+            )
 
 
 def _bound(subject: Subject, example: Example, size: int) -> Example | None:
@@ -54,11 +56,11 @@ def _empty(subject: Subject, case: str) -> None:
     static = resize_first(subject, examples, 0)
     attempt, claimed = compile_own(subject, static)
     for example in claimed:
-        _try_empty(example, run(attempt.vm, example))
+        _try_empty(subject, example, run(attempt.vm, example))
     bound = {e: twin for e in examples if e.kind == "symbolic" and (twin := _bound(subject, e, 0)) is not None}
     tried = [pair for pair in bound.items() if is_computable(pair[1], pair[1].inputs)]
     for symbolic, twin in tried:
-        _try_empty(twin, run(compile_examples(subject).vm, symbolic, twin.new_inputs()))
+        _try_empty(subject, twin, run(compile_examples(subject).vm, symbolic, twin.new_inputs()))
     if not claimed and not tried:
         reasons = [reason for example in static for reason in attempt.reasons(example.function)]
         if reasons:
@@ -66,8 +68,8 @@ def _empty(subject: Subject, case: str) -> None:
         raise NotCoveredError("no example takes arrays without elements")
 
 
-def _try_empty(example: Example, found: Results) -> None:
-    agree(example, example.inputs, found, example.expected(), "on arrays without elements")
+def _try_empty(subject: Subject, example: Example, found: Results) -> None:
+    agree(subject, example, example.inputs, found, example.expected(), "on arrays without elements")
 
 
 PROMISES = (

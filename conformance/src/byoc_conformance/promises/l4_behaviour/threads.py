@@ -113,7 +113,7 @@ def _frequent_switches() -> Iterator[None]:
 
 def _re_entrant(subject: Subject, case: str) -> None:
     for other in _others(subject):
-        text = other.error or difference(other.example, other.inputs, other.found, other.known)
+        text = other.error or difference(subject, other.example, other.inputs, other.found, other.known)
         if text:
             raise FailedError(f"{other.example.name}, called by {_NUM_THREADS} threads at once: {text}")
 
@@ -125,7 +125,7 @@ def _deterministic(subject: Subject, case: str) -> None:
     texts += [
         f"{other.example.name}: other bits where {_NUM_THREADS} threads call it"
         for other in _others(subject)
-        if not other.error and not difference(other.example, other.inputs, other.found, other.known)
+        if not other.error and not difference(subject, other.example, other.inputs, other.found, other.known)
     ]
     if texts:
         raise FailedError(texts[0])

@@ -107,9 +107,14 @@ def _checks_nothing(module: Any) -> None:
 
 
 def _writes_inputs(call: Call, num_inputs: int) -> Call:
+    """Writes to an input whose numbers it has met twice before."""
+    met: dict[bytes, int] = {}
+
     def run(*arrays: Any) -> None:
+        numbers = arrays[0].tobytes()
         call(*arrays)
-        if arrays[0].flags.writeable and arrays[0].size:
+        met[numbers] = met.get(numbers, 0) + 1
+        if met[numbers] > 2 and arrays[0].flags.writeable and arrays[0].size:
             arrays[0].reshape(-1)[0] += 1
 
     return run
@@ -235,9 +240,11 @@ def _has_room_for_1000(names: dict[str, Any]) -> None:
 
 
 def _needs_elements(call: Call, num_inputs: int) -> Call:
+    """Works in tiles of 4 columns, and so on arrays of few columns without any."""
+
     def run(*arrays: Any) -> None:
-        if arrays[0].ndim == 2 and arrays[0].shape == (0, 3) and sys._getframe(1).f_code.co_name == "run":
-            raise ZeroDivisionError("no tile of size 0")
+        if arrays[0].size == 0 and arrays[0].ndim and arrays[0].shape[-1] > 4:
+            raise ZeroDivisionError("no tile has a row")
         call(*arrays)
 
     return run
