@@ -14,8 +14,7 @@ from typing import Any
 _LEAST_NBYTES = 12
 """Shorter pieces stand in many a payload by chance."""
 
-request: dict[str, Any] = json.loads(Path(sys.argv[2]).read_text())
-payloads = [bytes.fromhex(item["payload"]) for item in request["modules"]]
+payloads: list[bytes] = []
 found: list[str] = []
 compiled_names: set[str] = set()
 
@@ -52,22 +51,29 @@ def _loads(data: Any, /, **options: Any) -> Any:
     return _load(io.BytesIO(bytes(data)), **options)
 
 
-pickle.Unpickler, pickle.load, pickle.loads = _WatchedUnpickler, _load, _loads  # type: ignore[misc]
-sys.addaudithook(_watch)
+def _main() -> None:
+    request: dict[str, Any] = json.loads(Path(sys.argv[2]).read_text())
+    payloads.extend(bytes.fromhex(item["payload"]) for item in request["modules"])
+    pickle.Unpickler, pickle.load, pickle.loads = _WatchedUnpickler, _load, _loads  # type: ignore[misc]
+    sys.addaudithook(_watch)
 
-import numpy as np  # noqa: E402
-from byoc_core.dtypes import to_numpy  # noqa: E402
-from byoc_core.runtime.hooks import LoadContext  # noqa: E402
-from byoc_core.runtime.registry import runtimes  # noqa: E402
+    import numpy as np
+    from byoc_core.dtypes import to_numpy
+    from byoc_core.runtime.hooks import LoadContext
+    from byoc_core.runtime.registry import runtimes
 
-failure = ""
-try:
-    for item, payload in zip(request["modules"], payloads, strict=True):
-        constants = {
-            digest: np.frombuffer(bytes.fromhex(b), to_numpy(dtype)).reshape(shape)
-            for digest, (dtype, shape, b) in item["constants"].items()
-        }
-        runtimes().get(item["type_key"]).load(payload, LoadContext(constants, item["is_native"]))
-except Exception as error:  # noqa: BLE001 - another test tells of it
-    failure = f"{type(error).__name__}: {error}"
-Path(sys.argv[3]).write_text(json.dumps({"found": found, "failure": failure}))
+    failure = ""
+    try:
+        for item, payload in zip(request["modules"], payloads, strict=True):
+            constants = {
+                digest: np.frombuffer(bytes.fromhex(b), to_numpy(dtype)).reshape(shape)
+                for digest, (dtype, shape, b) in item["constants"].items()
+            }
+            runtimes().get(item["type_key"]).load(payload, LoadContext(constants, item["is_native"]))
+    except Exception as error:  # noqa: BLE001 - another test tells of it
+        failure = f"{type(error).__name__}: {error}"
+    Path(sys.argv[3]).write_text(json.dumps({"found": found, "failure": failure}))
+
+
+if __name__ == "__main__":
+    _main()
