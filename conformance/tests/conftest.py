@@ -11,7 +11,7 @@ from byoc_core.plugin.discovery import installed
 from byoc_core.plugin.metadata import snapshot
 from byoc_core.runtime.registry import runtimes
 
-FAKES = Path(__file__).parent / "fakes"
+from conformance.tests.fakenpu_install import FAKES, install_fakenpu
 
 
 def forget_plugins() -> None:
@@ -21,30 +21,16 @@ def forget_plugins() -> None:
 
 
 @pytest.fixture
-def install_fakenpu(tmp_path: Path) -> Callable[..., Path]:
-    """A function that writes the metadata of the fake backend's distribution, and gives the folder for ``sys.path``."""
-
-    def install(
-        *, version: str = "1.0", requires: str = "byoc-core>=0.1,<1", runtimes: str = "fakenpu = fakenpu.runtime"
-    ) -> Path:
-        info = tmp_path / "site" / "byoc_fakenpu.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: byoc-fakenpu\nVersion: {version}\nRequires-Dist: {requires}\n"
-        )
-        (info / "entry_points.txt").write_text(
-            f"[byoc.backends]\nfakenpu = fakenpu.backend\n\n[byoc.runtimes]\n{runtimes}\n"
-        )
-        return info.parent
-
-    return install
+def fakenpu_metadata(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes the metadata of the fake backend's distribution anew."""
+    return lambda **metadata: install_fakenpu(tmp_path, **metadata)
 
 
 @pytest.fixture
-def fakenpu(install_fakenpu: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def fakenpu(fakenpu_metadata: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of the fake backend, installed; set ``FAKENPU_FAULT`` before a process imports it to break it."""
     monkeypatch.syspath_prepend(str(FAKES))
-    monkeypatch.syspath_prepend(str(install_fakenpu()))
+    monkeypatch.syspath_prepend(str(fakenpu_metadata()))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
     forget_plugins()
     yield "fakenpu"

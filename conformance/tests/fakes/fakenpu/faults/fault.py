@@ -20,7 +20,7 @@ class Fault:
         caught_by: the names of the promises (``"L4-strided-inputs"``) that exactly are broken.
         compile_half: how the compile half is broken.
         run_half: how the run half is broken.
-        metadata: what the distribution declares otherwise, as arguments of the fixture ``install_fakenpu``.
+        metadata: what the distribution declares otherwise, as arguments of ``install_fakenpu``.
     """
 
     caught_by: frozenset[str]
