@@ -34,7 +34,8 @@ def _sigmoid(x: NDArray) -> NDArray:
 
 
 def _gelu(x: NDArray, *, approximate: str) -> NDArray:  # `approximate` is "none": see `patterns.reject_op`
-    return np.asarray(x * ndtr(x))
+    # The limit, where the product is infinity times zero.
+    return np.asarray(np.where(np.isneginf(x), x.dtype.type(0), x * ndtr(x)))
 
 
 def _softmax(x: NDArray, *, axis: int) -> NDArray:
