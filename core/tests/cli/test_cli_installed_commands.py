@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from byoc_core.version import __version__
 
 from core.tests.plugin.conftest import Site
 
@@ -93,8 +94,8 @@ def test_a_command_for_another_version_of_core_is_not_imported(byoc: Any, instal
     done = byoc("late")
     assert done.code == 1
     assert done.err == (
-        "error: plugin `late` (byoc-late 1.0): cannot be used (incompatible): it needs byoc-core>=9, and 0.1.0 is "
-        "installed. Install versions that fit: pip install --upgrade byoc-late byoc-core.\n"
+        "error: plugin `late` (byoc-late 1.0): cannot be used (incompatible): it needs byoc-core>=9, and "
+        f"{__version__} is installed. Install versions that fit: pip install --upgrade byoc-late byoc-core.\n"
     )
 
 

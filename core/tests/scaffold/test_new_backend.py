@@ -84,7 +84,14 @@ def test_the_metadata_is_what_byoc_reads(kind: str, groups: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"), [("0.1.0", ">=0.1,<0.2"), ("0.9.3", ">=0.9,<0.10"), ("1.4.0", ">=1.4,<2")]
+    ("version", "expected"),
+    [
+        ("0.1.0", ">=0.1,<0.2"),
+        ("0.9.3", ">=0.9,<0.10"),
+        ("0.2.0.dev0", ">=0.2.0.dev0,<0.3"),
+        ("1.4.0", ">=1.4,<2"),
+        ("1.5.0rc1", ">=1.5.0rc1,<2"),
+    ],
 )
 def test_the_range_of_core_versions(version: str, expected: str) -> None:
     assert _core_range(version) == expected

@@ -14,6 +14,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from packaging.version import Version
+
 from byoc_core.backend.info import is_backend_name
 from byoc_core.errors import OptionsError
 from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
@@ -103,9 +105,13 @@ def _to_camel_case(name: str) -> str:
 
 
 def _core_range(version: str) -> str:
-    """Gives the versions that a package made with this one may ask for: those with the same promises."""
-    major, minor = (int(part) for part in version.split(".")[:2])
-    return f">={major}.{minor},<{major + 1}" if major else f">=0.{minor},<0.{minor + 1}"
+    """Gives the versions that a package made with this one may ask for: those with the same promises.
+
+    The lower end of a pre-release is itself: pip holds a release to be newer than its pre-releases.
+    """
+    running = Version(version)
+    lower = running.public if running.is_prerelease else f"{running.major}.{running.minor}"
+    return f">={lower},<{running.major + 1}" if running.major else f">={lower},<0.{running.minor + 1}"
 
 
 def _walk(folder: Traversable, base: str = "") -> Iterator[tuple[str, Traversable]]:
