@@ -132,9 +132,9 @@ def _needs_writable_inputs(call: Call, num_inputs: int) -> Call:
 
 
 def _whole(array: Any) -> Any:
-    """The whole memory that a view is a part of."""
+    """The whole memory that a view is a part of, where the view is not aligned as a machine's intermediates are."""
     base = array
-    while isinstance(base.base, np.ndarray):
+    while array.ctypes.data % 16 and isinstance(base.base, np.ndarray):
         base = base.base
     return base.reshape(-1)
 
