@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from byoc_conformance import Runner, Status, SubjectSpec, all_items
 from byoc_core.lint import lint_backend
-from byoc_core.scaffold import Kind, write_package
+from byoc_core.scaffold.kind import Kind
+from byoc_core.scaffold.package import write_package
 
 from conformance.tests.conftest import forget_plugins
 from conformance.tests.new_packages import install_package

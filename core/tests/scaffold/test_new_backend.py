@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from byoc_core.errors import OptionsError
-from byoc_core.scaffold import Kind, render_package, write_package
-from byoc_core.scaffold.package import _core_range
+from byoc_core.scaffold.kind import Kind
+from byoc_core.scaffold.package import _core_range, render_package, write_package
 from byoc_core.version import __version__
 from packaging.requirements import Requirement
 

@@ -1,6 +1,4 @@
-"""Writes new backends: complete packages to change, not to fill in."""
+"""Writes new backends: complete packages to change, not to fill in.
 
-from byoc_core.scaffold.kind import Kind
-from byoc_core.scaffold.package import render_package, write_package
-
-__all__ = ["Kind", "render_package", "write_package"]
+``scaffold.package`` writes them; ``scaffold.kind`` says which kinds there are, and is all that ``--help`` needs.
+"""

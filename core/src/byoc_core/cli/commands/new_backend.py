@@ -37,7 +37,7 @@ def write_new_backend(
     It takes a few ops and one pattern, is right about all of them, and has tests: the conformance kit's and its own.
     Nothing is overwritten.
     """
-    from byoc_core.scaffold import write_package
+    from byoc_core.scaffold.package import write_package
 
     folder = output or Path(f"byoc-{name}")
     written = write_package(name, kind, folder)
