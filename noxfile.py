@@ -38,7 +38,8 @@ nox.options.sessions = [
     "tests-core-3.11",
     "tests-core-3.13",
     "core-alone",
-    *(f"tests-{name}" for name in PACKAGES if name != "core"),
+    *(f"tests-{name}" for name in PLUGINS),
+    "tests-conformance-3.12",
     "conformance",
     "versions",
     "docs",
@@ -189,20 +190,18 @@ def partition_laws(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
-    ``nox -s conformance -- ccompiler`` runs it on one alone.
+    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own.
     """
-    install_wheels(session, tuple(PACKAGES), *group("test"))
-    chosen = session.posargs or ["host", *PLUGINS, "together", "examples", "new"]
+    install_wheels(session, tuple(PACKAGES), *group("test", "lint", "types"))
+    chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
     broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
     if "together" in chosen:
         for name in PLUGINS:
             others = [f"--with={other}" for other in PLUGINS if other != name]
             if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
-    packages = list(EXAMPLES) if "examples" in chosen else []
-    packages += write_new_backends(session) if "new" in chosen else []
-    for package in packages:
-        broken += [name for name in install_package(session, package) if not keeps_promises(session, name)]
+    if "packages" in chosen:
+        session.run("python", "conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *map(str, EXAMPLES))
     if broken:
         session.error(f"promises are broken: {', '.join(broken)}; the reports are in {REPORTS}")
 
@@ -217,34 +216,6 @@ def keeps_promises(session: nox.Session, backend: str, *arguments: str, folder: 
     except nox.command.CommandFailed:
         return False
     return True
-
-
-def write_new_backends(session: nox.Session) -> list[Path]:
-    """Writes a new backend of each kind, as an author would begin one; gives their folders."""
-    kinds = session.run(
-        "python", "-c", "from byoc_core.scaffold.kind import Kind; print(*Kind)", silent=True, log=False
-    )
-    folder = Path(session.create_tmp()) / "new"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    packages = [folder / f"byoc-new{kind}" for kind in str(kinds).split()]
-    for package, kind in zip(packages, str(kinds).split(), strict=True):
-        session.run("byoc", "new-backend", f"new{kind}", "--kind", kind, "--output", str(package), silent=True)
-    return packages
-
-
-def install_package(session: nox.Session, package: Path) -> list[str]:
-    """Builds the wheel of a package that is not byoc's own and installs it; gives the names of its backends."""
-    project = nox.project.load_toml(package / "pyproject.toml")["project"]
-    folder = Path(session.create_tmp()) / project["name"]
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(package, folder / "source", ignore=UNBUILT)
-    pip = ("python", "-m", "pip", "--quiet")
-    session.run(*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(folder / "source"))
-    # Its range of core versions is for byoc to judge: pip would look for a release where this one is a pre-release.
-    session.install(*(line for line in project["dependencies"] if not line.startswith("byoc-")))
-    session.install("--force-reinstall", "--no-deps", *map(str, folder.glob("*.whl")))
-    return list(project["entry-points"]["byoc.backends"])
 
 
 @nox.session(requires=["wheels"])

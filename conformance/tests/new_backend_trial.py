@@ -2,7 +2,7 @@
 
 ::
 
-    python conformance/tests/new_backend_trial.py examples/byoc_scipy
+    python conformance/tests/new_backend_trial.py --reports out/conformance examples/byoc_scipy
 
 writes a backend of each kind into a temporary folder, and then, for each of them and for the packages named on the
 command line: checks style and types, builds its wheel, installs it, runs its own tests (the kit is among them) and the
@@ -13,6 +13,7 @@ prints what each took.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-KINDS = ("graph", "csource")
+from byoc_core.scaffold.kind import Kind
+
 BYOC = ("-c", "from byoc_core.cli.main import main; main()")
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
@@ -41,8 +43,8 @@ def run(folder: Path, *arguments: str) -> None:
         raise SystemExit(f"failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def try_package(package: Path, scratch: Path) -> None:
-    """Checks a copy of a package, installs it from its wheel, and runs its tests and the lint."""
+def try_package(package: Path, scratch: Path, reports: Path) -> None:
+    """Checks a copy of a package, installs it from its wheel, runs its tests and the lint; leaves the report of the kit."""
     project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     (backend,) = project["entry-points"]["byoc.backends"]
     wheels, copy = scratch / f"wheels-{backend}", scratch / f"copy-{backend}"
@@ -55,22 +57,26 @@ def try_package(package: Path, scratch: Path) -> None:
     try:
         run(scratch, *PIP, "check")
         run(copy, "-m", "mypy", "--cache-dir", str(scratch / "mypy_cache"))
-        run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+        run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "--byoc-report", str(reports / backend))
         run(scratch, *BYOC, "lint-backend", backend, "--compile", "--strict")
     finally:
         run(scratch, *PIP, "uninstall", "--yes", project["name"])
 
 
-def main(packages: Sequence[str]) -> None:
+def main(packages: Sequence[str], reports: Path) -> None:
     """Tries a new backend of each kind, and some packages."""
     with tempfile.TemporaryDirectory(prefix="byoc-trial-") as folder:
         scratch = Path(folder)
-        for kind in KINDS:
+        for kind in Kind:
             run(scratch, *BYOC, "new-backend", f"fresh_{kind}", "--kind", kind)
-            try_package(scratch / f"byoc-fresh_{kind}", scratch)
+            try_package(scratch / f"byoc-fresh_{kind}", scratch, reports)
         for package in packages:
-            try_package(Path(package), scratch)
+            try_package(Path(package), scratch, reports)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reports", type=Path, required=True, help="a folder for the kit's reports")
+    parser.add_argument("packages", nargs="*", help="folders of other packages to try")
+    given = parser.parse_args()
+    main(given.packages, given.reports.absolute())

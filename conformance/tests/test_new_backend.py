@@ -62,7 +62,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path, installing: Installi
 
 
 def test_it_passes_the_kit(backend: str) -> None:
-    with Runner(SubjectSpec(backend)) as runner:
+    with Runner(SubjectSpec(backend, examples=5)) as runner:
         results = [runner.run(item) for item in all_items()]
     broken = [f"{r.item.id}: {r.outcome.text}" for r in results if r.outcome.status.is_broken]
     assert broken == []
