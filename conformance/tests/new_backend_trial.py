@@ -44,7 +44,7 @@ def run(folder: Path, *arguments: str) -> None:
 
 
 def try_package(package: Path, scratch: Path, reports: Path) -> None:
-    """Checks a copy of a package, installs it from its wheel, runs its tests and the lint; leaves the report of the kit."""
+    """Checks a copy of a package, installs it from its wheel, runs its tests (for a report too) and the lint."""
     project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     (backend,) = project["entry-points"]["byoc.backends"]
     wheels, copy = scratch / f"wheels-{backend}", scratch / f"copy-{backend}"
