@@ -371,22 +371,3 @@ def test_a_partition_that_gives_no_module(own: Any) -> None:
     with pytest.raises(HookError) as caught:
         partition(R.parse(MODULE), [own(lambda m: None)])
     assert caught.value.problem == "returned a value of the wrong type"
-
-
-def test_the_example_of_the_specification_runs(fake_backend: Any, placement: Any) -> None:
-    import inspect
-    import textwrap
-
-    from byoc_core.backend import hooks
-
-    text = inspect.getdoc(hooks.byoc_partition) or ""
-    scope: dict[str, Any] = {"hookimpl": hooks.hookimpl, "replace": replace, "KERNELS": ("tanh",)}
-    exec(textwrap.dedent(text.partition("Example::\n")[2]), scope)
-
-    class Npu(fake_backend):  # type: ignore[misc]
-        @hooks.hookimpl
-        def byoc_partition(self, module: IRModule) -> Any:
-            return scope["byoc_partition"](module)
-
-    parted = partition(R.parse(MODULE), [Npu("mynpu", None)])
-    assert set(placement(parted).region_of) == {"a", "m"}
