@@ -73,7 +73,11 @@ def find_examples(subject: Subject) -> tuple[Example, ...]:
     """Gives the examples of a subject; none where it claims nothing. Equal subjects have equal examples.
 
     Those that cannot be compiled, or raise when they run, are left out: levels 1 and 2 tell of them.
+
+    Raises:
+        NotCoveredError: the subject cannot compile on this machine.
     """
+    subject.require_tools()  # before anything is made in vain, for every test that asks
     claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
     claimed += _claimed(subject, list(_chains(subject, claimed)))
     chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]

@@ -18,6 +18,8 @@ from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, RunCodegen
 from byoc_core.pattern import Rejection
 
+from byoc_conformance.outcome import NotCoveredError
+
 __all__ = ["Attempt", "Subject", "SubjectSpec"]
 
 
@@ -94,6 +96,26 @@ class Subject:
         """The options of all backends that take part, by name."""
         return {self.name: self.spec.options, **self.spec.companion_options}
 
+    def require_tools(self) -> None:
+        """Goes on where the subject and its companions say that they can compile on this machine.
+
+        Those that cannot are not asked for claims either, as in every build.
+
+        Raises:
+            NotCoveredError: one says no.
+        """
+        if self._missing_tools:
+            raise NotCoveredError(self._missing_tools)
+
+    @cached_property
+    def _missing_tools(self) -> str:
+        """Who cannot compile here, and why; empty where all can."""
+        for handle in (self.handle, *self.companions):
+            status = handle.compile_status(handle.context(options=self.options.get(handle.name)))
+            if not status.ok:
+                return f"`{handle.name}` cannot compile here: {status.reason}"
+        return ""
+
     def attempt(self, module: IRModule) -> Attempt:
         """Partitions a module among the subject and its companions, and compiles what they claim.
 
@@ -102,7 +124,9 @@ class Subject:
 
         Raises:
             ByocError: partition failed.
+            NotCoveredError: they cannot compile on this machine.
         """
+        self.require_tools()
         return Attempt(self, module)
 
 

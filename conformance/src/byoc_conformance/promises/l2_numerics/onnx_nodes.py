@@ -38,6 +38,8 @@ def _compute_nodes(subject: Subject, group: str) -> None:
     if not touched:
         raise NotCoveredError(f"no op in {len(chosen)} cases is taken")
     built = {name: case for name, case in touched.items() if name not in attempt.failures}
+    if not built:
+        raise NotCoveredError("nothing that it takes of these cases could be compiled")
     texts = [text for name, case in built.items() if (text := _problem(subject, attempt, name, case))]
     if texts:
         raise FailedError("\n".join(texts))
