@@ -79,6 +79,8 @@ def find_examples(subject: Subject) -> tuple[Example, ...]:
     """
     subject.require_tools()  # before anything is made in vain, for every test that asks
     claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
+    if not claimed:
+        claimed = _claimed(subject, list(_examples_of_other_dtypes(subject)))
     claimed += _claimed(subject, list(_chains(subject, claimed)))
     chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
     chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
@@ -151,16 +153,26 @@ def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]
 def _op_examples(subject: Subject) -> Iterator[Example]:
     """Yields the canonical cases of all ops, static and symbolic, with constants and without."""
     for op_name, cases in op_cases().items():
-        op = subject.ops[op_name]
         for number, case in enumerate(cases):
-            ending = f"{op_name} {number}"
-            arrays = case.arrays(_generator(subject, ending))
-            yield from _op_example(_static_kind(op, case), ending, op, case, case.types(), arrays)
-            if len(arrays) > 1:
-                yield from _op_example("constant", ending, op, case, case.types()[:1], arrays)
-            symbolic = case.symbolic_types()
-            if subject.info.dynamic_shapes and symbolic != case.types():
-                yield from _op_example("symbolic", ending, op, case, symbolic, arrays)
+            yield from _case_examples(subject, case, f"{op_name} {number}")
+
+
+def _examples_of_other_dtypes(subject: Subject) -> Iterator[Example]:
+    """Yields the most common case of each op in all dtypes but its own: for those that take none of the common ones."""
+    for op_name, (case, *_) in op_cases().items():
+        for dtype in case.dtypes(subject.ops[op_name])[1:]:
+            yield from _case_examples(subject, replace(case, dtype=dtype), f"{op_name} {dtype}")
+
+
+def _case_examples(subject: Subject, case: OpCase, ending: str) -> Iterator[Example]:
+    op = subject.ops[case.op]
+    arrays = case.arrays(_generator(subject, ending))
+    yield from _op_example(_static_kind(op, case), ending, op, case, case.types(), arrays)
+    if len(arrays) > 1:
+        yield from _op_example("constant", ending, op, case, case.types()[:1], arrays)
+    symbolic = case.symbolic_types()
+    if subject.info.dynamic_shapes and symbolic != case.types():
+        yield from _op_example("symbolic", ending, op, case, symbolic, arrays)
 
 
 def _static_kind(op: OpDef, case: OpCase) -> str:
