@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,7 +16,8 @@ from byoc_core.lint import find_instances
 from byoc_core.ops.cases import OpCase, array_of, function_of, op_cases
 from byoc_core.transform import evaluate_function
 
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.drawing import generator_of
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = ["Array", "Example", "compile_examples", "find_examples", "join_examples"]
 
@@ -144,7 +144,7 @@ def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]
     for example in examples:
         if example.function not in attempt.failures:
             try:
-                attempt.vm[example.function](*example.new_inputs())
+                call_function(attempt.vm, example.function, example.new_inputs())
             except ByocError:
                 continue
             yield example
@@ -166,7 +166,7 @@ def _examples_of_other_dtypes(subject: Subject) -> Iterator[Example]:
 
 def _case_examples(subject: Subject, case: OpCase, ending: str) -> Iterator[Example]:
     op = subject.ops[case.op]
-    arrays = case.arrays(_generator(subject, ending))
+    arrays = case.arrays(generator_of(subject.spec.seed, ending))
     yield from _op_example(_static_kind(op, case), ending, op, case, case.types(), arrays)
     if len(arrays) > 1:
         yield from _op_example("constant", ending, op, case, case.types()[:1], arrays)
@@ -266,7 +266,7 @@ def _is_computable(example: Example) -> bool:
 
 
 def _arrays(subject: Subject, function: Function, ending: str) -> list[Array]:
-    generator = _generator(subject, ending)
+    generator = generator_of(subject.spec.seed, ending)
     return [array_of(param.type, generator) for param in function.params if isinstance(param.type, TensorType)]
 
 
@@ -284,11 +284,6 @@ def _frozen(arrays: Iterable[Array]) -> tuple[Array, ...]:
     for array in copies:
         array.flags.writeable = False
     return copies
-
-
-def _generator(subject: Subject, text: str) -> np.random.Generator:
-    """Gives random numbers of an example's own, so that they do not depend on what else is looked at."""
-    return np.random.default_rng([subject.spec.seed, zlib.crc32(text.encode())])
 
 
 def _identifier(kind: str, ending: str) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import byoc_core
+import numpy.typing as npt
 from byoc_core.backend import BackendHandle, BackendInfo, backends
 from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.errors import ByocError
@@ -20,7 +21,9 @@ from byoc_core.pattern import Rejection
 
 from byoc_conformance.outcome import NotCoveredError
 
-__all__ = ["Attempt", "Subject", "SubjectSpec"]
+__all__ = ["Attempt", "Subject", "SubjectSpec", "call_function"]
+
+NDArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +235,13 @@ class Attempt:
         handles = [self._subject.handle, *self._subject.companions]
         run = RunCodegen(options=self._subject.options, backends=handles, handover=note)
         return run(self.partitioned.with_functions(functions))
+
+
+def call_function(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
+    """Gives the results of a function; a tuple too where there is one.
+
+    Raises:
+        ByocError: the call failed.
+    """
+    results = machine[name](*inputs)
+    return results if isinstance(results, tuple) else (results,)
