@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from byoc_conformance import Runner, Status, Subject, SubjectSpec, all_promises, find_item
 from byoc_conformance.outcome import NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
-from byoc_core.backend import BackendHandle
+from byoc_core.backend import BackendHandle, CodegenResult, CompileContext
+from byoc_core.errors import CodegenError
+from byoc_core.ir import Function, TensorType
+from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
 from byoc_core.runtime.status import Status as ToolStatus
 
 COMPILING = [
@@ -47,3 +52,26 @@ def test_claims_that_are_not_compiled_are_no_pass(fakenpu: str, monkeypatch: pyt
     with Runner(SubjectSpec(fakenpu, examples=1)) as runner:
         outcome = runner.run(find_item("L2-onnx[exp]")).outcome
     assert outcome == Outcome(Status.NOT_COVERED, "nothing that it takes of these cases could be compiled")
+
+
+def test_what_a_companion_cannot_compile_is_not_blamed_on_the_subject(
+    fakenpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codegen = BackendHandle.codegen
+
+    def fail_on_host(handle: BackendHandle, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        if handle.name == "host":
+            raise CodegenError("host", "is out of order")
+        return codegen(handle, functions, context)
+
+    monkeypatch.setattr(BackendHandle, "codegen", fail_on_host)
+    picky = CompositePattern(f"{fakenpu}.exp", is_op("exp")(wildcard()), check=_refuse_all_but_float32)
+    monkeypatch.setattr(BackendHandle, "patterns", lambda handle: (picky,) if handle.name == fakenpu else ())
+    promises = {promise.name: promise for promise in all_promises() if promise.level is Level.L1}
+    promises["patterns-compile"].check(Subject(SubjectSpec(fakenpu, companions=("host",))), "")
+
+
+def _refuse_all_but_float32(match: Match) -> Rejection | None:
+    type_ = match.root.result.type
+    is_float32 = isinstance(type_, TensorType) and type_.dtype == "float32"
+    return None if is_float32 else Rejection("dtype", "it is not float32")

@@ -175,7 +175,10 @@ class Attempt:
 
     @cached_property
     def failures(self) -> Mapping[str, str]:
-        """What codegen said of functions with regions that it claimed and then did not compile, by function."""
+        """What codegen said of functions that it did not compile, by function.
+
+        Where the subject has no region in one, it was a companion's codegen.
+        """
         return self._compiled[1]
 
     @property

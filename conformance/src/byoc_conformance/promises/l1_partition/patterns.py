@@ -68,8 +68,9 @@ def _check_compiles(subject: Subject, case: str) -> None:
             raise NotCoveredError("no functions were found that its patterns match")
         raise DeclinedError(tell_reasons(attempt, items))
     for name, text in attempt.failures.items():
-        item = items[name]
-        raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")
+        if attempt.regions[name]:
+            item = items[name]
+            raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")
 
 
 PROMISES = (
