@@ -46,6 +46,17 @@ def test_a_companion_that_cannot_compile_here_is_not_blamed_on_the_subject(faken
     Subject(SubjectSpec("host")).require_tools()
 
 
+@pytest.mark.parametrize("name", ["L2-op[exp]", "L2-pattern", "L3-save-and-load", "L4-stateless"])
+def test_what_cannot_run_here_is_not_covered_and_says_why(
+    name: str, fakenpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compiles for another machine."""
+    monkeypatch.setenv("FAKENPU_FAULT", "status-without-remedy")
+    with Runner(SubjectSpec(fakenpu, examples=1)) as runner:
+        outcome = runner.run(find_item(name)).outcome
+    assert outcome == Outcome(Status.NOT_COVERED, "modules of `fakenpu` cannot run here: the driver is too old")
+
+
 def test_claims_that_are_not_compiled_are_no_pass(fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Level 1 tells of them; a test of numbers has none to look at."""
     monkeypatch.setenv("FAKENPU_FAULT", "refuses-what-it-claims")

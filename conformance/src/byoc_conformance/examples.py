@@ -17,6 +17,7 @@ from byoc_core.ops.cases import OpCase, array_of, function_of, op_cases
 from byoc_core.transform import evaluate_function
 
 from byoc_conformance.drawing import generator_of
+from byoc_conformance.outcome import NotCoveredError
 from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = ["Array", "Example", "compile_examples", "find_examples", "join_examples"]
@@ -68,23 +69,33 @@ class Example:
         return evaluate_function(self.module, self.function, self.inputs)
 
 
-@cache
 def find_examples(subject: Subject) -> tuple[Example, ...]:
     """Gives the examples of a subject; none where it claims nothing. Equal subjects have equal examples.
 
     Those that cannot be compiled, or raise when they run, are left out: levels 1 and 2 tell of them.
 
     Raises:
-        NotCoveredError: the subject cannot compile on this machine.
+        NotCoveredError: nothing can be compiled, or run, on this machine.
     """
-    subject.require_tools()  # before anything is made in vain, for every test that asks
-    claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
-    if not claimed:
-        claimed = _claimed(subject, list(_examples_of_other_dtypes(subject)))
-    claimed += _claimed(subject, list(_chains(subject, claimed)))
-    chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
-    chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
-    return tuple(_running(subject, chosen))
+    examples, reason = _look_for_examples(subject)
+    if reason:
+        raise NotCoveredError(reason)
+    return examples
+
+
+@cache
+def _look_for_examples(subject: Subject) -> tuple[tuple[Example, ...], str]:
+    """Gives the examples, and why there can be none on this machine."""
+    try:
+        claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
+        if not claimed:
+            claimed = _claimed(subject, list(_examples_of_other_dtypes(subject)))
+        claimed += _claimed(subject, list(_chains(subject, claimed)))
+        chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
+        chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
+        return tuple(_running(subject, chosen)), ""
+    except NotCoveredError as error:
+        return (), str(error)
 
 
 @cache

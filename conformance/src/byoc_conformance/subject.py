@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ from byoc_core.ir import Function, IRModule, OpRegistry
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, RunCodegen
 from byoc_core.pattern import Rejection
+from byoc_core.runtime.registry import runtimes
 
 from byoc_conformance.outcome import NotCoveredError
 
@@ -193,7 +194,14 @@ class Attempt:
 
     @cached_property
     def vm(self) -> byoc_core.VirtualMachine:
-        """A machine for them."""
+        """A machine for them.
+
+        Raises:
+            NotCoveredError: a runtime says that its modules cannot run on this machine.
+        """
+        for type_key in dict.fromkeys(module.type_key for module in self.executable.modules):
+            if reason := _missing_to_run(type_key):
+                raise NotCoveredError(reason)
         return byoc_core.VirtualMachine(self.executable)
 
     @cached_property
@@ -238,6 +246,16 @@ class Attempt:
         handles = [self._subject.handle, *self._subject.companions]
         run = RunCodegen(options=self._subject.options, backends=handles, handover=note)
         return run(self.partitioned.with_functions(functions))
+
+
+@cache
+def _missing_to_run(type_key: str) -> str:
+    """Why modules of a runtime cannot run here; empty where they can, or nobody knows: level 0 opens runtimes."""
+    try:
+        status = runtimes().get(type_key).status()
+    except ByocError:
+        return ""
+    return "" if status.ok else f"modules of `{type_key}` cannot run here: {status.reason}"
 
 
 def call_function(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
