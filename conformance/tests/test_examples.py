@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from byoc_conformance import Subject, SubjectSpec
+from byoc_conformance import Runner, Status, Subject, SubjectSpec, find_item
 from byoc_conformance.examples import compile_examples, find_examples
 from byoc_core.ir.printer import print_module
 
@@ -17,6 +17,14 @@ def test_a_subject_has_examples_of_each_kind(fakenpu: str) -> None:
 def test_results_of_sizes_that_only_running_tells_are_among_them() -> None:
     kinds = {example.kind for example in find_examples(Subject(SubjectSpec("host")))}
     assert "data-dependent" in kinds
+
+
+def test_a_backend_of_uncommon_dtypes_has_examples_too(fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKENPU_FAULT", "takes-halves")
+    wanted = ("L1-capability[dynamic-shapes]", "L1-capability[constants]", "L1-codegen-functions")
+    with Runner(SubjectSpec(fakenpu)) as runner:
+        for name in (*wanted, "L3-same-results", "L3-constants-kept", "L4-stateless", "L4-dynamic-shapes"):
+            assert runner.run(find_item(name)).outcome.status is Status.PASSED
 
 
 def test_examples_are_claimed_and_right(fakenpu: str) -> None:

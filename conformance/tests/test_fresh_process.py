@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from byoc_conformance.fresh_process import run_in_fresh_process
+from byoc_conformance.fresh_process import compile_side, run_in_fresh_process
 from byoc_conformance.outcome import FailedError
+from byoc_core.plugin import PluginRecord
 
 
 def test_it_has_imported_nothing_of_ours() -> None:
@@ -30,3 +31,21 @@ def test_it_does_not_wait_for_ever() -> None:
     with pytest.raises(FailedError) as caught:
         run_in_fresh_process("import time; time.sleep(60)", timeout=0.2)
     assert str(caught.value) == "a fresh process did not end within 0.2 s"
+
+
+@pytest.mark.parametrize(
+    ("compile_half", "run_half", "own"),
+    [
+        ("npu.backend", "npu.runtime", ("npu.backend",)),
+        ("npu.backend:plugin", "npu.runtime:plugin", ("npu.backend",)),
+        ("npu", "npu_runtime", ("npu",)),
+        ("npu", "npu.runtime", ()),  # importing `npu.runtime` imports `npu`
+        ("npu:backend", "npu:runtime", ()),
+        ("", "npu.runtime", ()),  # a plugin object
+    ],
+)
+def test_the_compile_side_is_what_the_run_half_is_not_in(
+    compile_half: str, run_half: str, own: tuple[str, ...]
+) -> None:
+    backend, runtime = (PluginRecord("npu", "", value, "", "") for value in (compile_half, run_half))
+    assert compile_side(backend, runtime) == ("byoc_core.ir", "byoc_core.backend", *own)

@@ -70,6 +70,16 @@ def test_the_text_names_the_worst_element() -> None:
     )
 
 
+def test_elements_with_more_terms_than_others_may_be_off_by_more() -> None:
+    x = (np.random.default_rng(2).random(200) + 1).astype(np.float16)
+    running = np.empty_like(x)
+    total = np.float16(0)
+    for index, number in enumerate(x):
+        running[index] = total = np.float16(total + number)
+    assert text_of("cumsum", (x,), running, axis=0) == ""
+    assert "elements are wrong" in text_of("cumsum", (x,), running * np.float16(2), axis=0)
+
+
 def test_another_shape_or_dtype_is_wrong() -> None:
     assert text_of("add", (X, Y), X[:2]) == "result 0: got float32[2, 40], expected float32[3, 40]"
     assert text_of("add", (X, Y), X.astype(np.float64)) == "result 0: got float64[3, 40], expected float32[3, 40]"

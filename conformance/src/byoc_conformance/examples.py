@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,7 +16,9 @@ from byoc_core.lint import find_instances
 from byoc_core.ops.cases import OpCase, array_of, function_of, op_cases
 from byoc_core.transform import evaluate_function
 
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.drawing import generator_of
+from byoc_conformance.outcome import NotCoveredError
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = ["Array", "Example", "compile_examples", "find_examples", "join_examples"]
 
@@ -68,17 +69,33 @@ class Example:
         return evaluate_function(self.module, self.function, self.inputs)
 
 
-@cache
 def find_examples(subject: Subject) -> tuple[Example, ...]:
     """Gives the examples of a subject; none where it claims nothing. Equal subjects have equal examples.
 
     Those that cannot be compiled, or raise when they run, are left out: levels 1 and 2 tell of them.
+
+    Raises:
+        NotCoveredError: nothing can be compiled, or run, on this machine.
     """
-    claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
-    claimed += _claimed(subject, list(_chains(subject, claimed)))
-    chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
-    chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
-    return tuple(_running(subject, chosen))
+    examples, reason = _look_for_examples(subject)
+    if reason:
+        raise NotCoveredError(reason)
+    return examples
+
+
+@cache
+def _look_for_examples(subject: Subject) -> tuple[tuple[Example, ...], str]:
+    """Gives the examples, and why there can be none on this machine."""
+    try:
+        claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
+        if not claimed:
+            claimed = _claimed(subject, list(_examples_of_other_dtypes(subject)))
+        claimed += _claimed(subject, list(_chains(subject, claimed)))
+        chosen = [example for kind, count in _COUNTS.items() for example in _first_of(claimed, kind, count)]
+        chosen += _first_of(claimed, "pattern", _MAX_PATTERNS)
+        return tuple(_running(subject, chosen)), ""
+    except NotCoveredError as error:
+        return (), str(error)
 
 
 @cache
@@ -138,7 +155,7 @@ def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]
     for example in examples:
         if example.function not in attempt.failures:
             try:
-                attempt.vm[example.function](*example.new_inputs())
+                call_function(attempt.vm, example.function, example.new_inputs())
             except ByocError:
                 continue
             yield example
@@ -147,16 +164,26 @@ def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]
 def _op_examples(subject: Subject) -> Iterator[Example]:
     """Yields the canonical cases of all ops, static and symbolic, with constants and without."""
     for op_name, cases in op_cases().items():
-        op = subject.ops[op_name]
         for number, case in enumerate(cases):
-            ending = f"{op_name} {number}"
-            arrays = case.arrays(_generator(subject, ending))
-            yield from _op_example(_static_kind(op, case), ending, op, case, case.types(), arrays)
-            if len(arrays) > 1:
-                yield from _op_example("constant", ending, op, case, case.types()[:1], arrays)
-            symbolic = case.symbolic_types()
-            if subject.info.dynamic_shapes and symbolic != case.types():
-                yield from _op_example("symbolic", ending, op, case, symbolic, arrays)
+            yield from _case_examples(subject, case, f"{op_name} {number}")
+
+
+def _examples_of_other_dtypes(subject: Subject) -> Iterator[Example]:
+    """Yields the most common case of each op in all dtypes but its own: for those that take none of the common ones."""
+    for op_name, (case, *_) in op_cases().items():
+        for dtype in case.dtypes(subject.ops[op_name])[1:]:
+            yield from _case_examples(subject, replace(case, dtype=dtype), f"{op_name} {dtype}")
+
+
+def _case_examples(subject: Subject, case: OpCase, ending: str) -> Iterator[Example]:
+    op = subject.ops[case.op]
+    arrays = case.arrays(generator_of(subject.spec.seed, ending))
+    yield from _op_example(_static_kind(op, case), ending, op, case, case.types(), arrays)
+    if len(arrays) > 1:
+        yield from _op_example("constant", ending, op, case, case.types()[:1], arrays)
+    symbolic = case.symbolic_types()
+    if subject.info.dynamic_shapes and symbolic != case.types():
+        yield from _op_example("symbolic", ending, op, case, symbolic, arrays)
 
 
 def _static_kind(op: OpDef, case: OpCase) -> str:
@@ -250,7 +277,7 @@ def _is_computable(example: Example) -> bool:
 
 
 def _arrays(subject: Subject, function: Function, ending: str) -> list[Array]:
-    generator = _generator(subject, ending)
+    generator = generator_of(subject.spec.seed, ending)
     return [array_of(param.type, generator) for param in function.params if isinstance(param.type, TensorType)]
 
 
@@ -268,11 +295,6 @@ def _frozen(arrays: Iterable[Array]) -> tuple[Array, ...]:
     for array in copies:
         array.flags.writeable = False
     return copies
-
-
-def _generator(subject: Subject, text: str) -> np.random.Generator:
-    """Gives random numbers of an example's own, so that they do not depend on what else is looked at."""
-    return np.random.default_rng([subject.spec.seed, zlib.crc32(text.encode())])
 
 
 def _identifier(kind: str, ending: str) -> str:

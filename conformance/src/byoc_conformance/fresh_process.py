@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+from byoc_core.plugin import PluginRecord
+
 from byoc_conformance.outcome import FailedError
 
-__all__ = ["run_in_fresh_process"]
+__all__ = ["compile_side", "run_in_fresh_process"]
 
 _PREFACE = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
 _NUM_STDERR_LINES = 6
@@ -49,3 +51,16 @@ def run_in_fresh_process(
         last = "\n".join(done.stderr.strip().splitlines()[-_NUM_STDERR_LINES:])
         raise FailedError(f"a fresh process ended with {done.returncode}:\n{last}")
     return done.stdout
+
+
+def compile_side(backend: PluginRecord, runtime: PluginRecord) -> tuple[str, ...]:
+    """Gives the modules that a runtime must do without, where the compile side is not installed.
+
+    Args:
+        backend: whose compile half is one of them; not where it is a package that the run half lies in, which cannot
+            be missing where a module in it is to run.
+        runtime: its run half.
+    """
+    compile_half, run_half = (record.value.partition(":")[0] for record in (backend, runtime))
+    is_apart = compile_half and not f"{run_half}.".startswith(f"{compile_half}.")
+    return ("byoc_core.ir", "byoc_core.backend", *([compile_half] if is_apart else []))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
 
 import byoc_core
+import numpy.typing as npt
 from byoc_core.backend import BackendHandle, BackendInfo, backends
 from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.errors import ByocError
@@ -17,8 +18,13 @@ from byoc_core.ir import Function, IRModule, OpRegistry
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, RunCodegen
 from byoc_core.pattern import Rejection
+from byoc_core.runtime.registry import runtimes
 
-__all__ = ["Attempt", "Subject", "SubjectSpec"]
+from byoc_conformance.outcome import NotCoveredError
+
+__all__ = ["Attempt", "Subject", "SubjectSpec", "call_function"]
+
+NDArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,26 @@ class Subject:
         """The options of all backends that take part, by name."""
         return {self.name: self.spec.options, **self.spec.companion_options}
 
+    def require_tools(self) -> None:
+        """Goes on where the subject and its companions say that they can compile on this machine.
+
+        Those that cannot are not asked for claims either, as in every build.
+
+        Raises:
+            NotCoveredError: one says no.
+        """
+        if self._missing_tools:
+            raise NotCoveredError(self._missing_tools)
+
+    @cached_property
+    def _missing_tools(self) -> str:
+        """Who cannot compile here, and why; empty where all can."""
+        for handle in (self.handle, *self.companions):
+            status = handle.compile_status(handle.context(options=self.options.get(handle.name)))
+            if not status.ok:
+                return f"`{handle.name}` cannot compile here: {status.reason}"
+        return ""
+
     def attempt(self, module: IRModule) -> Attempt:
         """Partitions a module among the subject and its companions, and compiles what they claim.
 
@@ -102,7 +128,9 @@ class Subject:
 
         Raises:
             ByocError: partition failed.
+            NotCoveredError: they cannot compile on this machine.
         """
+        self.require_tools()
         return Attempt(self, module)
 
 
@@ -148,7 +176,10 @@ class Attempt:
 
     @cached_property
     def failures(self) -> Mapping[str, str]:
-        """What codegen said of functions with regions that it claimed and then did not compile, by function."""
+        """What codegen said of functions that it did not compile, by function.
+
+        Where the subject has no region in one, it was a companion's codegen.
+        """
         return self._compiled[1]
 
     @property
@@ -163,7 +194,14 @@ class Attempt:
 
     @cached_property
     def vm(self) -> byoc_core.VirtualMachine:
-        """A machine for them."""
+        """A machine for them.
+
+        Raises:
+            NotCoveredError: a runtime says that its modules cannot run on this machine.
+        """
+        for type_key in dict.fromkeys(module.type_key for module in self.executable.modules):
+            if reason := _missing_to_run(type_key):
+                raise NotCoveredError(reason)
         return byoc_core.VirtualMachine(self.executable)
 
     @cached_property
@@ -208,3 +246,23 @@ class Attempt:
         handles = [self._subject.handle, *self._subject.companions]
         run = RunCodegen(options=self._subject.options, backends=handles, handover=note)
         return run(self.partitioned.with_functions(functions))
+
+
+@cache
+def _missing_to_run(type_key: str) -> str:
+    """Why modules of a runtime cannot run here; empty where they can, or nobody knows: level 0 opens runtimes."""
+    try:
+        status = runtimes().get(type_key).status()
+    except ByocError:
+        return ""
+    return "" if status.ok else f"modules of `{type_key}` cannot run here: {status.reason}"
+
+
+def call_function(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
+    """Gives the results of a function; a tuple too where there is one.
+
+    Raises:
+        ByocError: the call failed.
+    """
+    results = machine[name](*inputs)
+    return results if isinstance(results, tuple) else (results,)

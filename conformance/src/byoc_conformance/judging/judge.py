@@ -191,7 +191,8 @@ def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> in
     """Gives the operations behind one element of the result, and four roundings of operands and result.
 
     Multiplications and additions count each, so that it is twice the length of a sum of products: no order of adding
-    and no way of splitting the sum needs more.
+    and no way of splitting the sum needs more. What the op counts is a mean over all elements; the last one of a
+    running sum, or one in the middle of a transposed convolution, has more terms, as the op tells of operands of ones.
     """
     shapes: dict[str, int] = {}
     for value, array in zip(binding.operands, operands, strict=True):
@@ -203,7 +204,9 @@ def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> in
             )
     context = binding.cost_context()
     elements = evaluate(context.elements(), shapes)
-    return math.ceil(evaluate(binding.op.flops(context), shapes) / max(1, elements)) + 4
+    mean = math.ceil(evaluate(binding.op.flops(context), shapes) / max(1, elements))
+    (terms,) = evaluate_binding(binding, [np.ones_like(operand) for operand in operands], {})
+    return max(mean, 2 * int(terms.max(initial=0.0))) + 4
 
 
 def _beyond(

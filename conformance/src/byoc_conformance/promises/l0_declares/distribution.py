@@ -10,7 +10,7 @@ from byoc_core.runtime.registry import RuntimeHandle, runtimes
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from byoc_conformance.fresh_process import run_in_fresh_process
+from byoc_conformance.fresh_process import compile_side, run_in_fresh_process
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.subject import Subject
@@ -91,12 +91,8 @@ def _check_runtimes(subject: Subject, case: str) -> None:
 
 
 def _check_run_half(subject: Subject, case: str) -> None:
-    compile_half = subject.handle.record.value.partition(":")[0]
     for runtime in opened_runtimes(subject):
-        run_half = runtime.record.value.partition(":")[0]
-        blocked = ["byoc_core.ir"]
-        if not f"{run_half}.".startswith(f"{compile_half}."):
-            blocked.append(compile_half)
+        blocked = compile_side(subject.handle.record, runtime.record)
         try:
             run_in_fresh_process(_OPEN_RUN_HALF, runtime.type_key, *blocked, timeout=60.0)
         except FailedError as error:

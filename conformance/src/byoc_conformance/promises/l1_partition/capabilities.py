@@ -8,7 +8,13 @@ from byoc_core.ir import Trait
 
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.promises.l1_partition.case_functions import CaseFunction, all_cases, sample
+from byoc_conformance.promises.l1_partition.case_functions import (
+    CaseFunction,
+    all_cases,
+    sample,
+    tell_reasons,
+    variants_in_all_dtypes,
+)
 from byoc_conformance.subject import Attempt, Subject
 
 __all__ = ["PROMISES"]
@@ -20,14 +26,15 @@ def _check(subject: Subject, case: str) -> None:
     declared = getattr(subject.info, _FLAGS[case]) if case in _FLAGS else True
     if not declared:
         raise NotCoveredError(f"`{_FLAGS[case]}` is not declared")
-    for asked in (sample, all_cases):  # the first costs less, and is enough for most
+    for asked in (sample, all_cases, variants_in_all_dtypes):  # the first costs least, and is enough for most
         attempt, items = asked(subject)
         wanted = [name for name, item in items.items() if _is_about(item, case)]
         if any(attempt.regions[name] for name in wanted):
             return
     if case in _FLAGS:
-        raise FailedError(f"`{_FLAGS[case]}` is declared, and none of the {len(wanted)} canonical cases is claimed")
-    _check_constants(attempt, items)
+        reason = tell_reasons(attempt, wanted)
+        raise FailedError(f"`{_FLAGS[case]}` is declared, and none of the canonical cases is claimed ({reason})")
+    _check_constants(*all_cases(subject))
 
 
 def _check_constants(attempt: Attempt, items: Mapping[str, CaseFunction]) -> None:

@@ -31,9 +31,9 @@ __all__ = [
     "few_claims",
     "own_op_functions",
     "pattern_functions",
-    "require_tools",
     "sample",
     "tell_reasons",
+    "variants_in_all_dtypes",
 ]
 
 Kind = Literal["static", "symbolic", "constants"]
@@ -66,17 +66,6 @@ class CaseFunction:
         return print_function(self.function)
 
 
-def require_tools(subject: Subject) -> None:
-    """Goes on where the subject says that it can compile on this machine.
-
-    Raises:
-        NotCoveredError: it says no.
-    """
-    status = subject.handle.compile_status(subject.handle.context(options=subject.spec.options))
-    if not status.ok:
-        raise NotCoveredError(f"it cannot compile here: {status.reason}")
-
-
 def tell_reasons(attempt: Attempt, names: Iterable[str]) -> str:
     """Gives the first reason why the subject did not take functions, as text."""
     reasons = (reason for name in names for reason in attempt.reasons(name))
@@ -98,14 +87,19 @@ def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = N
     for place, case in enumerate(op_cases()[op.name][:limit]):
         for dtype in case.dtypes(op) if place == 0 else (case.dtype,):
             yield CaseFunction(op.name, dtype, "static", new_function(op, case.types(dtype), case.attrs)[0], case)
-        if len(case.operands) > 1:
-            arrays = case.arrays(np.random.default_rng(0))
-            operands: list[Value] = [Var("x0", case.types()[0]), *map(constants.add, arrays[1:])]
-            yield from _function(op, operands, case, "constants")
-        symbolic = dict.fromkeys(case.symbolic_types(everywhere=everywhere) for everywhere in (False, True))
-        for types in symbolic:
-            if any(type_.symbols for type_ in types):
-                yield from _function(op, _parameters(types), case, "symbolic")
+        yield from _variants(op, case, constants)
+
+
+def _variants(op: OpDef, case: OpCase, constants: ConstantStore) -> Iterator[CaseFunction]:
+    """Yields a case with constants behind the first operand, and with symbols, as far as the op takes that."""
+    if len(case.operands) > 1:
+        arrays = case.arrays(np.random.default_rng(0))
+        operands: list[Value] = [Var("x0", case.types()[0]), *map(constants.add, arrays[1:])]
+        yield from _function(op, operands, case, "constants")
+    symbolic = dict.fromkeys(case.symbolic_types(everywhere=everywhere) for everywhere in (False, True))
+    for types in symbolic:
+        if any(type_.symbols for type_ in types):
+            yield from _function(op, _parameters(types), case, "symbolic")
 
 
 def _function(op: OpDef, operands: Sequence[Value], case: OpCase, kind: Kind) -> Iterator[CaseFunction]:
@@ -171,6 +165,18 @@ def all_dtypes_once(subject: Subject) -> Asked:
 
 
 @cache
+def variants_in_all_dtypes(subject: Subject) -> Asked:
+    """Gives the attempt at the most common case of each op with constants and with symbols, in all dtypes."""
+    constants = ConstantStore()
+    items: list[CaseFunction] = []
+    for name in op_cases():
+        op, case = subject.ops[name], op_cases()[name][0]
+        for dtype in case.dtypes(op):
+            items += _variants(op, replace(case, dtype=dtype), constants)
+    return attempt_of(subject, items, constants)
+
+
+@cache
 def sample(subject: Subject) -> Asked:
     """Gives the attempt at some cases of all ops, and some instances of all patterns."""
     constants = ConstantStore()
@@ -189,12 +195,11 @@ def few_claims(subject: Subject) -> Attempt:
     """Gives the attempt at one function for each op and pattern that the subject claims: what is cheap to compile.
 
     Raises:
-        NotCoveredError: it claims nothing, or cannot compile here.
+        NotCoveredError: it claims nothing, or cannot compile on this machine.
     """
-    require_tools(subject)
-    attempt, items = sample(subject)
-    claimed = [item for name, item in items.items() if attempt.is_claimed(name)]
-    first = {item.subject: item for item in reversed(claimed)}
-    if not first:
-        raise NotCoveredError("it claims none of the canonical cases")
-    return attempt_of(subject, reversed(first.values()), attempt.module.constants)[0]
+    for asked in (sample, all_dtypes_once):  # the second for those that take none of the common dtypes
+        attempt, items = asked(subject)
+        first = {item.subject: item for name, item in reversed(items.items()) if attempt.is_claimed(name)}
+        if first:
+            return attempt_of(subject, reversed(first.values()), attempt.module.constants)[0]
+    raise NotCoveredError("it claims none of the canonical cases")

@@ -24,7 +24,7 @@ from byoc_core.transform import evaluate_function
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l1_partition.agreement import agree
-from byoc_conformance.promises.l1_partition.case_functions import CaseFunction, all_dtypes_once, require_tools
+from byoc_conformance.promises.l1_partition.case_functions import CaseFunction, all_dtypes_once
 from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
@@ -33,7 +33,6 @@ Array = npt.NDArray[Any]
 
 
 def _check(subject: Subject, case: str) -> None:
-    require_tools(subject)
     attempt, items = all_dtypes_once(subject)
     first: dict[str, CaseFunction] = {}
     for name, item in items.items():

@@ -12,7 +12,6 @@ from byoc_conformance.promises.l1_partition.case_functions import (
     attempt_of,
     case_functions,
     own_op_functions,
-    require_tools,
     tell_reasons,
 )
 from byoc_conformance.subject import Subject
@@ -21,7 +20,6 @@ __all__ = ["PROMISES"]
 
 
 def _compile_op(subject: Subject, case: str) -> Outcome:
-    require_tools(subject)
     constants = ConstantStore()
     attempt, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
     claimed = [name for name in items if attempt.is_claimed(name)]
@@ -50,7 +48,6 @@ def _compile_own_ops(subject: Subject, case: str) -> None:
     own = [op.name for op in subject.handle.ops()]
     if not own:
         raise NotCoveredError("it has no ops of its own")
-    require_tools(subject)
     attempt, items = attempt_of(subject, own_op_functions(subject), ConstantStore())
     if not items:
         raise NotCoveredError(f"no operands were found for its own ops: {', '.join(own)}")

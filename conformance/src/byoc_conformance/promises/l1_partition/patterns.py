@@ -12,7 +12,6 @@ from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l1_partition.case_functions import (
     attempt_of,
     pattern_functions,
-    require_tools,
     tell_reasons,
 )
 from byoc_conformance.subject import Subject
@@ -30,6 +29,7 @@ def _require_patterns(subject: Subject) -> tuple[CompositePattern, ...]:
 
 
 def _check_claims(subject: Subject, case: str) -> None:
+    subject.require_tools()
     is_covered = False
     for pattern in _require_patterns(subject):
         modules = [
@@ -60,7 +60,6 @@ def _root(module: IRModule) -> str:
 
 
 def _check_compiles(subject: Subject, case: str) -> None:
-    require_tools(subject)
     _require_patterns(subject)
     constants = ConstantStore()
     attempt, items = attempt_of(subject, pattern_functions(subject, constants), constants)
@@ -69,8 +68,9 @@ def _check_compiles(subject: Subject, case: str) -> None:
             raise NotCoveredError("no functions were found that its patterns match")
         raise DeclinedError(tell_reasons(attempt, items))
     for name, text in attempt.failures.items():
-        item = items[name]
-        raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")
+        if attempt.regions[name]:
+            item = items[name]
+            raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")
 
 
 PROMISES = (

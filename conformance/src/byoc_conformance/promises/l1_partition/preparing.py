@@ -26,6 +26,7 @@ __all__ = ["PROMISES"]
 
 
 def _check_prepare(subject: Subject, case: str) -> None:
+    subject.require_tools()
     constants = ConstantStore()
     found = [item for name in op_cases() for item in case_functions(subject.ops[name], constants, limit=1)]
     found += pattern_functions(subject, constants)

@@ -16,7 +16,7 @@ from byoc_conformance.drawing import NodeCase, canonical_trials, generator_of, n
 from byoc_conformance.judging import judge
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = ["PROMISES"]
 
@@ -38,6 +38,8 @@ def _compute_nodes(subject: Subject, group: str) -> None:
     if not touched:
         raise NotCoveredError(f"no op in {len(chosen)} cases is taken")
     built = {name: case for name, case in touched.items() if name not in attempt.failures}
+    if not built:
+        raise NotCoveredError("nothing that it takes of these cases could be compiled")
     texts = [text for name, case in built.items() if (text := _problem(subject, attempt, name, case))]
     if texts:
         raise FailedError("\n".join(texts))
@@ -78,10 +80,9 @@ def _import_cases(
 def _problem(subject: Subject, attempt: Attempt, name: str, case: NodeCase) -> str:
     """Says what is wrong with the results of a case; empty where they are those of ONNX, or right by the oracle."""
     try:
-        found = attempt.vm[name](*case.inputs)
+        results = call_function(attempt.vm, name, case.inputs)
     except ByocError as error:
         return f"{name}: {error}"
-    results = found if isinstance(found, tuple) else (found,)
     if all(map(_is_close, results, case.outputs, [case] * len(results))):
         return ""
     verdict = judge(attempt.module, name, case.inputs, results, subject.unit_roundoff)

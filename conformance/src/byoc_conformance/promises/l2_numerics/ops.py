@@ -15,7 +15,7 @@ from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, dra
 from byoc_conformance.judging import Rule, judge, rule_of
 from byoc_conformance.outcome import Cell, DeclinedError, NotCoveredError, Outcome, Status
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = ["PROMISES"]
 
@@ -69,12 +69,11 @@ def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]
         operands = draw_operands(trial.op, trial.case, trial.dtype, regime, generator)
         inputs = [array for index, array in enumerate(operands) if index not in trial.constants]
         try:
-            found = attempt.vm[trial.name](*inputs)
+            results = call_function(attempt.vm, trial.name, inputs)
         except ByocError as error:
             if not _is_refused_by_op(attempt.module, trial.name, inputs):
                 yield f"{trial}, {regime} values: {error}"
             return
-        results = found if isinstance(found, tuple) else (found,)
         verdict = judge(attempt.module, trial.name, inputs, results, subject.unit_roundoff)
         if not verdict.is_right:
             yield f"{trial}, {regime} values: {verdict.text}"

@@ -17,7 +17,7 @@ from byoc_conformance.drawing import POSITIVE_OPERANDS, draw_array, generator_of
 from byoc_conformance.judging import judge
 from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = ["PROMISES"]
 
@@ -80,11 +80,10 @@ def _problem(subject: Subject, attempt: Attempt, found: _Composite) -> str:
     generator = generator_of(subject.spec.seed, found.function.name)
     inputs = _draw_inputs(found.function, generator)
     try:
-        results = attempt.vm[found.function.name](*inputs)
+        results = call_function(attempt.vm, found.function.name, inputs)
     except ByocError as error:
         return f"{found.text}: {error}"
-    arrays = results if isinstance(results, tuple) else (results,)
-    verdict = judge(attempt.module, found.function.name, inputs, arrays, subject.unit_roundoff)
+    verdict = judge(attempt.module, found.function.name, inputs, results, subject.unit_roundoff)
     return "" if verdict.is_right else f"{found.text}: {verdict.text}"
 
 

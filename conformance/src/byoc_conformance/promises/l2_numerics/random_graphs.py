@@ -12,7 +12,7 @@ from byoc_conformance.drawing import DrawnGraph, canonical_trials, draw_graph, g
 from byoc_conformance.judging import judge
 from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Subject
+from byoc_conformance.subject import Subject, call_function
 
 __all__ = ["PROMISES"]
 
@@ -37,10 +37,9 @@ def _compute_graphs(subject: Subject, case: str) -> Outcome:
         raise NotCoveredError("it takes no op of these graphs")
     for name, graph in built.items():
         try:
-            found = attempt.vm[name](*graph.inputs)
+            results = call_function(attempt.vm, name, graph.inputs)
         except ByocError as error:
             raise FailedError(f"{name}: {error}\n{_blame(subject, attempt.module, graph)}") from error
-        results = found if isinstance(found, tuple) else (found,)
         verdict = judge(attempt.module, name, graph.inputs, results, subject.unit_roundoff)
         if not verdict.is_right:
             raise FailedError(f"{name}: {verdict.text}\n{_blame(subject, attempt.module, graph)}")

@@ -13,10 +13,9 @@ from typing import Any
 
 import byoc_core
 from byoc_core.ir.printer import print_module
-from byoc_core.runtime.registry import RuntimeHandle
 
 from byoc_conformance.examples import Array, compile_examples
-from byoc_conformance.fresh_process import run_in_fresh_process
+from byoc_conformance.fresh_process import compile_side, run_in_fresh_process
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promises.l3_artifacts.identity import require_same_bytes
 from byoc_conformance.promises.l3_artifacts.saved import (
@@ -47,7 +46,7 @@ def same_results_elsewhere(subject: Subject, case: str) -> None:
     if not settled:
         raise NotCoveredError("nothing gives the same results after loading, as L3-same-results tells")
     runtimes = [saved.runtime for saved in save_examples(subject)]
-    blocked = sorted({name for runtime in runtimes for name in _compile_side(subject, runtime)})
+    blocked = sorted({name for runtime in runtimes for name in compile_side(subject.handle.record, runtime.record)})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "examples.byoc"
         executable.save(path)
@@ -66,14 +65,6 @@ def same_results_elsewhere(subject: Subject, case: str) -> None:
         )
         if got != expected:
             raise FailedError(f"`{example.name}` gives other results in another process")
-
-
-def _compile_side(subject: Subject, runtime: RuntimeHandle) -> tuple[str, ...]:
-    """Gives the modules that are out of reach where the compile side is not installed."""
-    compile_half, run_half = (record.value.partition(":")[0] for record in (subject.handle.record, runtime.record))
-    # A package cannot be missing where a module in it is to run.
-    is_apart = compile_half and not f"{run_half}.".startswith(f"{compile_half}.")
-    return ("byoc_core.ir", "byoc_core.backend", *([compile_half] if is_apart else []))
 
 
 def same_bytes_elsewhere(subject: Subject, case: str) -> None:

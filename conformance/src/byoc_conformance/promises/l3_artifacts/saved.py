@@ -17,7 +17,7 @@ from byoc_core.runtime.registry import RuntimeHandle, runtimes
 
 from byoc_conformance.examples import Array, Example, compile_examples, find_examples
 from byoc_conformance.outcome import DeclinedError, NotCoveredError
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = [
     "Results",
@@ -192,9 +192,8 @@ def reload(subject: Subject, executable: byoc_core.Executable) -> byoc_core.Exec
 
 def results_of(vm: byoc_core.VirtualMachine, example: Example) -> Results:
     """Gives what an example gave: dtypes, shapes, bytes."""
-    results = vm[example.function](*example.new_inputs())
-    arrays = results if isinstance(results, tuple) else (results,)
-    return tuple((array.dtype.name, tuple(array.shape), array.tobytes()) for array in arrays)
+    results = call_function(vm, example.function, example.new_inputs())
+    return tuple((array.dtype.name, tuple(array.shape), array.tobytes()) for array in results)
 
 
 @cache

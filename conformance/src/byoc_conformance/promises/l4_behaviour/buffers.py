@@ -24,7 +24,7 @@ from byoc_conformance.promises.l4_behaviour.running import (
     run,
 )
 from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
-from byoc_conformance.subject import Subject
+from byoc_conformance.subject import Subject, call_function
 
 __all__ = ["PROMISES", "watched_calls"]
 
@@ -97,8 +97,7 @@ def _own_results(subject: Subject, case: str) -> None:
     machine = compile_examples(subject).vm
     for example in require_examples(subject):
         inputs = example.new_inputs()
-        results = machine[example.function](*inputs)
-        results = results if isinstance(results, tuple) else (results,)
+        results = call_function(machine, example.function, inputs)
         known = [array.copy() for array in results]
         for index, array in enumerate(results):
             others = (*inputs, *results[:index])

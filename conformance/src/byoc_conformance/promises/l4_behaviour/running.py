@@ -13,7 +13,7 @@ from byoc_core.transform import evaluate_function
 
 from byoc_conformance.examples import Array, Example, find_examples, join_examples
 from byoc_conformance.outcome import FailedError, NotCoveredError
-from byoc_conformance.subject import Attempt, Subject
+from byoc_conformance.subject import Attempt, Subject, call_function
 
 __all__ = [
     "Results",
@@ -56,8 +56,7 @@ def run(machine: VirtualMachine, example: Example, inputs: Sequence[Array] | Non
         example: what to call.
         inputs: what it is called with; copies of the example's own where not given.
     """
-    results = machine[example.function](*(example.new_inputs() if inputs is None else inputs))
-    return copies(results if isinstance(results, tuple) else (results,))
+    return copies(call_function(machine, example.function, example.new_inputs() if inputs is None else inputs))
 
 
 def other_inputs(example: Example, steps: int = 1) -> tuple[Array, ...]:

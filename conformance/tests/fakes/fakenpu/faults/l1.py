@@ -111,6 +111,12 @@ def _takes_single_ops_only(refuse: Refusal) -> Change:
     return change
 
 
+def _takes_halves(names: dict[str, Any]) -> None:
+    """Takes float16 in place of the dtypes that most cases have."""
+    names["FLOATS"] = ("float16",)
+    _takes_single_ops_only(lambda binding: None)(names)
+
+
 def _explains(code: str, text: str) -> Change:
     """Declines softmax, which it does not take anyhow, with these words."""
     return _supports(lambda binding: Rejection(code, text) if binding.op.name == "nn.softmax" else None)
@@ -272,6 +278,8 @@ def _caught_by(promise: str, compile_half: Change) -> Fault:
 
 
 FAULTS: Mapping[str, Fault] = {
+    # Nothing is wrong with a backend of other dtypes.
+    "takes-halves": Fault(frozenset(), _takes_halves),
     "refuses-what-it-claims": _caught_by("op-compiles", _refuses_what_it_claims("exp")),
     "forgets-its-own-op": _caught_by("own-ops", _supports(_refuses_own_op)),
     "has-a-pattern-that-takes-nothing": _caught_by("patterns-claim", _has_a_pattern_that_takes_nothing),
