@@ -13,13 +13,15 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from byoc_conformance import all_promises
 from onnx import TensorProto, helper, numpy_helper
+
+from conformance.tests.new_packages import write_metadata
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "core" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,6 +31,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    byoc (.*)$", re.MULTILINE)
 LESSON_COMMAND = re.compile(r"^    \$ byoc (.*)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+KIT_ID = re.compile(r"\bL[0-4]-[a-z][a-z-]*[a-z]")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
 
@@ -58,15 +61,7 @@ def write_files(text: str, folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     if (folder / "pyproject.toml").exists():
-        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
-        info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-        info.mkdir()
-        head = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
-        metadata = [*head, *(f"Requires-Dist: {requirement}" for requirement in project["dependencies"])]
-        (info / "METADATA").write_text("\n".join(metadata) + "\n", encoding="utf-8")
-        groups = {group: [f"{k} = {v}" for k, v in names.items()] for group, names in project["entry-points"].items()}
-        entries = "\n".join("\n".join([f"[{group}]", *lines]) for group, lines in groups.items())
-        (info / "entry_points.txt").write_text(entries + "\n", encoding="utf-8")
+        write_metadata(folder, folder)
 
 
 def run_script(text: str, folder: Path) -> None:
@@ -114,3 +109,19 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     targets = LINK.findall(FENCE.sub("", page.read_text("utf-8")))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_index_of_the_records_names_each() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text("utf-8")
+    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert re.findall(r"^\| \[\d+\]\((.+)\) \|", index, re.MULTILINE) == records
+
+
+def test_ids_of_the_kit_that_texts_name_exist() -> None:
+    """An example of an expected failure that names no test would be an error for whoever copies it."""
+    known = {f"{promise.level}-{promise.name}" for promise in all_promises()}
+    pages = [*PAGES, ROOT / "conformance" / "README.md", ROOT / "conformance" / "src" / "byoc_conformance" / "suite.py"]
+    named = {(name_of(page), id_) for page in pages for id_ in KIT_ID.findall(page.read_text("utf-8"))}
+    assert len(named) > len(known)
+    assert sorted((page, id_) for page, id_ in named if id_ not in known) == []

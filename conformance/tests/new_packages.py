@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["install_package"]
+__all__ = ["install_package", "write_metadata"]
 
 
 def install_package(package: Path, site: Path) -> str:
@@ -20,8 +20,15 @@ def install_package(package: Path, site: Path) -> str:
     Returns:
         The name of its backend.
     """
-    project: dict[str, Any] = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     shutil.copytree(package / "src", site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    project = write_metadata(package, site)
+    (backend,) = project["entry-points"]["byoc.backends"]
+    return str(backend)
+
+
+def write_metadata(package: Path, site: Path) -> dict[str, Any]:
+    """Writes a package's metadata into a folder, so far as byoc reads it, and gives its table ``project``."""
+    project: dict[str, Any] = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     fields = [("Metadata-Version", "2.1"), ("Name", project["name"]), ("Version", project["version"])]
@@ -32,5 +39,4 @@ def install_package(package: Path, site: Path) -> str:
         for group, points in project["entry-points"].items()
     ]
     (info / "entry_points.txt").write_text("\n".join(groups), "utf-8")
-    (backend,) = project["entry-points"]["byoc.backends"]
-    return str(backend)
+    return project

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from byoc_conformance import Runner, Status, SubjectSpec, all_items
+from byoc_conformance import Runner, Status, SubjectSpec, all_items, find_item
 from byoc_core.lint import lint_backend
 from byoc_core.scaffold.kind import Kind
 from byoc_core.scaffold.package import write_package
@@ -74,23 +74,49 @@ def test_it_passes_the_kit(backend: str) -> None:
 HUNK = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+def _edit_as_the_page_tells(package: Path, name: str) -> list[str]:
+    """Makes the edits of ``docs/write-a-backend.md`` that fit a package; gives the names of the files, one per edit."""
+    edited = []
+    for hunk in HUNK.findall((ROOT / "docs" / "write-a-backend.md").read_text("utf-8").replace("mynpu", name)):
+        lines = hunk.splitlines(keepends=True)
+        old, new = ("".join(line[1:] or line for line in lines if line[0] != sign) for sign in "+-")
+        for path in sorted((package / "src").rglob("*.py")):
+            text = path.read_text("utf-8")
+            if old in text:
+                path.write_text(text.replace(old, new, 1), "utf-8")
+                edited.append(path.name)
+    return edited
+
+
 @pytest.mark.parametrize(("kind", "op"), [(Kind.GRAPH, "tanh"), (Kind.CSOURCE, "reciprocal")])
 def test_a_first_op_as_the_page_tells_it(kind: Kind, op: str, tmp_path: Path, installing: Installing) -> None:
-    """The edits of ``docs/write-a-backend.md``, made to a new backend: the kit's tests of the op pass."""
+    """The kit's tests of the op are skipped before the page's edits, and pass after them."""
     items = [item for item in all_items() if item.case.split("-")[0] == op]
     package = _write(kind)(tmp_path / "package")
     with Runner(SubjectSpec(installing(package))) as runner:
         before = {runner.run(item).outcome.status for item in items}
-    changed = package / "src" / f"byoc_fresh_{kind}" / kind.first_file
-    for hunk in HUNK.findall((ROOT / "docs" / "write-a-backend.md").read_text("utf-8")):
-        lines = hunk.splitlines(keepends=True)
-        old = "".join(line[1:] or line for line in lines if not line.startswith("+"))
-        text = changed.read_text("utf-8")
-        changed.write_text(text.replace(old, "".join(line[1:] or line for line in lines)), "utf-8")
+    assert kind.first_file in _edit_as_the_page_tells(package, f"fresh_{kind}")
     with Runner(SubjectSpec(installing(package))) as runner:
         after = {item.id: runner.run(item).outcome for item in items}
     assert before <= {Status.DECLINED, Status.NOT_COVERED}
     assert {outcome.status for outcome in after.values()} == {Status.PASSED}, after
+
+
+def test_a_first_pattern_as_the_page_tells_it(tmp_path: Path, installing: Installing) -> None:
+    name = f"fresh_{Kind.GRAPH}"
+    package = _write(Kind.GRAPH)(tmp_path / "package")
+    assert _edit_as_the_page_tells(package, name) == ["engine.py", "engine.py", "patterns.py", "engine.py", "engine.py"]
+    items = [item for item in all_items() if item.promise.name in {"patterns-claim", "patterns-compile", "pattern"}]
+    with Runner(SubjectSpec(installing(package))) as runner:
+        outcomes = {item.id: runner.run(item).outcome for item in items}
+    assert [outcome.status for outcome in outcomes.values()] == [Status.PASSED] * 3, outcomes
+    assert lint_backend(name, compile_claims=True) == ()
+    engine = package / "src" / f"byoc_{name}" / "engine.py"
+    engine.write_text(engine.read_text("utf-8").replace("len(body.inputs) == 3 and ", ""), "utf-8")
+    with Runner(SubjectSpec(installing(package))) as runner:
+        outcome = runner.run(find_item("L2-pattern")).outcome
+    assert outcome.status is Status.FAILED
+    assert "multiply_add`): the kernel failed: TypeError" in outcome.text
 
 
 def test_the_lint_finds_nothing(backend: str) -> None:

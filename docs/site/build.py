@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from byoc_core.backend import hook_specs
+
 __all__ = ["gather", "main"]
 
 DOCS = Path(__file__).parents[1]
@@ -39,8 +41,12 @@ MODULES = (
     "byoc_core",
     "byoc_core.artifact",
     "byoc_core.authoring",
+    "byoc_core.authoring.csource",
     "byoc_core.authoring.graph",
     "byoc_core.backend",
+    "byoc_core.backend.hooks",
+    "byoc_core.debugging",
+    "byoc_core.dims",
     "byoc_core.errors",
     "byoc_core.ir",
     "byoc_core.lint",
@@ -49,10 +55,15 @@ MODULES = (
     "byoc_core.partitioning",
     "byoc_core.pattern",
     "byoc_core.runtime",
+    "byoc_core.runtime.graph",
+    "byoc_core.runtime.graph_document",
+    "byoc_core.runtime.hooks",
+    "byoc_core.runtime.module",
+    "byoc_core.script",
     "byoc_core.transform",
     "byoc_conformance",
 )
-"""What the reference describes: everything that these modules export."""
+"""What the reference describes: everything that the modules of ``api-stability.md`` export, and the kit."""
 
 
 def gather(folder: Path) -> None:
@@ -87,10 +98,13 @@ def _reference(name: str, described: set[int]) -> Iterator[str]:
     """Yields the lines of a module's page; an object that another page describes is only named."""
     module = import_module(name)
     yield from (name, "=" * len(name), "", f".. automodule:: {name}", "   :no-members:", "")
+    hooks = {hook.name for hook in hook_specs()}
+    if hooks.intersection(module.__all__):
+        yield from ("Each hook has :doc:`a page of its own </hooks/README>`.", "")
     elsewhere = []
     for public in sorted(module.__all__):
         value = getattr(module, public)
-        if inspect.ismodule(value):
+        if inspect.ismodule(value) or public in hooks:
             continue
         if id(value) in described:
             elsewhere.append(public)

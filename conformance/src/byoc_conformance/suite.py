@@ -18,7 +18,7 @@ class BackendSuite:
         class TestMyNpu(BackendSuite):
             backend = "mynpu"
             options = {"effort": 2}
-            xfail = {"L4-threads": "the driver of SDK 1.2 has one queue; see issue 7"}
+            xfail = {"L4-re-entrant": "the driver of SDK 1.2 has one queue; see issue 7"}
 
     The tests are ``TestMyNpu::L2-op[add]`` and so on, so ``pytest -k "L2 and add"`` chooses among them. They are made
     by the plugin, not by methods: a class can add tests of its own, and can neither replace nor drop one of the kit.

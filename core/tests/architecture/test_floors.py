@@ -130,6 +130,12 @@ def test_imports_only_go_down() -> None:
     assert [line for module, path in modules for line in violations(path.read_text("utf-8"), module)] == []
 
 
+def test_the_page_for_contributors_shows_the_floors() -> None:
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    for title, side, between in (("run side", RUN_SIDE, ", "), ("compile side", COMPILE_SIDE, " | ")):
+        assert f"    {title:<14} {' < '.join(between.join(floor) for floor in side)}\n" in page
+
+
 def test_every_bridge_is_used() -> None:
     used: dict[str, set[str]] = {}
     for module, path in core_modules():

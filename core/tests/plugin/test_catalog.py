@@ -118,9 +118,21 @@ def test_two_plugins_never_hear_each_other() -> None:
         ),
         (
             plugin_of(byoc_name=hookimpl(lambda colour: "x")),
+            "its hook `byoc_name` cannot have an argument `colour`. It takes none.",
+        ),
+        (
+            plugin_of(byoc_answer=hookimpl(lambda qestion, context: "x")),
+            "its hook `byoc_answer` cannot have an argument `qestion`. Did you mean 'question'?",
+        ),
+        (
+            plugin_of(byoc_answer=hookimpl(lambda colour: "x")),
+            "its hook `byoc_answer` cannot have an argument `colour`. It may take question, context.",
+        ),
+        (
+            plugin_of(byoc_name=hookimpl(wrapper=True)(lambda: "x")),
             (
-                "Argument(s) {'colour'} are declared in the hookimpl but can not be found in the hookspec. "
-                "Compare the hook's arguments with its specification."
+                "Declared as wrapper=True or hookwrapper=True but function is not a generator function. "
+                "Compare the hook with its specification."
             ),
         ),
     ],

@@ -35,12 +35,14 @@ class PluginHandle:
         self.record = record
         self.plugin = plugin
         self._manager = pluggy.PluginManager(PROJECT_NAME)
-        self._manager.add_hookspecs(specs)
+        self._manager.register(plugin, name=record.name)
+        hooks = read_hook_specs(specs, record.group)
+        self._check_arguments(hooks)  # before pluggy does, whose text names no hook
         try:
-            self._manager.register(plugin, name=record.name)
+            self._manager.add_hookspecs(specs)
         except pluggy.PluginValidationError as error:
-            raise self._invalid(_last_line(error), "Compare the hook's arguments with its specification.") from error
-        self._check(read_hook_specs(specs, record.group))
+            raise self._invalid(_last_line(error), "Compare the hook with its specification.") from error
+        self._check(hooks)
 
     def has(self, hook: str) -> bool:
         """Tells whether the plugin implements a hook."""
@@ -108,6 +110,16 @@ class PluginHandle:
     def where(self, hook: str) -> str:
         """Gives the place for messages: plugin, distribution, version and hook."""
         return f"{self.record.label}, hook `{hook}`"
+
+    def _check_arguments(self, hooks: Sequence[HookSpec]) -> None:
+        specified = {hook.name: [argument.name for argument in hook.arguments] for hook in hooks}
+        for caller in self._manager.get_hookcallers(self.plugin) or ():
+            known = specified.get(caller.name)
+            for argument in (name for implementation in caller.get_hookimpls() for name in implementation.argnames):
+                if known is not None and argument not in known:
+                    takes = f"It may take {', '.join(known)}." if known else "It takes none."
+                    hint = near_names(argument, known) or takes
+                    raise self._invalid(f"its hook `{caller.name}` cannot have an argument `{argument}`", hint)
 
     def _check(self, hooks: Sequence[HookSpec]) -> None:
         known = {hook.name for hook in hooks}

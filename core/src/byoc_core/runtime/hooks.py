@@ -41,6 +41,7 @@ from byoc_core.runtime.status import Status
 __all__ = [
     "LoadContext",
     "RuntimeInfo",
+    "Status",
     "byoc_load_file",
     "byoc_load_module",
     "byoc_runtime_info",
@@ -131,8 +132,7 @@ def byoc_runtime_status() -> Status:
 
         from ctypes.util import find_library
 
-        from byoc_core.runtime.hooks import hookimpl
-        from byoc_core.runtime.status import Status
+        from byoc_core.runtime.hooks import Status, hookimpl
 
 
         @hookimpl
