@@ -18,13 +18,10 @@ from byoc_conformance.promises import all_items
 from byoc_conformance.pytest_reports import RECORD, new_record
 from byoc_conformance.runner import Runner
 from byoc_conformance.subject import SubjectSpec
-from byoc_conformance.suite import BackendSuite
+from byoc_conformance.suite import GUARD, BackendSuite
 from byoc_conformance.verdict import Judgement, Verdict, judge
 
-__all__ = ["GUARD", "Kit", "KitClass", "KitFile", "new_kit_of_options"]
-
-GUARD = "kit-is-whole"
-"""The name of the test that fails where a test of the kit was taken out or made powerless."""
+__all__ = ["Kit", "KitClass", "KitFile", "new_kit_of_options"]
 
 _SETTINGS = tuple(name for name in vars(BackendSuite) if not name.startswith("_"))
 _LIKE_KIT_TEST = re.compile(r"test_?L\d", re.IGNORECASE)
