@@ -70,6 +70,10 @@ def report() -> Report:
             Coverage(op="add", dtype="float32", status=Status.PASSED),
             Coverage(op="add", dtype="int8", status=Status.FAILED),
             Coverage(op="exp", dtype="float32", status=Status.DECLINED),
+            Coverage(op="exp", dtype="int8", status=Status.HUNG),
+            Coverage(op="lo_g", dtype="float32", status=Status.DECLINED),
+            Coverage(op="lo_g", dtype="int64", status=Status.NOT_COVERED),
+            Coverage(op="sin", dtype="float32", status=Status.DECLINED),
         ),
         changes=("`T.test_L2` <is> named as a test of the kit",),
     )
@@ -94,7 +98,9 @@ def test_the_page_shows_everything(report: Report) -> None:
     assert ["all", "", "5", "1", "1", "1", "1"] in rows
     assert ["op", "float32", "int8"] in rows
     assert ["add", "✓", "✗"] in rows
-    assert ["exp", "–", ""] in rows
+    assert ["exp", "–", "∞"] in rows
+    assert not {"lo_g", "sin"} & {row[0] for row in rows}
+    assert "Declined or not covered in every dtype: lo_g, sin." in "".join(page.texts)
     assert ["backend mynpu", "byoc-mynpu 1.2"] in rows
     assert ["options", "mynpu.effort=2, other.level='high'"] in rows
     assert ["onnx", "not installed"] in rows
@@ -120,6 +126,7 @@ def test_markdown(report: Report) -> None:
     assert "- \\`T.test\\_L2\\` \\<is\\> named as a test of the kit" in lines
     assert "| L2-op\\[exp\\] | the table of \\<exp\\> is coarse | failed: off by 3 ULP |" in lines
     assert "| add | ✓ | ✗ |" in lines
+    assert "Declined or not covered in every dtype: lo\\_g, sin." in lines
     start = lines.index("### L2-op\\[add\\]: failed")
     assert lines[start + 2 : start + 6] == [
         "````text",

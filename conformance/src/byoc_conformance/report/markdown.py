@@ -14,6 +14,7 @@ from byoc_conformance.report.tables import (
     format_headline,
     level_table,
     to_plain,
+    unclaimed_ops,
 )
 
 __all__ = ["render_markdown"]
@@ -29,9 +30,13 @@ def render_markdown(report: Report) -> str:
         known = [(item.id, item.xfail, item.text) for item in report.xfailed_items]
         parts += ["## Expected to be broken", _table(("test", "why", "what was seen"), known)]
     dtypes, ops = coverage_table(report)
+    if report.coverage:
+        parts.append("## Coverage")
     if ops:
         rows = [(op, *("" if status is None else SYMBOLS[status] for status in cells)) for op, cells in ops]
-        parts += ["## Coverage", f"{explain_symbols()}", _table(("op", *dtypes), rows)]
+        parts += [explain_symbols(), _table(("op", *dtypes), rows)]
+    if unclaimed := unclaimed_ops(report):
+        parts.append(f"Declined or not covered in every dtype: {_cell(', '.join(unclaimed))}.")
     parts += ["## Tested with", _table(("what", "which"), environment_rows(report))]
     return "\n\n".join(parts) + "\n"
 

@@ -18,6 +18,7 @@ from byoc_conformance.report.tables import (
     format_headline,
     level_table,
     to_plain,
+    unclaimed_ops,
 )
 
 __all__ = ["render_page"]
@@ -29,7 +30,7 @@ def render_page(report: Report) -> str:
         _list_changes(report),
         _list_items("Broken", report.red_items),
         _list_items("Expected to be broken", report.xfailed_items),
-        _section("Coverage", f"<p>{_text(explain_symbols())}</p>{_coverage(report)}") if report.coverage else "",
+        _section("Coverage", _coverage(report)) if report.coverage else "",
         _section("Tested with", _table((), environment_rows(report))),
         _section("All tests", "".join(_list_level(report, summary.level.value) for summary in report.levels)),
     ]
@@ -90,11 +91,17 @@ def _mark(item: ReportItem) -> str:
 
 def _coverage(report: Report) -> str:
     dtypes, rows = coverage_table(report)
+    unclaimed = unclaimed_ops(report)
+    names = _text(", ".join(unclaimed))
+    note = f"<p>Declined or not covered in every dtype: <code>{names}</code>.</p>" if unclaimed else ""
+    if not rows:
+        return note
     head = "".join(f'<th scope="col">{_text(dtype)}</th>' for dtype in dtypes)
     body = "".join(
         f'<tr><th scope="row"><code>{_text(op)}</code></th>{"".join(map(_cell, cells))}</tr>' for op, cells in rows
     )
-    return _wide(f'<thead><tr><th scope="col">op</th>{head}</tr></thead>', body, "coverage")
+    table = _wide(f'<thead><tr><th scope="col">op</th>{head}</tr></thead>', body, "coverage")
+    return f"<p>{_text(explain_symbols())}</p>{table}{note}"
 
 
 def _cell(status: Status | None) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "format_headline",
     "level_table",
     "to_plain",
+    "unclaimed_ops",
 ]
 
 SYMBOLS = {
@@ -27,7 +28,7 @@ SYMBOLS = {
     Status.NOT_COVERED: "·",
     Status.FAILED: "✗",
     Status.CRASHED: "☠",
-    Status.HUNG: "⌛",
+    Status.HUNG: "∞",
 }
 
 
@@ -56,11 +57,21 @@ def count_tests(number: int) -> str:
 
 
 def coverage_table(report: Report) -> tuple[list[str], list[tuple[str, list[Status | None]]]]:
-    """Gives the dtypes, and for each op how it fared in each of them; ``None`` where no test says."""
-    dtypes = sorted({cell.dtype for cell in report.coverage})
-    found = {(cell.op, cell.dtype): cell.status for cell in report.coverage}
-    ops = sorted({cell.op for cell in report.coverage})
+    """Gives the dtypes, and for each op how it fared in each of them; ``None`` where no test says.
+
+    A backend of few ops declines many: those of :func:`unclaimed_ops` are no rows.
+    """
+    left_out = set(unclaimed_ops(report))
+    found = {(cell.op, cell.dtype): cell.status for cell in report.coverage if cell.op not in left_out}
+    dtypes = sorted({dtype for _, dtype in found})
+    ops = sorted({op for op, _ in found})
     return dtypes, [(op, [found.get((op, dtype)) for dtype in dtypes]) for op in ops]
+
+
+def unclaimed_ops(report: Report) -> list[str]:
+    """Gives the ops that are declined or not covered in every dtype."""
+    claimed = {cell.op for cell in report.coverage if cell.status not in {Status.DECLINED, Status.NOT_COVERED}}
+    return sorted({cell.op for cell in report.coverage} - claimed)
 
 
 def to_plain(text: str) -> str:
