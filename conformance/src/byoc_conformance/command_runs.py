@@ -19,7 +19,7 @@ from byoc_conformance.overrides import Overrides, read_overrides
 from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import all_items, all_promises
 from byoc_conformance.report import Report, compare_reports, new_report, read_report, write_report
-from byoc_conformance.report.tables import count_tests, format_headline, level_table, to_plain
+from byoc_conformance.report.tables import count_tests, format_headline, group_alike, level_table, to_plain
 from byoc_conformance.report.writing import prepare_folder, render_json
 from byoc_conformance.subject import SubjectSpec
 from byoc_conformance.verdict import Judgement, judge
@@ -101,11 +101,11 @@ def _finish(report: Report, choices: Choices) -> None:
 
 def _print_report(report: Report, folder: Path | None) -> None:
     console = open_console()
-    for item in report.red_items:
-        console.print(f"{item.id}: {item.status}", style="bold red", soft_wrap=True)
+    for names, item in group_alike(report.red_items):
+        console.print(f"{names}: {item.status}", style="bold red", soft_wrap=True)
         console.print(_indent(item.text), soft_wrap=True)
-    for item in report.xfailed_items:
-        console.print(f"{item.id}: {item.status}", style="yellow", soft_wrap=True)
+    for names, item in group_alike(report.xfailed_items):
+        console.print(f"{names}: {item.status}", style="yellow", soft_wrap=True)
         console.print(_indent(f"why: {item.xfail}\n{item.text}"), soft_wrap=True)
     columns, rows = level_table(report)
     table = new_table(f"Conformance of {report.settings.backend}", *columns, right=columns[2:])

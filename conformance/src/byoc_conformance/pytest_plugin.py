@@ -1,7 +1,7 @@
 """The kit under pytest: ``pytest --pyargs byoc_conformance --byoc-backend=mynpu``, and classes of ``BackendSuite``.
 
 pytest imports this module in every run of every project where the kit is installed, so it imports nothing of the kit
-before a test of the kit is collected or reported.
+before a test of the kit is collected or reported, or one of its options is given.
 """
 
 from __future__ import annotations

@@ -143,6 +143,17 @@ def test_markdown_tables_have_as_many_cells_in_each_row(report: Report) -> None:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 
 
+def test_what_broke_many_tests_alike_is_told_once() -> None:
+    names = [f"L2-op[{number}]" for number in range(9)]
+    texts = dict.fromkeys(names[:8], "cannot be imported") | {names[8]: "off by 3 ULP"}
+    report = new_report(dict.fromkeys(names, Verdict.FAILED), texts=texts)
+    page = Page(render_page(report))
+    assert page.texts.count(f"{', '.join(names[:5])} and 3 more") == page.tags.count("article") - 1 == 1
+    assert "Broken (9)" in page.texts
+    assert {*names} <= {row[0] for row in page.rows}
+    assert render_markdown(report).count("cannot be imported") == 1
+
+
 @pytest.mark.parametrize(
     ("statuses", "message", "color"),
     [

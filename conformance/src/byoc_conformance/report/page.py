@@ -16,6 +16,7 @@ from byoc_conformance.report.tables import (
     environment_rows,
     explain_symbols,
     format_headline,
+    group_alike,
     level_table,
     to_plain,
     unclaimed_ops,
@@ -76,13 +77,15 @@ def _list_changes(report: Report) -> str:
 
 
 def _list_items(title: str, items: Sequence[ReportItem]) -> str:
-    return _section(f"{title} ({len(items)})", "".join(map(_describe, items))) if items else ""
+    return (
+        _section(f"{title} ({len(items)})", "".join(_describe(*group) for group in group_alike(items))) if items else ""
+    )
 
 
-def _describe(item: ReportItem) -> str:
+def _describe(names: str, item: ReportItem) -> str:
     reason = f"<p>Why: {_text(item.xfail)}</p>" if item.xfail else ""
     text = f"<pre>{_text(item.text)}</pre>" if item.text else ""
-    return f"<article><h3><code>{_text(item.id)}</code> {_mark(item)}</h3>{reason}{text}</article>"
+    return f"<article><h3><code>{_text(names)}</code> {_mark(item)}</h3>{reason}{text}</article>"
 
 
 def _mark(item: ReportItem) -> str:
