@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from byoc_conformance.outcome import Outcome
 from byoc_conformance.promise import Item
-from byoc_conformance.promises import all_items, all_promises
+from byoc_conformance.promises import all_items, all_promises, find_item
 from byoc_conformance.report import write_report
 from byoc_conformance.runner import ItemResult, Runner
 from byoc_conformance.verdict import Verdict
@@ -75,7 +75,7 @@ def only(*names: str) -> list[str]:
 @pytest.mark.parametrize("jobs", ["1", "3"])
 def test_a_run_prints_each_broken_test_and_a_summary(conformance: Run, jobs: str) -> None:
     chosen = only(CRASHES, HANGS, FAILS, DECLINES)
-    done = conformance("toy", *chosen, "--patience", "0.05", "--report", "out", "--jobs", jobs)
+    done = conformance("toy", *chosen, "--patience", "0.02", "--report", "out", "--jobs", jobs)
     assert done.code == 1
     assert sorted(done.err.splitlines()) == sorted(
         [f"{CRASHES}: crashed", f"{HANGS}: hung", f"{FAILS}: failed", "L1: 4 tests done"]
@@ -87,7 +87,8 @@ def test_a_run_prints_each_broken_test_and_a_summary(conformance: Run, jobs: str
         f"    while `{CRASHES}` ran: the process ended with signal SIGABRT",
         "    the driver is gone",
     ]
-    assert f"    while `{HANGS}` ran: no result within 3 s" in lines
+    deadline = 0.02 * find_item(HANGS).promise.deadline
+    assert f"    while `{HANGS}` ran: no result within {deadline:g} s" in lines
     left_out = len(all_items()) - 4
     assert lines[-2:] == [f"toy: partial 0/3, {left_out} not run", "report: out/conformance.html"]
     row = next(line.split() for line in lines if line.strip().startswith("all "))
@@ -122,6 +123,25 @@ def test_a_fault_of_the_kit_is_told_as_one_and_loses_nothing(conformance: Run, m
     assert "this is a bug in byoc: InternalError: kit: is at fault" in done.err
     items = json.loads(Path("out/conformance.json").read_text())["items"]
     assert [item["id"] for item in items if item["status"] != "not-run"] == [CRASHES]
+
+
+def test_a_report_that_cannot_be_written_is_printed(conformance: Run) -> None:
+    Path("out/conformance.json").mkdir(parents=True)
+    done = conformance("toy", *only(FAILS), "--report", "out")
+    assert done.code == 1
+    assert done.err == f"{FAILS}: failed\nL1: 1 test done\nerror: out/conformance.json: Is a directory\n"
+    assert "LookupError: <no> sine" in done.out
+    assert "report: " not in done.out
+    again = conformance("toy", *only(FAILS), "--report", "out", "--json")
+    assert json.loads(again.out)["is_red"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody may write")
+def test_a_folder_that_cannot_be_written_is_found_before_any_test_runs(conformance: Run) -> None:
+    done = conformance("toy", *only(FAILS), "--report", "/sys")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: /sys: ")
+    assert len(done.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -175,6 +195,13 @@ def test_compare(conformance: Run) -> None:
     assert done.out == (
         "tests, worse (1)\n  L3-promise: passed -> declined\ntests, better (1)\n  L2-x: failed -> passed\n"
         "Something got worse.\n"
+    )
+    write_report(new_report({"L0-promise": Verdict.FAILED}, backend="other"), Path("c"))
+    other = conformance("compare", "b/conformance.json", "c/conformance.json")
+    assert other.code == 1
+    assert other.out.startswith(
+        "backend mynpu: byoc-mynpu 1.2 -> none\noptions: mynpu.effort=2, other.level='high' -> other.level='high'\n"
+        "backend other: none -> byoc-other 1.2\ntests, worse (1)\n  L0-promise: passed -> failed\ntests, vanished (5)\n"
     )
     same = conformance("compare", "a/conformance.json", "a/conformance.json", "--json")
     assert (same.code, json.loads(same.out)["is_worse"]) == (0, False)

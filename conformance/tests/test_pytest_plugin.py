@@ -47,7 +47,7 @@ def statuses(report: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
 def test_a_run_by_name_with_a_report(run: Run, pytester: pytest.Pytester, workers: list[str]) -> None:
-    kit = ["--pyargs", "byoc_conformance", "--byoc-backend=toy", "--byoc-option", "a=[1]", "--byoc-patience", "0.05"]
+    kit = ["--pyargs", "byoc_conformance", "--byoc-backend=toy", "--byoc-option", "a=[1]", "--byoc-patience", "0.02"]
     done = run(*kit, "-k", FOUR, "--byoc-report", "out", "--byoc-examples", "7", "--byoc-seed", "5", "-rfs", *workers)
     done.assert_outcomes(failed=3, skipped=1)
     assert done.ret == 1
@@ -109,7 +109,7 @@ from byoc_conformance import BackendSuite
 
 class TestToy(BackendSuite):
     backend = "toy"
-    patience = 0.05
+    patience = 0.02
     xfail = {
         "L1-op-compiles[exp]": "the driver of SDK 1.2 aborts",
         "L1-op-compiles[l?g]": "the driver of SDK 1.2 waits",
@@ -123,7 +123,7 @@ class TestToy(BackendSuite):
 
 def test_a_class_to_inherit_from(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_toy=SUITE)
-    done = run("-v", "-k", f"{FOUR} or own", "--byoc-report", "out")
+    done = run("-v", "-k", f"{FOUR} or test_own", "--byoc-report", "out")
     done.assert_outcomes(passed=1, failed=2, xfailed=2)
     text = done.stdout.str()
     assert f"test_toy.py::TestToy::{CRASHES} XFAIL" in text
@@ -145,6 +145,35 @@ def test_two_suites_have_reports_of_their_own(run: Run, pytester: pytest.Pyteste
     done = run("-k", DECLINES, "--byoc-report", "out")
     done.assert_outcomes(skipped=2)
     assert [read(pytester.path / "out" / name)["settings"]["seed"] for name in ("TestA", "TestB")] == [0, 1]
+
+
+def test_suites_of_one_name_have_reports_of_their_own(run: Run, pytester: pytest.Pytester) -> None:
+    for number, folder in enumerate(("one", "two")):
+        pytester.mkdir(folder)
+        pytester.makepyfile(
+            **{
+                f"{folder}/test_x{number}": "from byoc_conformance import BackendSuite\n"
+                f"class TestX(BackendSuite):\n    backend = 'toy'\n    seed = {number}\n"
+                f"class TestY{number}(BackendSuite):\n    backend = 'toy'\n"
+            }
+        )
+    done = run("-k", DECLINES, "--byoc-report", "out")
+    done.assert_outcomes(skipped=4)
+    out = pytester.path / "out"
+    assert sorted(path.name for path in out.iterdir()) == ["TestY0", "TestY1", "one", "two"]
+    found = [read(out / folder / "TestX")["settings"]["seed"] for folder in ("one/test_x0.py", "two/test_x1.py")]
+    assert found == [0, 1]
+
+
+@pytest.mark.parametrize("chosen", [DECLINES, FAILS])
+def test_a_report_that_cannot_be_written_fails_the_run(run: Run, pytester: pytest.Pytester, chosen: str) -> None:
+    pytester.mkdir("out").joinpath("conformance.json").mkdir()
+    done = run("--pyargs", "byoc_conformance", "--byoc-backend=toy", "-k", chosen, "--byoc-report", "out")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    text = done.stdout.str() + done.stderr.str()
+    assert "  no report: [Errno 21] Is a directory: 'out/conformance.json'" in text
+    assert "toy: partial 0/" in text
+    assert "INTERNALERROR" not in text
 
 
 SENSELESS = {
@@ -184,12 +213,12 @@ class TestSkipped(BackendSuite):
 class TestWhole(BackendSuite):
     backend = "toy"
 """
-SKIPS = """
+SKIPS = f"""
 import pytest
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if "[cos]" in item.name and item.parent.name == "TestSkipped":
+        if item.name == "{DECLINES}" and item.parent.name == "TestSkipped":
             item.add_marker(pytest.mark.skip(reason="slow"))
 """
 SEEN = {
@@ -218,7 +247,7 @@ def test_the_guard_sees_a_changed_suite(run: Run, pytester: pytest.Pytester) -> 
 
 def test_the_guard_sees_tests_that_something_takes_out(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
-        "def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if '[cos]' in i.name]\n"
+        f"def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if i.name == '{DECLINES}']\n"
     )
     pytester.makepyfile(
         test_x="from byoc_conformance import BackendSuite\nclass TestX(BackendSuite):\n    backend = 'toy'\n"

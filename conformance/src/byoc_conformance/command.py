@@ -146,7 +146,7 @@ def compare(
 ) -> None:
     """Says what got better and worse from one report to another, and what appeared and vanished.
 
-    Exits with 1 where something got worse.
+    Exits with 1 where something got worse, or appeared and is red.
     """
     from byoc_conformance.command_runs import print_comparison
 

@@ -19,8 +19,8 @@ from byoc_conformance.overrides import Overrides, read_overrides
 from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import all_items, all_promises
 from byoc_conformance.report import Report, compare_reports, new_report, read_report, write_report
-from byoc_conformance.report.tables import count_tests, format_headline, level_table, to_plain
-from byoc_conformance.report.writing import render_json
+from byoc_conformance.report.tables import count_tests, format_headline, group_alike, level_table, to_plain
+from byoc_conformance.report.writing import prepare_folder, render_json
 from byoc_conformance.subject import SubjectSpec
 from byoc_conformance.verdict import Judgement, judge
 
@@ -70,7 +70,7 @@ def run(choices: Choices) -> bool:
     reasons = {} if choices.overrides is None else read_overrides(choices.overrides)
     overrides = Overrides(reasons, ids, where=f"{choices.overrides}")
     if choices.folder is not None:
-        choices.folder.mkdir(parents=True, exist_ok=True)  # before long work begins
+        prepare_folder(choices.folder)
     started = datetime.now(UTC)
     judgements: list[Judgement] = []
     try:
@@ -86,21 +86,26 @@ def run(choices: Choices) -> bool:
 
 
 def _finish(report: Report, choices: Choices) -> None:
-    if choices.folder is not None:
-        write_report(report, choices.folder)
-    if choices.as_json:
-        print(render_json(report), end="")
-    else:
-        _print_report(report, choices.folder)
+    """Writes and prints a report; what cannot be written is printed all the same."""
+    written = None
+    try:
+        if choices.folder is not None:
+            write_report(report, choices.folder)
+            written = choices.folder
+    finally:
+        if choices.as_json:
+            print(render_json(report), end="")
+        else:
+            _print_report(report, written)
 
 
 def _print_report(report: Report, folder: Path | None) -> None:
     console = open_console()
-    for item in report.red_items:
-        console.print(f"{item.id}: {item.status}", style="bold red", soft_wrap=True)
+    for names, item in group_alike(report.red_items):
+        console.print(f"{names}: {item.status}", style="bold red", soft_wrap=True)
         console.print(_indent(item.text), soft_wrap=True)
-    for item in report.xfailed_items:
-        console.print(f"{item.id}: {item.status}", style="yellow", soft_wrap=True)
+    for names, item in group_alike(report.xfailed_items):
+        console.print(f"{names}: {item.status}", style="yellow", soft_wrap=True)
         console.print(_indent(f"why: {item.xfail}\n{item.text}"), soft_wrap=True)
     columns, rows = level_table(report)
     table = new_table(f"Conformance of {report.settings.backend}", *columns, right=columns[2:])
@@ -183,6 +188,8 @@ def print_comparison(before: Path, after: Path, *, as_json: bool) -> bool:
         print(json.dumps(comparison.to_json(), indent=2))
         return comparison.is_worse
     console = open_console()
+    for change in comparison.tested_with:
+        console.print(f"{change.name}: {change.before or 'none'} -> {change.after or 'none'}", soft_wrap=True)
     styles = {"worse": "bold red", "better": "green", "appeared": "", "vanished": "yellow"}
     for topic, changes in (("tests", comparison.tests), ("coverage", comparison.coverage)):
         for kind, style in styles.items():

@@ -16,19 +16,16 @@ from byoc_conformance.overrides import Overrides, read_overrides
 from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import all_items
 from byoc_conformance.pytest_reports import RECORD, new_record
+from byoc_conformance.report.tables import list_names
 from byoc_conformance.runner import Runner
 from byoc_conformance.subject import SubjectSpec
-from byoc_conformance.suite import BackendSuite
+from byoc_conformance.suite import GUARD, BackendSuite
 from byoc_conformance.verdict import Judgement, Verdict, judge
 
-__all__ = ["GUARD", "Kit", "KitClass", "KitFile", "new_kit_of_options"]
-
-GUARD = "kit-is-whole"
-"""The name of the test that fails where a test of the kit was taken out or made powerless."""
+__all__ = ["Kit", "KitClass", "KitFile", "new_kit_of_options"]
 
 _SETTINGS = tuple(name for name in vars(BackendSuite) if not name.startswith("_"))
 _LIKE_KIT_TEST = re.compile(r"test_?L\d", re.IGNORECASE)
-_MAX_NAMES = 5
 
 
 class Kit:
@@ -248,12 +245,12 @@ class _Hooks:
             mine = [node for node in collected if node.kit is kit]
             missing = [node for node in mine if node not in kept]
             if missing and not self._is_chosen_by_user:
-                names = _list_names([node.name for node in missing])
+                names = list_names([node.name for node in missing])
                 kit.changes += (f"taken out, by no option of the command line: {names}",)
                 items.extend(node for node in missing if isinstance(node, _Guard))
             hidden = list(dict.fromkeys(name for node in mine for name in node.hidden_marks()))
             if hidden:
-                kit.changes += (f"marked `xfail`, or skipped alone, instead of given a reason: {_list_names(hidden)}",)
+                kit.changes += (f"marked `xfail`, or skipped alone, instead of given a reason: {list_names(hidden)}",)
 
     @property
     def _is_chosen_by_user(self) -> bool:
@@ -281,8 +278,3 @@ def _hooks_of(config: pytest.Config) -> _Hooks:
         hooks = _Hooks(config)
         config.pluginmanager.register(hooks, name)
     return hooks
-
-
-def _list_names(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more

@@ -1,7 +1,7 @@
 """The kit under pytest: ``pytest --pyargs byoc_conformance --byoc-backend=mynpu``, and classes of ``BackendSuite``.
 
 pytest imports this module in every run of every project where the kit is installed, so it imports nothing of the kit
-before a test of the kit is collected or reported.
+before a test of the kit is collected or reported, or one of its options is given.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if "byoc_conformance" in wanted or config.option.byoc_backend:
         _check_usage(config)
     if config.option.byoc_report:
+        from byoc_conformance.report.writing import prepare_folder
+
         try:
-            Path(config.option.byoc_report).mkdir(parents=True, exist_ok=True)  # before long work begins
+            prepare_folder(Path(config.option.byoc_report))
         except OSError as error:
             raise pytest.UsageError(f"--byoc-report: {error}") from error
     if not hasattr(config, "workerinput"):  # pytest-xdist: workers hand their results to the process that started them
@@ -113,10 +115,10 @@ class _Gatherer:
         self._reports.add(record)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Writes the reports; after Ctrl-C too."""
-        if self._reports is not None:
-            self._reports.finish()
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Writes the reports; after Ctrl-C too. The run has failed where one cannot be written."""
+        if self._reports is not None and not self._reports.finish() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says what level each backend reached."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -49,7 +50,7 @@ class RunReports:
     Args:
         started: when the run began.
         folder: where reports are written; each into a folder of its own, named as its suite, where there are
-            several. ``None`` for nowhere.
+            several, and as its whole node id where suites of several files are named alike. ``None`` for nowhere.
     """
 
     def __init__(self, started: datetime, folder: str | None) -> None:
@@ -65,16 +66,34 @@ class RunReports:
         if record["judgement"] is not None:
             run.judgements.append(Judgement.from_json(record["judgement"]))
 
-    def finish(self) -> None:
-        """Writes the reports, and says in ``summary`` what came of each suite."""
+    def finish(self) -> bool:
+        """Writes the reports, and says in ``summary`` what came of each suite.
+
+        Returns:
+            Whether all could be written.
+        """
+        is_written = True
         for suite, run in sorted(self._suites.items()):
             report = new_report(run.spec, run.judgements, self._started, run.changes)
             self.summary.append(_summarise(report))
-            if self._folder is not None:
-                name = suite.rpartition("::")[2].rpartition("/")[2]
-                folder = self._folder / name if len(self._suites) > 1 else self._folder
+            if self._folder is None:
+                continue
+            folder = self._folder.joinpath(*_name_parts(suite, self._suites))
+            try:
                 write_report(report, folder)
                 self.summary.append(f"  report: {folder / 'conformance.html'}")
+            except OSError as error:
+                self.summary.append(f"  no report: {error}")
+                is_written = False
+        return is_written
+
+
+def _name_parts(suite: str, suites: Collection[str]) -> list[str]:
+    """Gives the folders that keep a suite's report apart: its name, all of its node id where others are named alike."""
+    ids = {name: [part for part in re.split("/|::", name) if part.strip(".")] for name in suites}
+    parts = ids[suite]
+    is_alone = sum(other[-1] == parts[-1] for other in ids.values()) == 1
+    return [] if len(ids) == 1 else parts[-1:] if is_alone else parts
 
 
 def _summarise(report: Report) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-__all__ = ["BackendSuite"]
+__all__ = ["GUARD", "BackendSuite"]
+
+GUARD = "kit-is-whole"
+"""The name of the test that fails where a test of the kit was taken out or made powerless."""
 
 
 class BackendSuite:

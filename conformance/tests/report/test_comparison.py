@@ -17,7 +17,7 @@ def test_a_report_beside_itself_is_unchanged() -> None:
     comparison = compare_reports(report, report)
     assert not comparison.is_worse
     empty: dict[str, object] = {"better": (), "worse": (), "appeared": (), "vanished": ()}
-    assert comparison.to_json() == {"tests": empty, "coverage": empty, "is_worse": False}
+    assert comparison.to_json() == {"tests": empty, "coverage": empty, "tested_with": (), "is_worse": False}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,8 @@ def test_a_report_beside_itself_is_unchanged() -> None:
         (Verdict.FAILED, Verdict.DECLINED, "better"),
         (Verdict.XFAILED, Verdict.PASSED, "better"),
         (Verdict.HUNG, Verdict.FAILED, "better"),
-        (Verdict.NOT_RUN, Verdict.FAILED, "appeared"),
+        (Verdict.NOT_RUN, Verdict.PASSED, "appeared"),
+        (Verdict.NOT_RUN, Verdict.XFAILED, "appeared"),
         (Verdict.PASSED, Verdict.NOT_RUN, "vanished"),
         (Verdict.DECLINED, Verdict.NOT_COVERED, ""),
         (Verdict.NOT_RUN, Verdict.NOT_RUN, ""),
@@ -48,11 +49,39 @@ def test_one_test(before: Verdict, after: Verdict, kind: str) -> None:
 
 def test_tests_of_one_report_alone_appear_and_vanish() -> None:
     before = new_report({"L0-b": Verdict.PASSED, "L0-a": Verdict.PASSED, "L0-c": Verdict.PASSED})
-    after = new_report({"L0-c": Verdict.PASSED, "L0-d": Verdict.FAILED})
+    after = new_report({"L0-c": Verdict.PASSED, "L0-d": Verdict.DECLINED})
     comparison = compare_reports(before, after)
     assert comparison.tests.vanished == (Change("L0-a", "passed", ""), Change("L0-b", "passed", ""))
-    assert comparison.tests.appeared == (Change("L0-d", "", "failed"),)
+    assert comparison.tests.appeared == (Change("L0-d", "", "declined"),)
     assert not comparison.is_worse
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict.is_red])
+def test_one_that_appears_and_is_red_makes_it_worse(verdict: Verdict) -> None:
+    after = new_report({"L0-a": verdict})
+    for before in (new_report({}), new_report({"L0-a": Verdict.NOT_RUN})):
+        comparison = compare_reports(before, after)
+        assert comparison.tests.appeared == (Change("L0-a", "", verdict.value),)
+        assert (comparison.tests.worse, comparison.is_worse) == ((), True)
+        assert not compare_reports(after, before).is_worse
+
+
+def test_a_suite_that_was_changed_is_worse() -> None:
+    whole, changed = new_report({}), new_report({}, changes=("L0-a was taken out",))
+    assert compare_reports(whole, changed).tests.worse == (Change("kit-is-whole", "passed", "failed"),)
+    assert compare_reports(whole, changed).is_worse
+    assert not compare_reports(changed, whole).is_worse
+
+
+def test_what_reports_were_made_with() -> None:
+    before, after = new_report({}), new_report({}, backend="other")
+    assert compare_reports(before, after).tested_with == (
+        Change("backend mynpu", "byoc-mynpu 1.2", ""),
+        Change("options", "mynpu.effort=2, other.level='high'", "other.level='high'"),
+        Change("backend other", "", "byoc-other 1.2"),
+    )
+    later = before.model_copy(update={"started": before.started.replace(year=2027)})
+    assert compare_reports(before, later).tested_with == ()
 
 
 def test_coverage() -> None:
@@ -67,3 +96,5 @@ def test_coverage() -> None:
     assert coverage.appeared == (Change("tan int8", "", "passed"),)
     assert coverage.vanished == (Change("log int8", "passed", ""),)
     assert compare_reports(before, after).is_worse
+    expected = new_report({"L2-op[tan]": Verdict.XFAILED}, coverage=table(tan=Status.FAILED))
+    assert not compare_reports(new_report({}), expected).is_worse

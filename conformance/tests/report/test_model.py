@@ -111,7 +111,9 @@ def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     ("content", "text"),
     [
         ("{", "is no JSON file: "),
+        ("[" * 100_000, "is no JSON file: "),
         ("[]", "is no conformance report: the whole: "),
+        ('{"schema_version": "2"}', "is no conformance report: schema_version: Input should be a valid integer"),
         ('{"schema_version": 1}', "is no conformance report: started: Field required"),
         (
             '{"schema_version": 2, "anything": 0}',

@@ -70,6 +70,10 @@ def report() -> Report:
             Coverage(op="add", dtype="float32", status=Status.PASSED),
             Coverage(op="add", dtype="int8", status=Status.FAILED),
             Coverage(op="exp", dtype="float32", status=Status.DECLINED),
+            Coverage(op="exp", dtype="int8", status=Status.HUNG),
+            Coverage(op="lo_g", dtype="float32", status=Status.DECLINED),
+            Coverage(op="lo_g", dtype="int64", status=Status.NOT_COVERED),
+            Coverage(op="sin", dtype="float32", status=Status.DECLINED),
         ),
         changes=("`T.test_L2` <is> named as a test of the kit",),
     )
@@ -94,7 +98,9 @@ def test_the_page_shows_everything(report: Report) -> None:
     assert ["all", "", "5", "1", "1", "1", "1"] in rows
     assert ["op", "float32", "int8"] in rows
     assert ["add", "✓", "✗"] in rows
-    assert ["exp", "–", ""] in rows
+    assert ["exp", "–", "∞"] in rows
+    assert not {"lo_g", "sin"} & {row[0] for row in rows}
+    assert "Declined or not covered in every dtype: lo_g, sin." in "".join(page.texts)
     assert ["backend mynpu", "byoc-mynpu 1.2"] in rows
     assert ["options", "mynpu.effort=2, other.level='high'"] in rows
     assert ["onnx", "not installed"] in rows
@@ -120,6 +126,7 @@ def test_markdown(report: Report) -> None:
     assert "- \\`T.test\\_L2\\` \\<is\\> named as a test of the kit" in lines
     assert "| L2-op\\[exp\\] | the table of \\<exp\\> is coarse | failed: off by 3 ULP |" in lines
     assert "| add | ✓ | ✗ |" in lines
+    assert "Declined or not covered in every dtype: lo\\_g, sin." in lines
     start = lines.index("### L2-op\\[add\\]: failed")
     assert lines[start + 2 : start + 6] == [
         "````text",
@@ -134,6 +141,17 @@ def test_markdown_tables_have_as_many_cells_in_each_row(report: Report) -> None:
     assert len(tables) == 4
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_what_broke_many_tests_alike_is_told_once() -> None:
+    names = [f"L2-op[{number}]" for number in range(9)]
+    texts = dict.fromkeys(names[:8], "cannot be imported") | {names[8]: "off by 3 ULP"}
+    report = new_report(dict.fromkeys(names, Verdict.FAILED), texts=texts)
+    page = Page(render_page(report))
+    assert page.texts.count(f"{', '.join(names[:5])} and 3 more") == page.tags.count("article") - 1 == 1
+    assert "Broken (9)" in page.texts
+    assert {*names} <= {row[0] for row in page.rows}
+    assert render_markdown(report).count("cannot be imported") == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from byoc_conformance.report.model import Report
+from byoc_conformance.report.tables import environment_rows
+from byoc_conformance.suite import GUARD
 from byoc_conformance.verdict import Verdict
 
 __all__ = ["Change", "Comparison", "compare_reports"]
@@ -23,14 +25,17 @@ _RANKS = {
 }
 """From good to bad. A test that was not run is as if it were not there."""
 
+_OF_EVERY_RUN = {"started", "took"}
+"""What no two reports have in common."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One test, or one op in one dtype, that is not as it was.
+    """One test, one op in one dtype, or one thing that the backend was tested with, that is not as it was.
 
     Attributes:
-        name: the test's id, or ``"add float32"``.
-        before: its status in the first report; empty where it is not there.
+        name: the test's id, ``"add float32"``, or ``"byoc-core"``.
+        before: its status or version in the first report; empty where it is not there.
         after: the same of the second.
     """
 
@@ -51,15 +56,17 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed between two reports: tests, and ops in dtypes."""
+    """What changed between two reports: tests, ops in dtypes, and what both were made with."""
 
     tests: _Changes
     coverage: _Changes
+    tested_with: tuple[Change, ...]
 
     @property
     def is_worse(self) -> bool:
-        """Whether anything got worse."""
-        return bool(self.tests.worse or self.coverage.worse)
+        """Whether anything got worse, or a test appeared that is red."""
+        appeared = (Verdict(change.after) for change in self.tests.appeared)  # a broken cell may be an expected failure
+        return bool(self.tests.worse or self.coverage.worse) or any(verdict.is_red for verdict in appeared)
 
     def to_json(self) -> dict[str, Any]:
         """Gives plain JSON values."""
@@ -71,11 +78,14 @@ def compare_reports(before: Report, after: Report) -> Comparison:
     return Comparison(
         _compare(_verdicts(before), _verdicts(after)),
         _compare(_cells(before), _cells(after)),
+        _compare_rows(dict(environment_rows(before)), dict(environment_rows(after))),
     )
 
 
 def _verdicts(report: Report) -> dict[str, Verdict]:
-    return {item.id: item.status for item in report.items if item.status is not Verdict.NOT_RUN}
+    """Gives the tests that ran, and whether the suite is whole, as one more."""
+    guard = {GUARD: Verdict.FAILED if report.changes else Verdict.PASSED}
+    return guard | {item.id: item.status for item in report.items if item.status is not Verdict.NOT_RUN}
 
 
 def _cells(report: Report) -> dict[str, Verdict]:
@@ -93,3 +103,11 @@ def _compare(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> _Ch
     appeared = tuple(Change(name, "", after[name].value) for name in sorted(after.keys() - before.keys()))
     vanished = tuple(Change(name, before[name].value, "") for name in sorted(before.keys() - after.keys()))
     return _Changes(tuple(better), tuple(worse), appeared, vanished)
+
+
+def _compare_rows(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    return tuple(
+        Change(name, before.get(name, ""), after.get(name, ""))
+        for name in dict.fromkeys((*before, *after))
+        if name not in _OF_EVERY_RUN and before.get(name) != after.get(name)
+    )

@@ -12,8 +12,10 @@ from byoc_conformance.report.tables import (
     environment_rows,
     explain_symbols,
     format_headline,
+    group_alike,
     level_table,
     to_plain,
+    unclaimed_ops,
 )
 
 __all__ = ["render_markdown"]
@@ -26,20 +28,24 @@ def render_markdown(report: Report) -> str:
         parts.append("\n".join(["## The suite was changed", "", *(f"- {_cell(text)}" for text in report.changes)]))
     parts += _section("Broken", report.red_items)
     if report.xfailed_items:
-        known = [(item.id, item.xfail, item.text) for item in report.xfailed_items]
+        known = [(names, item.xfail, item.text) for names, item in group_alike(report.xfailed_items)]
         parts += ["## Expected to be broken", _table(("test", "why", "what was seen"), known)]
     dtypes, ops = coverage_table(report)
+    if report.coverage:
+        parts.append("## Coverage")
     if ops:
         rows = [(op, *("" if status is None else SYMBOLS[status] for status in cells)) for op, cells in ops]
-        parts += ["## Coverage", f"{explain_symbols()}", _table(("op", *dtypes), rows)]
+        parts += [explain_symbols(), _table(("op", *dtypes), rows)]
+    if unclaimed := unclaimed_ops(report):
+        parts.append(f"Declined or not covered in every dtype: {_cell(', '.join(unclaimed))}.")
     parts += ["## Tested with", _table(("what", "which"), environment_rows(report))]
     return "\n\n".join(parts) + "\n"
 
 
 def _section(title: str, items: Iterable[ReportItem]) -> list[str]:
     blocks = []
-    for item in items:
-        blocks += [f"### {_cell(item.id)}: {item.status}", _fenced(item.text)]
+    for names, item in group_alike(items):
+        blocks += [f"### {_cell(names)}: {item.status}", _fenced(item.text)]
     return [f"## {title}", *blocks] if blocks else []
 
 

@@ -99,7 +99,7 @@ class Report(_Part):
     ``changes`` says how the suite itself was changed; anything there makes the report red.
     """
 
-    schema_version: int = Field(default=SCHEMA_VERSION, ge=1)
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=1, strict=True)
     started: datetime
     finished: datetime
     environment: Environment

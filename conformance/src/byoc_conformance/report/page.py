@@ -16,8 +16,10 @@ from byoc_conformance.report.tables import (
     environment_rows,
     explain_symbols,
     format_headline,
+    group_alike,
     level_table,
     to_plain,
+    unclaimed_ops,
 )
 
 __all__ = ["render_page"]
@@ -29,7 +31,7 @@ def render_page(report: Report) -> str:
         _list_changes(report),
         _list_items("Broken", report.red_items),
         _list_items("Expected to be broken", report.xfailed_items),
-        _section("Coverage", f"<p>{_text(explain_symbols())}</p>{_coverage(report)}") if report.coverage else "",
+        _section("Coverage", _coverage(report)) if report.coverage else "",
         _section("Tested with", _table((), environment_rows(report))),
         _section("All tests", "".join(_list_level(report, summary.level.value) for summary in report.levels)),
     ]
@@ -75,13 +77,15 @@ def _list_changes(report: Report) -> str:
 
 
 def _list_items(title: str, items: Sequence[ReportItem]) -> str:
-    return _section(f"{title} ({len(items)})", "".join(map(_describe, items))) if items else ""
+    return (
+        _section(f"{title} ({len(items)})", "".join(_describe(*group) for group in group_alike(items))) if items else ""
+    )
 
 
-def _describe(item: ReportItem) -> str:
+def _describe(names: str, item: ReportItem) -> str:
     reason = f"<p>Why: {_text(item.xfail)}</p>" if item.xfail else ""
     text = f"<pre>{_text(item.text)}</pre>" if item.text else ""
-    return f"<article><h3><code>{_text(item.id)}</code> {_mark(item)}</h3>{reason}{text}</article>"
+    return f"<article><h3><code>{_text(names)}</code> {_mark(item)}</h3>{reason}{text}</article>"
 
 
 def _mark(item: ReportItem) -> str:
@@ -90,11 +94,17 @@ def _mark(item: ReportItem) -> str:
 
 def _coverage(report: Report) -> str:
     dtypes, rows = coverage_table(report)
+    unclaimed = unclaimed_ops(report)
+    names = _text(", ".join(unclaimed))
+    note = f"<p>Declined or not covered in every dtype: <code>{names}</code>.</p>" if unclaimed else ""
+    if not rows:
+        return note
     head = "".join(f'<th scope="col">{_text(dtype)}</th>' for dtype in dtypes)
     body = "".join(
         f'<tr><th scope="row"><code>{_text(op)}</code></th>{"".join(map(_cell, cells))}</tr>' for op, cells in rows
     )
-    return _wide(f'<thead><tr><th scope="col">op</th>{head}</tr></thead>', body, "coverage")
+    table = _wide(f'<thead><tr><th scope="col">op</th>{head}</tr></thead>', body, "coverage")
+    return f"<p>{_text(explain_symbols())}</p>{table}{note}"
 
 
 def _cell(status: Status | None) -> str:

@@ -22,7 +22,7 @@ def read_report(path: Path) -> Report:
     """
     try:
         values = json.loads(path.read_bytes())
-    except ValueError as error:  # a UnicodeDecodeError is one too
+    except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError; the other: nested too deep
         raise OptionsError(f"{path}", f"is no JSON file: {error}") from error
     schema_version = values.get("schema_version") if isinstance(values, dict) else None
     if isinstance(schema_version, int) and schema_version > SCHEMA_VERSION:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from byoc_core.artifact.report import to_printable
 from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP
 
 from byoc_conformance.outcome import Status
 from byoc_conformance.report.badge import describe_result
-from byoc_conformance.report.model import Report
+from byoc_conformance.report.model import Report, ReportItem
 from byoc_conformance.verdict import Verdict
 
 __all__ = [
@@ -17,9 +19,14 @@ __all__ = [
     "environment_rows",
     "explain_symbols",
     "format_headline",
+    "group_alike",
     "level_table",
+    "list_names",
     "to_plain",
+    "unclaimed_ops",
 ]
+
+_MAX_NAMES = 5
 
 SYMBOLS = {
     Status.PASSED: "✓",
@@ -27,7 +34,7 @@ SYMBOLS = {
     Status.NOT_COVERED: "·",
     Status.FAILED: "✗",
     Status.CRASHED: "☠",
-    Status.HUNG: "⌛",
+    Status.HUNG: "∞",
 }
 
 
@@ -55,12 +62,39 @@ def count_tests(number: int) -> str:
     return f"{number} test{'' if number == 1 else 's'}"
 
 
+def list_names(names: Sequence[str]) -> str:
+    """Gives the first names, and how many more there are."""
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
+
+
+def group_alike(items: Iterable[ReportItem]) -> list[tuple[str, ReportItem]]:
+    """Gives tests of which the same is to be said as one: their names, and the first of them.
+
+    A backend that cannot be imported breaks all tests alike.
+    """
+    groups: dict[tuple[str, str, str], list[ReportItem]] = {}
+    for item in items:
+        groups.setdefault((item.status, item.xfail, item.text), []).append(item)
+    return [(list_names([item.id for item in group]), group[0]) for group in groups.values()]
+
+
 def coverage_table(report: Report) -> tuple[list[str], list[tuple[str, list[Status | None]]]]:
-    """Gives the dtypes, and for each op how it fared in each of them; ``None`` where no test says."""
-    dtypes = sorted({cell.dtype for cell in report.coverage})
-    found = {(cell.op, cell.dtype): cell.status for cell in report.coverage}
-    ops = sorted({cell.op for cell in report.coverage})
+    """Gives the dtypes, and for each op how it fared in each of them; ``None`` where no test says.
+
+    A backend of few ops declines many: those of :func:`unclaimed_ops` are no rows.
+    """
+    left_out = set(unclaimed_ops(report))
+    found = {(cell.op, cell.dtype): cell.status for cell in report.coverage if cell.op not in left_out}
+    dtypes = sorted({dtype for _, dtype in found})
+    ops = sorted({op for op, _ in found})
     return dtypes, [(op, [found.get((op, dtype)) for dtype in dtypes]) for op in ops]
+
+
+def unclaimed_ops(report: Report) -> list[str]:
+    """Gives the ops that are declined or not covered in every dtype."""
+    claimed = {cell.op for cell in report.coverage if cell.status not in {Status.DECLINED, Status.NOT_COVERED}}
+    return sorted({cell.op for cell in report.coverage} - claimed)
 
 
 def to_plain(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,21 @@ from byoc_conformance.report.markdown import render_markdown
 from byoc_conformance.report.model import Report
 from byoc_conformance.report.page import render_page
 
-__all__ = ["render_files", "render_json", "write_report"]
+__all__ = ["prepare_folder", "render_files", "render_json", "write_report"]
+
+
+def prepare_folder(folder: Path) -> None:
+    """Makes sure, before long work begins, that a report can be written into a folder, which is made if need be.
+
+    Raises:
+        OSError: it cannot.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def render_json(report: Report) -> str:
