@@ -91,11 +91,6 @@ def _saturates(kernel: Kernel) -> Kernel:
     return lambda x: kernel(np.minimum(x, x.dtype.type(40)))
 
 
-def _misplaces_bias(kernel: Kernel) -> Kernel:
-    """The backend takes the op within a composite only."""
-    return lambda x, bias, *, axis: kernel(x, bias[::-1], axis=axis)
-
-
 def _wrong_in_one_shape(kernel: Kernel) -> Kernel:
     """ONNX's cases have it, and nothing else does."""
     return lambda x, y: kernel(x, -y) if x.shape == y.shape == (3, 4, 5) else kernel(x, y)
@@ -136,11 +131,25 @@ def _takes_constants_negative(function: Function) -> Function:
     """Takes ``x - constant`` for ``constant - x``, in float64."""
 
     def change(binding: Binding) -> Binding:
-        subtrahend = binding.operands[-1]
+        if binding.op.name != "subtract":
+            return binding
+        subtrahend = binding.operands[1]
         is_constant = isinstance(subtrahend, Constant) and subtrahend.type.dtype == "float64"
-        if binding.op.name == "subtract" and is_constant:
-            return replace(binding, operands=binding.operands[::-1])
-        return binding
+        return replace(binding, operands=binding.operands[::-1]) if is_constant else binding
+
+    return replace(function, bindings=tuple(map(change, function.bindings)))
+
+
+def _takes_another_activation(function: Function) -> Function:
+    """Takes one op for another within a composite only."""
+    exp = default_ops()["exp"]
+
+    def change_body(body: Function) -> Function:
+        bindings = (replace(item, op=exp) if item.op.name == "nn.relu" else item for item in body.bindings)
+        return replace(body, bindings=tuple(bindings))
+
+    def change(binding: Binding) -> Binding:
+        return replace(binding, regions=tuple(map(change_body, binding.regions))) if binding.regions else binding
 
     return replace(function, bindings=tuple(map(change, function.bindings)))
 
@@ -177,7 +186,7 @@ FAULTS: Mapping[str, Fault] = {
         compile_half=_states(float64=2.0**-24),
         run_half=_kernel("nn.dense", _in_float64(_in_single_precision)),
     ),
-    "composite": Fault(frozenset({"L2-pattern"}), run_half=_kernel("nn.bias_add", _misplaces_bias)),
+    "composite": Fault(frozenset({"L2-pattern"}), compile_half=_rewriting(_takes_another_activation)),
     "onnx-shape": Fault(frozenset({"L2-onnx"}), run_half=_kernel("add", _wrong_in_one_shape)),
     "long-graph": Fault(frozenset({"L2-random-graphs"}), compile_half=_rewriting(_squares_for_relu)),
 }
