@@ -32,6 +32,7 @@ _NUM_CALLS = 8
 
 
 def _unchanged(subject: Subject, case: str) -> None:
+    subject.require_tools()  # what this question changes is for level 0 to tell
     before = _state()  # before the first compilation of the process, where this test is the level's first
     examples = require_examples(subject)
     attempt, kept = compile_own(subject, examples)
