@@ -203,6 +203,10 @@ def test_compare(conformance: Run) -> None:
         "backend mynpu: byoc-mynpu 1.2 -> none\noptions: mynpu.effort=2, other.level='high' -> other.level='high'\n"
         "backend other: none -> byoc-other 1.2\ntests, worse (1)\n  L0-promise: passed -> failed\ntests, vanished (5)\n"
     )
+    write_report(new_report({"L0-a\x1b[31m": Verdict.FAILED}, backend="\x1b[31m"), Path("d"))
+    hostile = conformance("compare", "c/conformance.json", "d/conformance.json").out
+    assert "\x1b" not in hostile
+    assert "  L0-a\N{REPLACEMENT CHARACTER}[31m: failed\n" in hostile
     same = conformance("compare", "a/conformance.json", "a/conformance.json", "--json")
     assert (same.code, json.loads(same.out)["is_worse"]) == (0, False)
 

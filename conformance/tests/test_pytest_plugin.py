@@ -93,6 +93,12 @@ def test_levels_and_a_file_of_overrides(run: Run, pytester: pytest.Pytester) -> 
         ([], "ERROR: --pyargs byoc_conformance: name the backend to test: --byoc-backend=NAME"),
         (["--byoc-backend=toi"], "ERROR: byoc.backends: backend `toi` is not installed; installed: "),
         (["--byoc-backend=toy", "--byoc-xfail=no.toml"], "No such file or directory: 'no.toml'"),
+        (
+            ["--byoc-backend=toy", "--byoc-examples=0"],
+            "ERROR: examples: cannot be used; got 0, expected a whole number",
+        ),
+        (["--byoc-backend=toy", "--byoc-seed=-1"], "ERROR: seed: cannot be used; got -1, expected a whole number"),
+        (["--byoc-backend=toy", "--byoc-patience=nan"], "ERROR: patience: cannot be used; got nan, expected 0.01 or"),
         (["--byoc-backend=toy", "--byoc-report=conftest.py"], "ERROR: --byoc-report: "),
     ],
 )
@@ -180,7 +186,13 @@ SENSELESS = {
     "backend = 'toi'": "byoc.backends: backend `toi` is not installed; installed: ",
     "backend = 'toy'; xfail = {'L0-lint': 'broken'}": "TestX1.xfail, `L0-lint`: says not why; got 'broken', ",
     "backend = 'toy'; xfail = {'L7-x': 'there is no such'}": "TestX2.xfail, `L7-x`: names no test of the kit.",
-    "backend = 'toy'; xfails = {}": "TestX3.xfails: is no setting of `BackendSuite`. Did you mean 'xfail'?",
+    "backend = 'toy'; xfail = ['L0-lint']": "TestX3.xfail: is no table of reasons by test; got ['L0-lint']",
+    "backend = 'toy'; xfail = {'L0-lint': None}": "TestX4.xfail, `L0-lint`: says not why; got None, ",
+    "backend = 'toy'; examples = 0": "examples: cannot be used; got 0, expected a whole number, 1 or more",
+    "backend = 'toy'; seed = -1": "seed: cannot be used; got -1, expected a whole number, 0 or more",
+    "backend = 'toy'; patience = 0": "patience: cannot be used; got 0, expected 0.01 or more",
+    "backend = 'toy'; options = {'a': object}": "options of `toy`: are no plain JSON values: ",
+    "backend = 'toy'; xfails = {}": "TestX9.xfails: is no setting of `BackendSuite`. Did you mean 'xfail'?",
 }
 
 

@@ -189,7 +189,8 @@ def print_comparison(before: Path, after: Path, *, as_json: bool) -> bool:
         return comparison.is_worse
     console = open_console()
     for change in comparison.tested_with:
-        console.print(f"{change.name}: {change.before or 'none'} -> {change.after or 'none'}", soft_wrap=True)
+        text = f"{change.name}: {change.before or 'none'} -> {change.after or 'none'}"
+        console.print(to_plain(text), soft_wrap=True)
     styles = {"worse": "bold red", "better": "green", "appeared": "", "vanished": "yellow"}
     for topic, changes in (("tests", comparison.tests), ("coverage", comparison.coverage)):
         for kind, style in styles.items():
@@ -198,6 +199,6 @@ def print_comparison(before: Path, after: Path, *, as_json: bool) -> bool:
                 console.print(f"{topic}, {kind} ({len(found)})", style=style)
             for change in found:
                 ways = " -> ".join(filter(None, (change.before, change.after)))
-                console.print(f"  {change.name}: {ways}", soft_wrap=True)
+                console.print(to_plain(f"  {change.name}: {ways}"), soft_wrap=True)
     console.print("Something got worse." if comparison.is_worse else "Nothing got worse.")
     return comparison.is_worse

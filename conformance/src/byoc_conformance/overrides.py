@@ -24,14 +24,16 @@ class Overrides:
         where: what gives the reasons, for errors.
 
     Raises:
-        OptionsError: a reason has fewer than three words, or a key names no test.
+        OptionsError: these are no texts by test, a reason has fewer than three words, or a key names no test.
     """
 
-    def __init__(self, reasons: Mapping[str, str], ids: Iterable[str], *, where: str = "xfail") -> None:
+    def __init__(self, reasons: Mapping[str, object], ids: Iterable[str], *, where: str = "xfail") -> None:
         known = tuple(ids)
+        if not isinstance(reasons, Mapping):
+            raise OptionsError(where, "is no table of reasons by test", got=repr(reasons))
         self._reasons: dict[str, str] = {}
         for key, reason in sorted(reasons.items(), key=lambda pair: pair[0] not in known):
-            if len(reason.split()) < _MIN_WORDS:
+            if not isinstance(reason, str) or len(reason.split()) < _MIN_WORDS:
                 expected = f"a reason of at least {_MIN_WORDS} words"
                 raise OptionsError(f"{where}, `{key}`", "says not why", got=repr(reason), expected=expected)
             found = [key] if key in known else select_ids(key, known)

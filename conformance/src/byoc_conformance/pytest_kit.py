@@ -17,7 +17,7 @@ from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import all_items
 from byoc_conformance.pytest_reports import RECORD, new_record
 from byoc_conformance.report.tables import list_names
-from byoc_conformance.runner import Runner
+from byoc_conformance.runner import Runner, check_patience
 from byoc_conformance.subject import SubjectSpec
 from byoc_conformance.suite import GUARD, BackendSuite
 from byoc_conformance.verdict import Judgement, Verdict, judge
@@ -39,7 +39,7 @@ class Kit:
         where: what gives the reasons, for errors.
 
     Raises:
-        OptionsError: a reason is none, or is for no test.
+        OptionsError: a reason is none, or is for no test; the patience is none.
         PluginError: the backend is not installed, or may not be used.
     """
 
@@ -52,6 +52,7 @@ class Kit:
         where: str,
     ) -> None:
         check_installed(spec)
+        check_patience(patience)
         self.spec = spec
         self.patience = patience
         self.overrides = Overrides(reasons, [item.id for item in all_items()], where=where)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from byoc_core.errors import OptionsError
 from byoc_core.isolation import Ended, Worker, serve
 
 from byoc_conformance.outcome import Cell, Outcome, Status, VerdictError
@@ -17,9 +18,20 @@ from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import find_item
 from byoc_conformance.subject import Subject, SubjectSpec
 
-__all__ = ["ItemResult", "Runner", "main"]
+__all__ = ["ItemResult", "Runner", "check_patience", "main"]
 
+_MIN_PATIENCE = 0.01
 _ENDED = {"crash": Status.CRASHED, "hang": Status.HUNG}
+
+
+def check_patience(patience: float) -> None:
+    """Makes sure that deadlines can be made longer by a factor.
+
+    Raises:
+        OptionsError: it is too small, or no number.
+    """
+    if not patience >= _MIN_PATIENCE:  # so that NaN is none
+        raise OptionsError("patience", "cannot be used", got=repr(patience), expected=f"{_MIN_PATIENCE} or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +55,13 @@ class Runner:
     Args:
         spec: the backend under test.
         patience: all deadlines are longer by this factor.
+
+    Raises:
+        OptionsError: as :func:`check_patience`.
     """
 
     def __init__(self, spec: SubjectSpec, *, patience: float = 1.0) -> None:
+        check_patience(patience)
         self._spec = spec
         self._patience = patience
         self._workers: dict[Level, Worker] = {}

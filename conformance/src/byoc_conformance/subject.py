@@ -13,7 +13,7 @@ import byoc_core
 import numpy.typing as npt
 from byoc_core.backend import BackendHandle, BackendInfo, backends
 from byoc_core.backend.info import coarsest_roundoff
-from byoc_core.errors import ByocError
+from byoc_core.errors import ByocError, OptionsError
 from byoc_core.ir import Function, IRModule, OpRegistry
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, RunCodegen
@@ -36,8 +36,11 @@ class SubjectSpec:
         options: its options; those of companions stand under their names in ``companion_options``.
         companions: backends that are asked after it in every build, for tests of several together.
         companion_options: by name.
-        examples: random examples for each property.
-        seed: of all random numbers.
+        examples: random examples for each property; one or more.
+        seed: of all random numbers; not negative.
+
+    Raises:
+        OptionsError: a value is none that another process can have, or that a run can use.
     """
 
     backend: str
@@ -46,6 +49,16 @@ class SubjectSpec:
     companion_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     examples: int = 20
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("examples", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise OptionsError(name, "cannot be used", got=repr(value), expected=f"a whole number, {least} or more")
+        try:
+            self.to_json()
+        except (TypeError, ValueError) as error:
+            raise OptionsError(f"options of `{self.backend}`", f"are no plain JSON values: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
         """Gives plain JSON values that :meth:`from_json` reads."""

@@ -218,3 +218,36 @@ def test_options_and_deadlines_that_make_no_sense(installed_faulty: str) -> None
     with pytest.raises(OptionsError) as caught:
         debug(deadline=0)
     assert str(caught.value) == "deadline: is no time to wait; got 0, expected seconds, more than 0"
+
+
+LEAVES_A_DAEMON = """
+import os, time
+from byoc_core.isolation import serve
+
+def main(setup):
+    serve(lambda: answer)
+
+def answer(request):
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()  # out of reach of who ends the group
+        time.sleep(60)
+        os._exit(0)
+    while os.getsid(pid) != pid:
+        time.sleep(0.01)
+    return {"daemon": pid}
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_process_that_leaves_a_daemon_behind_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaves_a_daemon.py").write_text(LEAVES_A_DAEMON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    worker = Worker("leaves_a_daemon:main", {}, tmp_path / "stderr.txt")
+    reply = worker.ask({}, 30.0)
+    assert isinstance(reply, dict)
+    before = time.monotonic()
+    worker.stop()
+    took = time.monotonic() - before
+    os.kill(reply["daemon"], signal.SIGKILL)  # it was left alive: the stop did not wait for it
+    assert took < 30

@@ -127,21 +127,20 @@ class Worker:
             self._process.kill()
 
     def stop(self) -> None:
-        """Ends the process and those that it started, and waits for it."""
+        """Ends the process and those of its group, and waits for it."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._kill()
         self._process.wait()
-        self._reader.join()
+        self._reader.join(_GRACE)  # what left the group may keep its end open for ever; the reader then outlives this
         with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more
             self._process.stdin.close()
-        self._process.stdout.close()
         self._errors.close()
 
 
 def _read_lines(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
-    for line in stream:
-        lines.put(line)
+    with stream:
+        for line in stream:
+            lines.put(line)
     lines.put("")
 
 
