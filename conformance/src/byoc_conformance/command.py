@@ -101,7 +101,7 @@ def run_kit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the list) as JSON.")] = False,
     list_promises: Annotated[bool, typer.Option("--list", help="Show all promises and their texts, and stop.")] = False,
 ) -> None:
-    """Holds a backend to what every byoc backend promises, each test in a process of its own with a deadline.
+    """Holds a backend to what every byoc backend promises, in worker processes, each test with a deadline.
 
     Prints what came of each level, and every broken test. What the backend declines with a reason, or claims nothing
     of, is not broken. Exits with 1 where a test is broken, or is expected to be and is not. Ctrl-C writes the report of

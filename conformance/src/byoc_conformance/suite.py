@@ -25,7 +25,7 @@ class BackendSuite:
 
     The tests are ``TestMyNpu::L2-op[add]`` and so on, so ``pytest -k "L2 and add"`` chooses among them. They are made
     by the plugin, not by methods: a class can add tests of its own, and can neither replace nor drop one of the kit.
-    Each runs in a process of its own, which fixtures do not reach.
+    They run in worker processes, which fixtures do not reach.
 
     Attributes:
         backend: the name of the installed backend. A class without one is a base of others, and is not collected.

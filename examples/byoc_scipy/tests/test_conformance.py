@@ -1,4 +1,4 @@
-"""The kit: every promise that a byoc backend makes, each test in a process of its own."""
+"""The kit: every promise that a byoc backend makes, tried in processes apart from pytest's."""
 
 from byoc_conformance import BackendSuite
 
