@@ -134,10 +134,7 @@ FAULTS: Mapping[str, Fault] = {
     "refuses-its-own-default": _caught_by("options-defaults", _declares(options=_OptionsWithBadDefault)),
     "forgets-unknown-keys": _caught_by("options-unknown-keys", _declares(options=_ForgetfulOptions)),
     "raises-for-a-bad-option": _caught_by("options-bad-values", _declares(options=_OptionsThatRaise)),
-    # Compiling asks for the status, and must leave the process as it was.
-    "status-sets-the-environment": Fault(
-        frozenset({"L0-compile-status", "L4-process-unchanged"}), _sets_the_environment
-    ),
+    "status-sets-the-environment": _caught_by("compile-status", _sets_the_environment),
     "status-without-remedy": _caught_by("runtime-status", run_half=_knows_no_remedy),
     "prefers-a-layout-that-is-none": _caught_by("lint", _declares(preferred_layouts=("NNX",))),
 }
