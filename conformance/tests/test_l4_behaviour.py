@@ -25,7 +25,7 @@ def test_the_test_after_a_crash_or_a_hang_is_run(
     with Runner(SubjectSpec(fakenpu), patience=0.3) as runner:
         outcomes = {case: runner.run(find_item(f"L4-any-number[{case}]")).outcome for case in ("tiny", broken, "mixed")}
     assert outcomes[broken].status is status
-    assert outcomes[broken].text.splitlines()[0] == text
+    assert outcomes[broken].text.splitlines()[0] == f"while `L4-any-number[{broken}]` ran: {text}"
     assert {outcomes["tiny"].status, outcomes["mixed"].status} == {Status.PASSED}
 
 
