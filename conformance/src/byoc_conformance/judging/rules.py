@@ -46,8 +46,8 @@ _ULPS: Mapping[str, float] = {
     # IEEE 754 rounds them correctly. The ends of `clip` are rounded to the dtype.
     **dict.fromkeys(["add", "subtract", "multiply", "nn.bias_add", "nn.prelu", "clip", "cast"], 0.5),
     # The OpenCL C Specification 3.0, section 7.4, "Relative Error as ULPs", table "ULP values for single precision
-    # built-in math functions" (of the full profile): what devices of all kinds keep, of which those that compute in 64
-    # bits keep more. `mod` is `fmod`, and an addition for the other sign.
+    # built-in math functions" (of the full profile): what devices of all kinds keep. `mod` is `fmod`, and an addition
+    # for the other sign.
     "divide": 2.5,
     "reciprocal": 2.5,
     "sqrt": 3.0,
