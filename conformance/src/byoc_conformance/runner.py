@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ from byoc_conformance.subject import Subject, SubjectSpec
 __all__ = ["ItemResult", "Runner", "check_patience", "main"]
 
 _MIN_PATIENCE = 0.01
+_OPEN_SECONDS = 60.0
+"""How long importing the backend may take."""
+_MAX_STARTS = 2
+"""After so many processes in a row that ended with the import, no other is started."""
 _ENDED = {"crash": Status.CRASHED, "hang": Status.HUNG}
 
 
@@ -65,6 +70,7 @@ class Runner:
         self._spec = spec
         self._patience = patience
         self._workers: dict[Level, Worker] = {}
+        self._unopened: list[Outcome] = []
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="byoc-conformance-")
@@ -89,11 +95,9 @@ class Runner:
         """
         start = time.monotonic()
         level = item.promise.level
-        worker = self._workers.get(level)
-        if worker is None:
-            stderr = Path(self._folder.name) / f"{level}.txt"
-            worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), stderr)
-            self._workers[level] = worker
+        worker = self._workers.get(level) or self._open(level)
+        if isinstance(worker, Outcome):
+            return ItemResult(item, worker, time.monotonic() - start)
         reply = worker.ask({"item": item.id}, item.promise.deadline * self._patience)
         if isinstance(reply, Ended):
             self._stop(level)
@@ -102,6 +106,23 @@ class Runner:
             cells = tuple(Cell(op, dtype, Status(status)) for op, dtype, status in reply["cells"])
             outcome = Outcome(Status(reply["status"]), reply["text"], cells)
         return ItemResult(item, outcome, time.monotonic() - start)
+
+    def _open(self, level: Level) -> Worker | Outcome:
+        """Gives a process that has the backend, or the outcome of all tests where none can be had.
+
+        A backend that ends processes, or keeps them, when it is imported would else do so once for each test.
+        """
+        if len(self._unopened) == _MAX_STARTS:
+            return self._unopened[-1]
+        worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), Path(self._folder.name) / f"{level}.txt")
+        self._workers[level] = worker
+        reply = worker.ask({}, _OPEN_SECONDS * self._patience)
+        if not isinstance(reply, Ended):
+            self._unopened.clear()
+            return worker
+        self._stop(level)
+        self._unopened.append(Outcome(_ENDED[reply.code], f"when the backend was imported: {reply.text}"))
+        return self._unopened[-1]
 
     def _stop(self, level: Level) -> None:
         worker = self._workers.pop(level, None)
@@ -126,6 +147,11 @@ class _Examiner:
         self._subject: Subject | None = None
 
     def answer(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        """Holds the subject to the promise of a request; one without any has the backend imported, if it can be."""
+        if "item" not in request:
+            with contextlib.suppress(Exception):  # each test tells
+                self._subject = Subject(self._spec)
+            return {}
         outcome = self._examine(find_item(str(request["item"])))
         cells = [[cell.op, cell.dtype, cell.status] for cell in outcome.cells]
         return {"status": outcome.status, "text": outcome.text, "cells": cells}

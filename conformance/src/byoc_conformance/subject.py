@@ -55,7 +55,8 @@ class SubjectSpec:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise OptionsError(name, "cannot be used", got=repr(value), expected=f"a whole number, {least} or more")
-        if isinstance(self.companions, str) or self.backend in self.companions:
+        given: object = self.companions
+        if isinstance(given, str) or self.backend in self.companions:
             expected = "a list of names, without the backend's own"
             raise OptionsError("companions", "cannot be used", got=repr(self.companions), expected=expected)
         try:
