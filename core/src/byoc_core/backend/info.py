@@ -47,7 +47,8 @@ class BackendInfo:
         name: equal to the entry point's name; one lower-case word.
         dynamic_shapes: whether it compiles functions with symbolic sizes; if not, it is asked for static ones only.
         data_dependent_sizes: whether it compiles ops whose results have sizes that only the data tells; the functions
-            of its modules return such results instead of filling buffers.
+            of its modules return such results instead of filling buffers. Such sizes are symbolic, so
+            it says nothing without ``dynamic_shapes``.
         deterministic: whether equal functions give equal modules, and equal inputs equal outputs, bit for bit.
         native: whether its modules hold native code, which an artifact's user must permit.
         options: pydantic model of its options, every field with a default; ``None`` where it has no options.
