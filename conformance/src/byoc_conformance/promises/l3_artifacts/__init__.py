@@ -35,6 +35,7 @@ _CHECKS = (
     ("two-artifacts", "keeps apart artifacts whose functions have the same names", identity.two_artifacts),
     ("constants-cited", "cites large constants by digest and does not inline them", constants.constants_cited),
     ("constants-kept", "holds the constants that its payload cites, loaded modules too", constants.constants_kept),
+    ("zero-copy", "leaves constants where they lie when it loads, and copies none", constants.constants_in_place),
     ("missing-constants", "refuses a payload whose constants are missing, and names one", constants.missing_constants),
     ("data-only", "unpickles, unmarshals and executes nothing that stands in a payload", elsewhere.data_only),
     ("native-code", "loads machine code only with permission, and hides none", permission.native_code),

@@ -23,7 +23,7 @@ from byoc_conformance.promises.l3_artifacts.saved import (
 )
 from byoc_conformance.subject import Attempt, Subject
 
-__all__ = ["constants_cited", "constants_kept", "missing_constants"]
+__all__ = ["constants_cited", "constants_in_place", "constants_kept", "missing_constants"]
 
 _WEIGHTED_OPS = ("nn.dense", "matmul")
 """Ops whose constants are large in models; they are tried beside those that have small ones among the examples."""
@@ -160,6 +160,17 @@ def constants_kept(subject: Subject, case: str) -> None:
         if set(loaded.constants) != set(held):
             got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, held))
             raise FailedError(f"`constants` of the loaded module holds {got}; expected {expected}")
+
+
+def constants_in_place(subject: Subject, case: str) -> None:
+    """A loaded module keeps the arrays that it is given: they may be mapped from a file, and larger than memory."""
+    for saved in _citing_modules(subject):
+        saved.reload()
+        given = {digest: np.require(array, requirements=["C", "A"]) for digest, array in saved.module.constants.items()}
+        loaded = saved.load(saved.payload, given)
+        for digest, array in loaded.constants.items():
+            if digest in given and array.nbytes and not np.shares_memory(array, given[digest]):
+                raise FailedError(f"constant {digest} of {array.nbytes} bytes is copied when the module is loaded")
 
 
 def _load_and_watch(saved: Saved) -> tuple[RuntimeModule, tuple[str, ...]]:

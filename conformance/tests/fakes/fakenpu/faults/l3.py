@@ -215,6 +215,11 @@ def _hoards_constants(module: RuntimeModule) -> RuntimeModule:
     return _with(module, constants={**module.constants, digest_of(spare): spare})
 
 
+def _copies_its_constants(load: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
+    copies = {digest: array.copy() for digest, array in context.constants.items()}
+    return load(payload, LoadContext(copies, context.allow_native, context.source))
+
+
 def _makes_up_constants(load: Load, payload: bytes, context: LoadContext) -> RuntimeModule:
     document = decode_document(payload)
     cited = [constant for function in document.functions.values() for constant in function.all_constants()]
@@ -302,6 +307,7 @@ FAULTS: Mapping[str, Fault] = {
     "remembers-what-it-saved": _caught_by("runs-elsewhere", _remembers_what_it_saved()),
     "mixes-up-artifacts": _caught_by("two-artifacts", _mixes_up_artifacts()),
     "inlines-constants": _caught_by("constants-cited", _both(_inlines_constants, _load_last_line)),
+    "copies-its-constants": _caught_by("zero-copy", _loading(_copies_its_constants)),
     "forgets-its-constants": _caught_by("constants-kept", _loading(_forgets_its_constants)),
     "hoards-constants": _caught_by("constants-kept", compile_half=_compiling(_hoards_constants)),
     "makes-up-constants": _caught_by("missing-constants", _loading(_makes_up_constants)),
