@@ -29,7 +29,7 @@ PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
 REPORTS = ROOT / "out" / "conformance"
-UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "tests")
+UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
 nox.options.sessions = [
     "lint",
@@ -111,6 +111,7 @@ def wheels(session: nox.Session) -> None:
     shutil.rmtree(copies, ignore_errors=True)
     for folder in PACKAGES.values():
         shutil.copytree(ROOT / folder, copies / folder, ignore=UNBUILT)
+        shutil.rmtree(copies / folder / "tests")
     projects = [str(copies / folder) for folder in PACKAGES.values()]
     session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(DIST), *projects)
     session.log("built %s", ", ".join(sorted(path.name for path in DIST.glob("*.whl"))))
