@@ -33,6 +33,14 @@ def test_it_does_not_wait_for_ever() -> None:
     assert str(caught.value) == "a fresh process did not end within 0.2 s"
 
 
+def test_what_is_left_does_not_keep_a_process_but_where_it_is_to_end_by_itself() -> None:
+    code = "import threading; threading.Thread(target=threading.Event().wait).start(); print('done')"
+    assert run_in_fresh_process(code, timeout=60.0) == "done\n"
+    with pytest.raises(FailedError) as caught:
+        run_in_fresh_process(code, timeout=3.0, ends_by_itself=True)
+    assert str(caught.value) == "a fresh process did not end within 3 s"
+
+
 @pytest.mark.parametrize(
     ("compile_half", "run_half", "own"),
     [

@@ -15,11 +15,17 @@ from byoc_conformance.outcome import FailedError
 __all__ = ["compile_side", "run_in_fresh_process"]
 
 _PREFACE = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
+_EPILOGUE = "\nimport os; sys.stdout.flush(); sys.stderr.flush(); os._exit(0)\n"
+"""Ends the process whatever is left in it: that it can end by itself is a promise of its own."""
 _NUM_STDERR_LINES = 6
 
 
 def run_in_fresh_process(
-    code: str, *arguments: str, timeout: float, environment: Mapping[str, str] | None = None
+    code: str,
+    *arguments: str,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    ends_by_itself: bool = False,
 ) -> str:
     """Gives what the code printed.
 
@@ -28,11 +34,19 @@ def run_in_fresh_process(
         arguments: for it.
         timeout: seconds.
         environment: variables that are other than in this process.
+        ends_by_itself: the interpreter shuts down, for which threads and handlers may be waited; else the process ends
+            behind the last line.
 
     Raises:
         FailedError: it raised, crashed, or did not end in time; with the last lines that it wrote to stderr.
     """
-    command = [sys.executable, "-c", _PREFACE + code, json.dumps(sys.path), *arguments]
+    command = [
+        sys.executable,
+        "-c",
+        _PREFACE + code + ("" if ends_by_itself else _EPILOGUE),
+        json.dumps(sys.path),
+        *arguments,
+    ]
     try:
         done = subprocess.run(
             command,

@@ -131,7 +131,7 @@ def _read_within(receiver: int, seconds: float) -> str | None:
 def _clean_end(subject: Subject, case: str) -> None:
     require_examples(subject)
     code = f"from {__name__} import use_and_drop; use_and_drop(sys.argv[2])"
-    printed = run_in_fresh_process(code, json.dumps(subject.spec.to_json()), timeout=_END_SECONDS)
+    printed = run_in_fresh_process(code, json.dumps(subject.spec.to_json()), timeout=_END_SECONDS, ends_by_itself=True)
     if printed.strip():
         raise FailedError(f"a process that used it printed while it ended:\n{printed.strip()[-2000:]}")
 
