@@ -50,9 +50,13 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inst
         return name
 
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
+    known = set(sys.modules)
     yield install
     monkeypatch.undo()
     forget_plugins()
+    # What this process has imported of a package would else be an installed module to the next test.
+    for name in [name for name in sys.modules if name not in known and name.startswith(("byoc_fresh_", "byoc_scipy"))]:
+        del sys.modules[name]
 
 
 @pytest.fixture(params=PACKAGES)

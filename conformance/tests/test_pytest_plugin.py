@@ -194,7 +194,7 @@ SENSELESS = {
     "backend = 'toy'; options = {'a': object}": "options of `toy`: are no plain JSON values: ",
     "backend = 'toy'; xfails = {}": "TestX9.xfails: is no setting of `BackendSuite`. Did you mean 'xfail'?",
     "backend = 'toy'; companions = 'host'": "companions: cannot be used; got 'host', expected a list of names",
-    "backend = 'toy'; companions = ['host', 'toy']": "companions: cannot be used; got ('host', 'toy'), expected a list",
+    "backend = 'toy'; companions = ['host', 'toy']": "companions: cannot be used; got ['host', 'toy'], expected a list",
 }
 
 

@@ -90,7 +90,7 @@ def _new_kit_of_class(config: pytest.Config, suite: type[BackendSuite]) -> Kit:
     spec = SubjectSpec(
         suite.backend,
         suite.options,
-        tuple(suite.companions),
+        suite.companions,
         suite.companion_options,
         examples=suite.examples,
         seed=suite.seed,

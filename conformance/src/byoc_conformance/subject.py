@@ -45,7 +45,7 @@ class SubjectSpec:
 
     backend: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    companions: tuple[str, ...] = ()
+    companions: Sequence[str] = ()
     companion_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     examples: int = 20
     seed: int = 0
@@ -55,10 +55,10 @@ class SubjectSpec:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise OptionsError(name, "cannot be used", got=repr(value), expected=f"a whole number, {least} or more")
-        given: object = self.companions
-        if isinstance(given, str) or self.backend in self.companions:
+        if isinstance(self.companions, str) or self.backend in self.companions:
             expected = "a list of names, without the backend's own"
             raise OptionsError("companions", "cannot be used", got=repr(self.companions), expected=expected)
+        object.__setattr__(self, "companions", tuple(self.companions))
         try:
             self.to_json()
         except (TypeError, ValueError) as error:
