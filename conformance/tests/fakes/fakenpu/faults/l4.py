@@ -1,4 +1,4 @@
-"""Faults that tests of level 4 catch.
+"""Faults that tests of level 4 catch in calls: in their buffers, sizes, numbers, errors and threads.
 
 Each waits for what its own test does and others do not: one that shows in every call would be caught by all levels.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
-import sys
 import threading
 import time
 import warnings
@@ -25,7 +23,7 @@ Wrap = Callable[[Call, int], Call]
 """Gives another implementation of a function, of which so many first arguments are inputs."""
 
 
-def _around(wrap: Wrap) -> Change:
+def around(wrap: Wrap) -> Change:
     """Changes what the engine builds."""
 
     def change(names: dict[str, Any]) -> None:
@@ -264,7 +262,7 @@ def _on_numbers(does: Callable[[Any], None]) -> Change:
 
         return run
 
-    return _around(wrap)
+    return around(wrap)
 
 
 def _crashes_on_nan(array: Any) -> None:
@@ -335,130 +333,31 @@ def _rounds_at_random(call: Call, num_inputs: int) -> Call:
     return run
 
 
-def _after_call(does: Callable[[], None]) -> Change:
-    def wrap(call: Call, num_inputs: int) -> Call:
-        def run(*arrays: Any) -> None:
-            call(*arrays)
-            does()
-
-        return run
-
-    return _around(wrap)
-
-
-def _silences_numpy() -> None:
-    np.seterr(under="print")
-
-
-def _sets_a_variable() -> None:
-    os.environ["FAKENPU_CALLS"] = str(int(os.environ.get("FAKENPU_CALLS", "0")) + 1)
-
-
-def _handles_a_signal() -> None:
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: None)
-
-
-def _changes_folder() -> None:
-    os.chdir(os.pardir)
-
-
-def _starts_a_thread() -> None:
-    if threading.active_count() < 200:
-        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-
-
-def _hangs_in_children(names: dict[str, Any]) -> None:
-    owner = os.getpid()
-
-    def check() -> None:
-        while os.getpid() != owner:
-            time.sleep(1)
-
-    _after_call(check)(names)
-
-
-def _leaves_a_thread(names: dict[str, Any]) -> None:
-    """Starts one thread for the process that nothing ends."""
-    threading.Thread(target=threading.Event().wait).start()
-
-
-def _complains_at_exit(names: dict[str, Any]) -> None:
-    import atexit
-
-    atexit.register(lambda: print("fakenpu: device was not closed", file=sys.stderr))
-
-
-def _leaks_a_buffer(call: Call, num_inputs: int) -> Call:
-    leaked: list[bytes] = []
-
-    def run(*arrays: Any) -> None:
-        call(*arrays)
-        leaked.append(bytes(200))
-
-    return run
-
-
-def _leaks_native_memory(names: dict[str, Any]) -> None:
-    """Takes memory of the C library, that Python does not count, and does not give it back."""
-    library = ctypes.CDLL(None)
-    library.malloc.restype = ctypes.c_void_p
-
-    def leak() -> None:
-        ctypes.memset(library.malloc(ctypes.c_size_t(16384)), 1, 16384)
-
-    _after_call(leak)(names)
-
-
-def _leaks_programs(names: dict[str, Any]) -> None:
-    kept: list[bytes] = []
-    engine = names["FakeEngine"]
-    build = engine.build
-
-    def broken_build(self: Any, function: Any, constants: Any) -> Call:
-        kept.append(bytes(400_000))
-        result: Call = build(self, function, constants)
-        return result
-
-    engine.build = broken_build
-
-
-def _caught(*names: str) -> frozenset[str]:
+def caught(*names: str) -> frozenset[str]:
     return frozenset(f"L4-{name}" for name in names)
 
 
 FAULTS: Mapping[str, Fault] = {
-    "adds-to-outputs": Fault(_caught("outputs-unread"), run_half=_around(_adds_to_outputs)),
-    "changes-folder": Fault(_caught("process-unchanged"), run_half=_after_call(_changes_folder)),
-    "checks-nothing": Fault(_caught("arguments-checked"), compile_half=_after_codegen(_checks_nothing)),
-    "complains-at-exit": Fault(_caught("clean-end"), run_half=_complains_at_exit),
-    "crashes-on-nan": Fault(_caught("any-number"), run_half=_on_numbers(_crashes_on_nan)),
-    "handles-a-signal": Fault(_caught("process-unchanged"), run_half=_after_call(_handles_a_signal)),
-    "hangs-in-children": Fault(_caught("fork"), run_half=_hangs_in_children),
-    "hangs-on-infinity": Fault(_caught("any-number"), run_half=_on_numbers(_hangs_on_infinity)),
-    "holds-modules": Fault(_caught("freed-when-dropped"), compile_half=_after_codegen(_HELD_MODULES.append)),
-    "keeps-outputs": Fault(_caught("results-stay"), run_half=_around(_keeps_outputs)),
-    "leaks-a-buffer": Fault(_caught("memory-steady"), run_half=_around(_leaks_a_buffer)),
-    "leaks-native-memory": Fault(_caught("memory-steady"), run_half=_leaks_native_memory),
-    "leaks-programs": Fault(_caught("memory-steady-compiling"), run_half=_leaks_programs),
-    "leaves-a-thread": Fault(_caught("clean-end"), run_half=_leaves_a_thread),
-    "loses-an-element": Fault(_caught("outputs-filled"), run_half=_around(_loses_an_element)),
-    "needs-elements": Fault(_caught("zero-size"), run_half=_around(_needs_elements)),
-    "needs-writable-inputs": Fault(_caught("read-only-inputs"), run_half=_around(_needs_writable_inputs)),
-    "reads-from-start-of-memory": Fault(_caught("inputs-anywhere"), run_half=_around(_reads_from_start_of_memory)),
-    "reads-strides": Fault(_caught("inputs-anywhere"), run_half=_around(_reads_strides)),
-    "remembers-by-address": Fault(_caught("stateless"), run_half=_around(_remembers_by_address)),
-    "has-room-for-1000": Fault(_caught("dynamic-shapes"), run_half=_has_room_for_1000),
-    "rounds-at-random": Fault(_caught("deterministic"), run_half=_around(_rounds_at_random)),
-    "sets-a-variable": Fault(_caught("process-unchanged"), run_half=_after_call(_sets_a_variable)),
-    "shares-constants-by-name": Fault(_caught("independent-instances"), run_half=_shares_constants_by_name),
-    "shares-scratch": Fault(_caught("re-entrant"), run_half=_around(_shares_scratch)),
-    "silences-numpy": Fault(_caught("process-unchanged"), run_half=_after_call(_silences_numpy)),
-    "starts-a-thread": Fault(_caught("process-unchanged"), run_half=_after_call(_starts_a_thread)),
-    "stays-broken": Fault(_caught("usable-after-error"), run_half=_around(_stays_broken)),
-    "swallows-errors": Fault(_caught("errors-told"), run_half=_swallows_errors),
-    "warns-of-tiny-numbers": Fault(_caught("any-number"), run_half=_on_numbers(_warns_of_tiny_numbers)),
-    "writes-behind-the-end": Fault(_caught("outputs-anywhere"), run_half=_around(_writes_behind_the_end)),
-    "writes-from-start-of-memory": Fault(_caught("outputs-anywhere"), run_half=_around(_writes_from_start_of_memory)),
-    "writes-inputs": Fault(_caught("inputs-unwritten"), run_half=_around(_writes_inputs)),
+    "adds-to-outputs": Fault(caught("outputs-unread"), run_half=around(_adds_to_outputs)),
+    "checks-nothing": Fault(caught("arguments-checked"), compile_half=_after_codegen(_checks_nothing)),
+    "crashes-on-nan": Fault(caught("any-number"), run_half=_on_numbers(_crashes_on_nan)),
+    "hangs-on-infinity": Fault(caught("any-number"), run_half=_on_numbers(_hangs_on_infinity)),
+    "holds-modules": Fault(caught("freed-when-dropped"), compile_half=_after_codegen(_HELD_MODULES.append)),
+    "keeps-outputs": Fault(caught("results-stay"), run_half=around(_keeps_outputs)),
+    "loses-an-element": Fault(caught("outputs-filled"), run_half=around(_loses_an_element)),
+    "needs-elements": Fault(caught("zero-size"), run_half=around(_needs_elements)),
+    "needs-writable-inputs": Fault(caught("read-only-inputs"), run_half=around(_needs_writable_inputs)),
+    "reads-from-start-of-memory": Fault(caught("inputs-anywhere"), run_half=around(_reads_from_start_of_memory)),
+    "reads-strides": Fault(caught("inputs-anywhere"), run_half=around(_reads_strides)),
+    "remembers-by-address": Fault(caught("stateless"), run_half=around(_remembers_by_address)),
+    "has-room-for-1000": Fault(caught("dynamic-shapes"), run_half=_has_room_for_1000),
+    "rounds-at-random": Fault(caught("deterministic"), run_half=around(_rounds_at_random)),
+    "shares-constants-by-name": Fault(caught("independent-instances"), run_half=_shares_constants_by_name),
+    "shares-scratch": Fault(caught("re-entrant"), run_half=around(_shares_scratch)),
+    "stays-broken": Fault(caught("usable-after-error"), run_half=around(_stays_broken)),
+    "swallows-errors": Fault(caught("errors-told"), run_half=_swallows_errors),
+    "warns-of-tiny-numbers": Fault(caught("any-number"), run_half=_on_numbers(_warns_of_tiny_numbers)),
+    "writes-behind-the-end": Fault(caught("outputs-anywhere"), run_half=around(_writes_behind_the_end)),
+    "writes-from-start-of-memory": Fault(caught("outputs-anywhere"), run_half=around(_writes_from_start_of_memory)),
+    "writes-inputs": Fault(caught("inputs-unwritten"), run_half=around(_writes_inputs)),
 }

@@ -1,0 +1,120 @@
+"""Faults that tests of level 4 catch in the process: its state, its end, its children, its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fakenpu.faults.fault import Change, Fault
+from fakenpu.faults.l4 import Call, around, caught
+
+
+def _after_call(does: Callable[[], None]) -> Change:
+    def wrap(call: Call, num_inputs: int) -> Call:
+        def run(*arrays: Any) -> None:
+            call(*arrays)
+            does()
+
+        return run
+
+    return around(wrap)
+
+
+def _silences_numpy() -> None:
+    np.seterr(under="print")
+
+
+def _sets_a_variable() -> None:
+    os.environ["FAKENPU_CALLS"] = str(int(os.environ.get("FAKENPU_CALLS", "0")) + 1)
+
+
+def _handles_a_signal() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+
+def _changes_folder() -> None:
+    os.chdir(os.pardir)
+
+
+def _starts_a_thread() -> None:
+    if threading.active_count() < 200:
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def _hangs_in_children(names: dict[str, Any]) -> None:
+    owner = os.getpid()
+
+    def check() -> None:
+        while os.getpid() != owner:
+            time.sleep(1)
+
+    _after_call(check)(names)
+
+
+def _leaves_a_thread(names: dict[str, Any]) -> None:
+    """Starts one thread for the process that nothing ends."""
+    threading.Thread(target=threading.Event().wait).start()
+
+
+def _complains_at_exit(names: dict[str, Any]) -> None:
+    import atexit
+
+    atexit.register(lambda: print("fakenpu: device was not closed", file=sys.stderr))
+
+
+def _leaks_a_buffer(call: Call, num_inputs: int) -> Call:
+    leaked: list[bytes] = []
+
+    def run(*arrays: Any) -> None:
+        call(*arrays)
+        leaked.append(bytes(200))
+
+    return run
+
+
+def _leaks_native_memory(names: dict[str, Any]) -> None:
+    """Takes memory of the C library, that Python does not count, and does not give it back."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+
+    def leak() -> None:
+        ctypes.memset(library.malloc(ctypes.c_size_t(16384)), 1, 16384)
+
+    _after_call(leak)(names)
+
+
+def _leaks_programs(names: dict[str, Any]) -> None:
+    kept: list[bytes] = []
+    engine = names["FakeEngine"]
+    build = engine.build
+
+    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+        kept.append(bytes(400_000))
+        result: Call = build(self, function, constants)
+        return result
+
+    engine.build = broken_build
+
+
+FAULTS: Mapping[str, Fault] = {
+    "changes-folder": Fault(caught("process-unchanged"), run_half=_after_call(_changes_folder)),
+    "complains-at-exit": Fault(caught("clean-end"), run_half=_complains_at_exit),
+    "handles-a-signal": Fault(caught("process-unchanged"), run_half=_after_call(_handles_a_signal)),
+    "hangs-in-children": Fault(caught("fork"), run_half=_hangs_in_children),
+    "leaks-a-buffer": Fault(caught("memory-steady"), run_half=around(_leaks_a_buffer)),
+    "leaks-native-memory": Fault(caught("memory-steady"), run_half=_leaks_native_memory),
+    "leaks-programs": Fault(caught("memory-steady-compiling"), run_half=_leaks_programs),
+    "leaves-a-thread": Fault(caught("clean-end"), run_half=_leaves_a_thread),
+    "sets-a-variable": Fault(caught("process-unchanged"), run_half=_after_call(_sets_a_variable)),
+    "silences-numpy": Fault(caught("process-unchanged"), run_half=_after_call(_silences_numpy)),
+    "starts-a-thread": Fault(caught("process-unchanged"), run_half=_after_call(_starts_a_thread)),
+}
