@@ -55,18 +55,15 @@ def _independent(subject: Subject, case: str) -> None:
     examples = require_examples(subject)
     first = compile_own(subject, examples)[0].vm
     known = {example: run(first, example) for example in examples}
+
+    def agree_again(when: str) -> None:
+        for example in examples:
+            agree(subject, example, example.inputs, run(first, example), known[example], when)
+
     twins = {example: twin for example in examples if (twin := _with_other_constants(example)) is not None}
     attempt, kept = compile_own(subject, [twins.get(example, example) for example in examples])
     second = attempt.vm
-    for example in examples:
-        agree(
-            subject,
-            example,
-            example.inputs,
-            run(first, example),
-            known[example],
-            "called while another instance exists",
-        )
+    agree_again("called while another instance exists")
     for example, twin in twins.items():
         if twin in kept:
             found = run(second, twin)
@@ -77,15 +74,7 @@ def _independent(subject: Subject, case: str) -> None:
             )
     del second, attempt
     gc.collect()
-    for example in examples:
-        agree(
-            subject,
-            example,
-            example.inputs,
-            run(first, example),
-            known[example],
-            "called after another instance was freed",
-        )
+    agree_again("called after another instance was freed")
 
 
 def _with_other_constants(example: Example) -> Example | None:
