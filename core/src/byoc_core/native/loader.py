@@ -59,9 +59,9 @@ class NativeLibrary:
         Raises:
             ArtifactError: the library does not export it.
         """
-        call = _SAFE_CALL(self.address_of(f"__tvm_ffi_{symbol}"))
+        address = self.address_of(f"__tvm_ffi_{symbol}")
         message = ctypes.CFUNCTYPE(ctypes.c_char_p)(self.address_of("byoc_last_error"))
-        return NativeFunction(symbol, call, message, arguments, owner=self)
+        return NativeFunction(symbol, address, message, arguments, owner=self)
 
 
 _SAFE_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
@@ -130,26 +130,32 @@ class NativeFunction:
 
     Args:
         symbol: its name, for errors.
-        call: the exported function.
+        address: where the exported function is.
         message: gives the text of this thread's last error.
         arguments: what it takes, inputs then outputs.
         owner: held as long as the function is.
+
+    Attributes:
+        symbol: its name.
+        address: where the exported function is.
+        owner: what keeps it there.
     """
 
-    __slots__ = ("_arguments", "_call", "_message", "_owner", "_pool", "symbol")
+    __slots__ = ("_arguments", "_call", "_message", "_pool", "address", "owner", "symbol")
 
     def __init__(
         self,
         symbol: str,
-        call: Callable[..., int],
+        address: int,
         message: Callable[[], bytes],
         arguments: Sequence[ArgumentSpec],
         *,
         owner: object = None,
     ) -> None:
         self.symbol = symbol
-        self._owner = owner
-        self._call = call
+        self.address = address
+        self.owner = owner
+        self._call = _SAFE_CALL(address)
         self._message = message
         self._arguments = tuple(arguments)
         self._pool: list[_Block] = []
@@ -180,11 +186,15 @@ class NativeFunction:
             shape[axis] = arrays[index].shape[axis]
         status = self._call(None, block.address, len(arrays), None)
         if status:
-            raise self._error()
+            raise self._error(status)
         self._pool.append(block)
 
-    def _error(self) -> ExecutionError:
-        where, colon, problem = self._message().decode(errors="replace").partition(": ")
+    def explain(self, status: int) -> str:
+        """Gives the message of the last failure in this thread."""
+        return self._message().decode(errors="replace")
+
+    def _error(self, status: int) -> ExecutionError:
+        where, colon, problem = self.explain(status).partition(": ")
         if not colon:
             where, problem = f"function `{self.symbol}`", where or "failed without a message"
         return ExecutionError(where, problem)

@@ -20,12 +20,21 @@ if TYPE_CHECKING:
         GraphTensor,
     )
     from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
-    from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature, TensorSpec
+    from byoc_core.runtime.module import (
+        CallTraits,
+        NativeEntry,
+        NDArray,
+        PackedFunction,
+        RuntimeModule,
+        Signature,
+        TensorSpec,
+    )
     from byoc_core.runtime.registry import runtimes
     from byoc_core.runtime.status import Status
 
 __all__ = [
     "CSourceModule",
+    "CallTraits",
     "GraphConstant",
     "GraphDocument",
     "GraphEngine",
@@ -36,6 +45,7 @@ __all__ = [
     "KernelEngine",
     "LoadContext",
     "NDArray",
+    "NativeEntry",
     "PackedFunction",
     "RuntimeInfo",
     "RuntimeModule",
@@ -53,7 +63,7 @@ _HOMES = {
     "graph": ("GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"),
     "graph_document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
     "hooks": ("LoadContext", "RuntimeInfo", "hookimpl"),
-    "module": ("NDArray", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),
+    "module": ("CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),
     "registry": ("runtimes",),
     "status": ("Status",),
 }

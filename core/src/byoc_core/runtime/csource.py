@@ -12,7 +12,7 @@ import numpy as np
 from byoc_core.errors import InternalError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary, load_library
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature
+from byoc_core.runtime.module import NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
 
 __all__ = ["CONSTANT_TABLE", "CSourceModule"]
 
@@ -109,7 +109,8 @@ class CSourceModule(RuntimeModule):
             if name not in self._functions:
                 signature = self._signatures[name]
                 native = self._load().function(name, _arguments(signature))
-                self._functions[name] = PackedFunction(name, native, signature)
+                entry = NativeEntry(native.address, 0, native.explain, native)
+                self._functions[name] = PackedFunction(name, native, signature, entry)
             return self._functions[name]
 
     def _load(self) -> NativeLibrary:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from byoc_core.dims import Dim, symbols_of
 from byoc_core.errors import CallError, near_names
 
-__all__ = ["NDArray", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"]
+__all__ = ["CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"]
 
 NDArray = npt.NDArray[Any]
 
@@ -45,6 +45,47 @@ class Signature:
         return made - given
 
 
+@dataclass(frozen=True, slots=True)
+class CallTraits:
+    """What a function permits its caller beyond the plain contract; the default is the plain contract.
+
+    Attributes:
+        strided: inputs and outputs need not be C-contiguous; they are aligned for their elements, and no two elements
+            of an output share memory.
+        in_place: pairs of an output's and an input's number that may lie in the same memory, whole upon whole: the
+            function reads each element of the input before it writes what lies there.
+        workspace_nbytes: bytes of scratch memory that the caller may hand over as one more argument behind the
+            outputs: a ``uint8`` tensor of one axis, aligned to 64 bytes, its content undefined. Without it the function
+            makes its own.
+    """
+
+    strided: bool = False
+    in_place: tuple[tuple[int, int], ...] = ()
+    workspace_nbytes: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NativeEntry:
+    """How machine code calls a function without Python: ``function(context, args, num_args, result)``.
+
+    That is the safe-call convention of the TVM FFI ABI (see ``native/byoc_ffi.h``): ``args`` are ``num_args`` tensors,
+    inputs then outputs, as ``TVMFFIAny`` that hold ``DLTensor*``; 0 is success. It is called without the interpreter
+    lock, from any thread, from several at once.
+
+    Attributes:
+        function: address of the function.
+        context: what it gets as its first argument: the address of data of its own, or 0.
+        explain: gives the text of a failure by the status that the function returned; called in the thread it failed
+            in, right after it.
+        owner: held as long as the entry may be called.
+    """
+
+    function: int
+    context: int
+    explain: Callable[[int], str]
+    owner: object = None
+
+
 class PackedFunction:
     """A function in destination-passing style: ``f(*inputs, *outputs)`` fills the outputs.
 
@@ -57,17 +98,25 @@ class PackedFunction:
         impl: the unchecked implementation: C-contiguous numpy arrays, inputs then outputs, and its value is ignored;
             or inputs only, and it gives a tuple of arrays.
         signature: what it takes and gives; ``None`` where the author does not say (then nothing is checked).
+        native: the same function for callers that are machine code; ``None`` where there is none.
 
     Attributes:
         returns_results: whether it returns its results instead of filling buffers.
     """
 
-    __slots__ = ("impl", "name", "returns_results", "signature")
+    __slots__ = ("impl", "name", "native", "returns_results", "signature")
 
-    def __init__(self, name: str, impl: Callable[..., object], signature: Signature | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        impl: Callable[..., object],
+        signature: Signature | None = None,
+        native: NativeEntry | None = None,
+    ) -> None:
         self.name = name
         self.impl = impl
         self.signature = signature
+        self.native = native
         self.returns_results = signature is not None and bool(signature.new_symbols)
 
     def __call__(self, *arguments: object) -> tuple[NDArray, ...] | None:
@@ -119,6 +168,10 @@ class RuntimeModule(ABC):
                 hint=near_names(name, self.function_names) or None,
             )
         return self.find_function(name)
+
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what a function of :attr:`function_names` permits its callers; nothing is built or loaded."""
+        return CallTraits()
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
         """Gives the module's text form (``""`` for the default format); empty where it has none."""

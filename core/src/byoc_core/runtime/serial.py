@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 
 __all__ = ["SerialModule"]
 
@@ -50,6 +50,10 @@ class SerialModule(RuntimeModule):
                 return function.impl(*arguments)
 
         return PackedFunction(name, call_alone, function.signature)
+
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what the inner function permits its callers."""
+        return self.inner.call_traits(name)
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
         """Gives the inner module's source."""
