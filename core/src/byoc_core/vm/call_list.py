@@ -16,7 +16,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.layout import Layout, new_arena, start_of
-from byoc_core.vm.program import ALIGNMENT, Program, RegisterKind, VMFunction
+from byoc_core.vm.program import ALIGNMENT, Program, Register, RegisterKind, VMFunction
 
 if TYPE_CHECKING:
     from byoc_core._native import Code, Entry, Frame, Plan, _Register
@@ -35,6 +35,12 @@ _BUILTINS = {
 def has_native_calls(entries: Sequence[NativeEntry | None]) -> bool:
     """Tells whether a list is worth it."""
     return any(entry is not None for entry in entries)
+
+
+def _element(register: Register) -> tuple[int, int, int]:
+    """Gives DLPack's code and bits of a register's elements, and their bytes in memory."""
+    info = dtype_info(register.dtype)
+    return int(info.dl_code), info.bits, info.itemsize
 
 
 class CallList:
@@ -73,6 +79,19 @@ class CallList:
         instructions = tuple(
             self._instruction(instruction, entry) for instruction, entry in zip(function.code, entries, strict=True)
         )
+        by_kind = {kind: [register for register in self._registers if register.kind is kind] for kind in RegisterKind}
+        self._outer: tuple[_Register, ...] = (
+            *(
+                (0, *_element(register), (0,) * len(register.shape), None)
+                for register in (*by_kind[RegisterKind.PARAM], *by_kind[RegisterKind.RESULT])
+            ),
+            *(
+                (int(array.ctypes.data), *_element(register), array.shape, None)
+                for array, register in zip(self._constants, by_kind[RegisterKind.CONSTANT], strict=True)
+            ),
+        )
+        self._elements = tuple(map(_element, by_kind[RegisterKind.TENSOR]))
+        self._dynamics = (None,) * len(by_kind[RegisterKind.DYNAMIC])
         self._code: Code = extension.Code(instructions, len(self._registers), fail)
         self.is_whole = all(early_results) and all(operation != extension.PYTHON for operation, *_ in instructions)
         self._entry: Entry | None = None
@@ -114,24 +133,13 @@ class CallList:
     def new_frame(self, layout: Layout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
         """Gives the memory of one call; parameters and results point nowhere yet."""
         start = int(arena.ctypes.data) + start_of(arena)
-        registers: list[_Register | None] = []
-        for register in self._registers:
-            info = dtype_info(register.dtype)
-            shape, address = (0,) * len(register.shape), 0
-            match register.kind:
-                case RegisterKind.CONSTANT:
-                    array = self._constants[register.index]
-                    shape, address = array.shape, int(array.ctypes.data)
-                case RegisterKind.TENSOR:
-                    shape, address = layout.shapes[register.index], start + layout.offsets[register.index]
-                case RegisterKind.DYNAMIC:
-                    registers.append(None)
-                    continue
-                case _:
-                    pass
-            registers.append((address, int(info.dl_code), info.bits, info.itemsize, shape, None))
+        tensors = (
+            (start + offset, *element, shape, None)
+            for offset, element, shape in zip(layout.offsets, self._elements, layout.shapes, strict=True)
+        )
         held = (arena, self._owners, self._constants, *owners)
-        frame: Frame = self._native.Frame(self._code, tuple(registers), (), held)
+        registers = (*self._outer, *tensors, *self._dynamics)
+        frame: Frame = self._native.Frame(self._code, registers, (), held)
         return frame
 
     def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout) -> Plan:
