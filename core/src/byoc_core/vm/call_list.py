@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NativeEntry, NDArray
+from byoc_core.vm.arena import ArenaLayout, new_arena, start_of
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.layout import Layout, new_arena, start_of
 from byoc_core.vm.program import ALIGNMENT, Program, Register, RegisterKind, VMFunction
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class CallList:
         self._entry = self._native.Entry(fallback)
         return self._entry
 
-    def run_whole(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout) -> bool:
+    def run_whole(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> bool:
         """Runs a whole function on checked arrays.
 
         Returns:
@@ -122,7 +122,7 @@ class CallList:
         return None if self._plan is None else self._plan[1].run_into(inputs, outputs)
 
     def bind(
-        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout, results: object
+        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, results: object
     ) -> Callable[[], Any]:
         """Gives a callable that runs a whole function on these arrays each time, and gives ``results``."""
         frame = self.new_frame(layout, new_arena(layout, self._where), (*inputs, *outputs))
@@ -130,7 +130,7 @@ class CallList:
         bound: Callable[[], Any] = self._native.Bound(frame, results)
         return bound
 
-    def new_frame(self, layout: Layout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
+    def new_frame(self, layout: ArenaLayout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
         """Gives the memory of one call; parameters and results point nowhere yet."""
         start = int(arena.ctypes.data) + start_of(arena)
         tensors = (
@@ -142,7 +142,7 @@ class CallList:
         frame: Frame = self._native.Frame(self._code, registers, (), held)
         return frame
 
-    def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout) -> Plan:
+    def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> Plan:
         """Gives the plan for arrays of these shapes: the last one, or a new one that takes its place."""
         shapes = tuple(array.shape for array in (*inputs, *outputs))
         last = self._plan
@@ -168,7 +168,7 @@ class CallList:
             assert isinstance(frame.owners, tuple)
             self._spare_arenas.append(frame.owners[0])
 
-    def _arena(self, layout: Layout) -> NDArray:
+    def _arena(self, layout: ArenaLayout) -> NDArray:
         try:
             spare = self._spare_arenas.pop()
         except IndexError:

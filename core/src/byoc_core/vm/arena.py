@@ -13,11 +13,11 @@ from byoc_core.runtime.arguments import concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.program import ALIGNMENT, VMFunction
 
-__all__ = ["Layout", "lay_out", "new_arena", "start_of"]
+__all__ = ["ArenaLayout", "lay_out", "new_arena", "start_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArenaLayout:
     """The arena of one call.
 
     Attributes:
@@ -31,7 +31,7 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
 
 
-def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> Layout:
+def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> ArenaLayout:
     """Gives the layout for known sizes of the function's symbols.
 
     Raises:
@@ -58,10 +58,10 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> Layout:
             shape = found[tensor.shape] = concrete_shape(spec, known, f"{where}, register t{index}")
         shapes.append(shape)
     offsets = tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors)
-    return Layout(total, offsets, tuple(shapes))
+    return ArenaLayout(total, offsets, tuple(shapes))
 
 
-def new_arena(layout: Layout, where: str) -> NDArray:
+def new_arena(layout: ArenaLayout, where: str) -> NDArray:
     """Gives memory for a layout, with room to align its start.
 
     Raises:
