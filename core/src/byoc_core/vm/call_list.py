@@ -137,9 +137,17 @@ class CallList:
             (start + offset, *element, shape, None)
             for offset, element, shape in zip(layout.offsets, self._elements, layout.shapes, strict=True)
         )
+        registers: list[_Register | None] = [*self._outer, *tensors, *self._dynamics]
+        followers = []
+        for view in layout.views:
+            base = registers[view.base]
+            assert base is not None
+            if not base[0]:  # what comes with a call
+                followers.append((view.register, view.base, view.offset))
+            strides = view.strides and tuple(stride // base[3] for stride in view.strides)
+            registers.append((base[0] + view.offset, *base[1:4], view.shape, strides))
         held = (arena, self._owners, self._constants, *owners)
-        registers = (*self._outer, *tensors, *self._dynamics)
-        frame: Frame = self._native.Frame(self._code, registers, (), held)
+        frame: Frame = self._native.Frame(self._code, tuple(registers), tuple(followers), held)
         return frame
 
     def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> Plan:
@@ -197,6 +205,8 @@ class CallList:
     def _is_placed(self, number: int) -> bool:
         """Tells whether a register has memory before the function runs."""
         register = self._registers[number]
+        if register.kind is RegisterKind.VIEW:
+            return self._is_placed(self._function.views[register.index].base)
         if register.kind is RegisterKind.RESULT:
             return self._early_results[register.index]
         return register.kind is not RegisterKind.DYNAMIC

@@ -28,6 +28,7 @@ from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.views import ViewMaker
 
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
@@ -76,6 +77,7 @@ class LinkedFunction:
         self.first_constant = len(function.params) + len(function.results)
         self.first_tensor = self.first_constant + len(function.constants)
         self.first_dynamic = self.first_tensor + len(function.tensors)
+        self.views = ViewMaker(program, function) if function.views else None
         self._constants = [constants[index] for index in function.constants]
         self._pool: list[Frame] = []
         self._entry = _Block()
@@ -185,7 +187,7 @@ class LinkedFunction:
         cached = self._layout
         if cached is not None and (cached[0] is sizes or cached[0] == sizes):
             return cached[1]
-        layout = lay_out(self.function, sizes)
+        layout = lay_out(self.function, sizes, self.views)
         self._layout = (sizes, layout)
         return layout
 
@@ -285,13 +287,17 @@ class LinkedFunction:
         num_params = len(self.function.params)
         registers[:num_params] = inputs
         registers[num_params : self.first_constant] = self.result_buffers(outputs, sizes)
+        if frame.fill_views is not None:
+            frame.fill_views(registers)
         if self.function.dynamics:
             frame.symbols = dict(sizes)
         try:
             return self._run_blocks(registers) if frame.native is None else self._run_calls(registers, frame.native)
         finally:
             registers[: self.first_constant] = [None] * self.first_constant
-            registers[self.first_dynamic : -1] = [None] * len(self.function.dynamics)
+            registers[self.first_dynamic : self.function.first_view] = [None] * len(self.function.dynamics)
+            if self.views is not None:
+                self.views.clear(registers)
             self._pool.append(frame)
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:
