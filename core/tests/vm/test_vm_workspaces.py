@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core import VirtualMachine
+from byoc_core import VirtualMachine, parse
 from byoc_core.artifact import Executable
 from byoc_core.dims import Dim, parse_dim
 from byoc_core.errors import LinkError
@@ -79,6 +79,27 @@ def test_the_arena_holds_it_and_calls_share_it(wrap: Callable[[RuntimeModule], R
     assert [w.nbytes for w in inner.scratch] == [4096] * 3
     assert len({w.ctypes.data for w in inner.scratch}) == 1
     assert all(w.ctypes.data % 64 == 0 for w in inner.scratch)
+
+
+def test_branches_share_it() -> None:
+    module = Doubling(4096)
+    call = 'R.call_dps_packed("double", (y,), out_types=[R.Tensor((16,), "float32")])'
+    regions = "".join(
+        f"        @R.region\n        def {name}(y: R.Tensor((16,), 'float32')):\n"
+        f"            z = {call}\n            return z\n"
+        for name in ("then", "otherwise")
+    )
+    text = (
+        "class M:\n    @R.function\n    def main(c: R.Tensor((), 'bool'), x: R.Tensor((16,), 'float32')):\n"
+        f"{regions}        b = R.if_(c, x, regions=[then, otherwise])\n        return b\n"
+    )
+    program = lower(parse(text).with_attrs(external_mods=(module,)))
+    verify(program)
+    assert program.functions[0].storages == (4096,)
+    machine = VirtualMachine(Executable(program, (module,)))
+    for flag in (True, False):
+        np.testing.assert_array_equal(machine["main"](np.array(flag), np.ones(16, np.float32)), np.full(16, 2.0))
+    assert len({w.ctypes.data for w in module.scratch}) == 1
 
 
 def test_symbols_are_translated_to_the_callers() -> None:

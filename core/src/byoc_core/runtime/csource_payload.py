@@ -147,7 +147,7 @@ def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
     if magic not in _MAGICS.values():
         expected = " or ".join(map(repr, _MAGICS.values()))
         raise ArtifactError(where, "is not a csource module", got=repr(magic), expected=expected)
-    body = payload[start:]
+    body = memoryview(payload)[start:]
     if hashlib.sha256(body).digest() != payload[_MAGIC_LENGTH:start] or len(body) < _LENGTHS.size:
         raise ArtifactError(where, "a csource module is damaged: its digest does not fit its bytes")
     lengths = _LENGTHS.unpack_from(body)
@@ -156,7 +156,7 @@ def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
     parts = []
     position = _LENGTHS.size
     for length in lengths:
-        parts.append(body[position : position + length])
+        parts.append(bytes(body[position : position + length]))
         position += length
     return (parts[0], parts[1], parts[2])
 
