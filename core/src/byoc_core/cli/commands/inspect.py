@@ -49,17 +49,11 @@ def inspect_artifact(
     console.print(functions)
     parts = ("constants", "modules", "arena", "inputs", "outputs", "needed")
     memory = new_table("Bytes in memory for a call", "function", *parts, right=parts)
-    for name, need in made.memory.items():
-        need = need.at(sizes)
-        memory.add_row(
-            name,
-            _size(need.constants_nbytes),
-            _size(need.payload_nbytes),
-            _size(need.arena_nbytes),
-            _size(need.input_nbytes),
-            _size(need.output_nbytes),
-            _size(need.needed_nbytes),
-        )
+    for name, whole in made.memory.items():
+        held = whole.at(sizes)
+        shared = (held.constants_nbytes, held.payload_nbytes)
+        row = (*shared, held.arena_nbytes, held.input_nbytes, held.output_nbytes, held.needed_nbytes)
+        memory.add_row(name, *map(_size, row))
     console.print(memory)
 
     if made.modules:
