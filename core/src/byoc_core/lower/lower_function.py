@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.dims import Dim, DimExpr, bound_symbols, shape_symbols
+from byoc_core.dims import Dim, DimExpr, bound_symbols, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
+from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.lower.assign_registers import VirtualRegister, assign_registers
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.workspaces import caller_nbytes
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import ConstantRef, RegisterKind, VMFunction
 
@@ -34,6 +36,11 @@ class ProgramTables:
 
     def __init__(self, module: IRModule) -> None:
         self._functions = {name: index for index, name in enumerate(module.functions)}
+        self._modules = {
+            symbol: external
+            for external in module.attrs.get(EXTERNAL_MODULES, ())
+            for symbol in external.function_names
+        }
         self._externs: dict[str, int] = {}
         self._constants: dict[Constant, int] = {}
 
@@ -55,6 +62,19 @@ class ProgramTables:
     def extern(self, symbol: str) -> int:
         """Gives the number of an external symbol."""
         return self._externs.setdefault(symbol, len(self._externs))
+
+    def workspace_nbytes(self, symbol: str, shapes: Sequence[Sequence[Dim]]) -> Dim:
+        """Gives the bytes of scratch memory that a function wants from its caller.
+
+        Args:
+            symbol: the function; 0 for one that no module of the program defines.
+            shapes: of the operands and results of the call, whose symbols the size is given in.
+        """
+        module = self._modules.get(symbol)
+        nbytes = 0 if module is None else module.call_traits(symbol).workspace_nbytes
+        if module is None or isinstance(nbytes, int):
+            return nbytes
+        return caller_nbytes(nbytes, module.find_signature(symbol), shapes) or 0
 
     def constant(self, constant: Constant) -> int:
         """Gives the number of a constant."""
@@ -225,7 +245,19 @@ class _Lowering:
         extern = self._tables.extern(str(binding.attrs["symbol"]))
         args = self._operands(binding)
         results = tuple(self._buffer(result) for result in binding.results)
-        self._code.append(Call(CallKind.EXTERN, extern, args, results))
+        workspace = self._workspace(binding)
+        self._code.append(Call(CallKind.EXTERN, extern, args, (*results, *workspace)))
+
+    def _workspace(self, binding: Binding) -> tuple[int, ...]:
+        """Gives the scratch memory that the called function may have from its caller, as one more result.
+
+        Where it is unknown at the entry how much that is, the function makes its own.
+        """
+        types = [self._tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
+        nbytes = self._tables.workspace_nbytes(str(binding.attrs["symbol"]), [_shape(type_) for type_ in types])
+        if nbytes == 0 or not symbols_of(nbytes) <= self._input_symbols:
+            return ()
+        return (self._temporary(TensorType((nbytes,), "uint8")),)
 
     def _emit_packed(self, binding: Binding) -> None:
         extern = self._tables.extern(str(binding.attrs["symbol"]))

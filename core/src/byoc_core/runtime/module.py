@@ -169,6 +169,13 @@ class RuntimeModule(ABC):
             )
         return self.find_function(name)
 
+    def find_signature(self, name: str) -> Signature | None:
+        """Gives what a function of :attr:`function_names` takes and gives; ``None`` where its author does not say.
+
+        A module that need not build or load a function for this overrides it.
+        """
+        return self.find_function(name).signature
+
     def call_traits(self, name: str) -> CallTraits:
         """Gives what a function of :attr:`function_names` permits its callers; nothing is built or loaded."""
         return CallTraits()
@@ -181,6 +188,11 @@ class RuntimeModule(ABC):
     def constants(self) -> Mapping[str, npt.NDArray[np.generic]]:
         """The constant arrays that the saved payload cites, by digest."""
         return MappingProxyType({})
+
+    @property
+    def payload_format(self) -> int | None:
+        """The format of the payload that saving gives; ``None`` for the highest that the module's runtime names."""
+        return None
 
     @property
     def is_native(self) -> bool:

@@ -188,7 +188,7 @@ class VMFunction:
 
     @property
     def arena_nbytes(self) -> Dim:
-        """The bytes that a running call needs for intermediates of planned size: all storages together."""
+        """The bytes that a running call needs for what is planned, intermediates and workspaces: all storages."""
         return sum(self.storages, 0)
 
     @property

@@ -41,6 +41,7 @@ class Kernel:
     Attributes:
         names: the C names in use.
         scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+        shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
     def __init__(self, scope: FunctionScope, group: Group, stored: Sequence[Var]) -> None:
@@ -51,6 +52,7 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{scope.symbol}_")
         self.scratch: Dim = 0
+        self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
         self._outputs: dict[Var, str] = {}
@@ -93,7 +95,10 @@ class Kernel:
             helpers: C definitions that stand before it; ``{name}`` in them is the kernel's name.
         """
         parameters = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
-        parameters += [f"{self.ctype(value)} *restrict {self.output(value)}" for value in self.stored]
+        parameters += [
+            f"{self.ctype(value)} *{'' if value in self.shared else 'restrict '}{self.output(value)}"
+            for value in self.stored
+        ]
         if self.scratch != 0:
             parameters.append(f"{self.ctype(self.stored[0])} *restrict scratch")
         self.sizes = self.scope.symbols_in("\n".join(body))

@@ -104,7 +104,10 @@ def elementwise_kernel(kernel: Kernel) -> None:
     known: dict[Value, str] = {}
     lines = pointwise_lines(kernel, steps, lambda dims: nest.offset(str(dims)), known)
     lines += store_lines(kernel, kernel.stored, lambda dims: nest.offset(str(dims)), known)
-    kernel.finish(nest.wrap(lines))
+    loops = nest.wrap(lines)
+    if kernel.shared and nest.sizes:
+        loops.insert(len(nest.sizes) - 1, "  " * len(nest.sizes) + "BYOC_INDEPENDENT_ROUNDS")
+    kernel.finish(loops)
 
 
 def _ctype(value: Value) -> str:
