@@ -27,7 +27,15 @@ from byoc_core.native.build_cache import BuildCache
 from byoc_core.native.compiler_errors import compiler_failure
 from byoc_core.native.cpu import Target, features_of_macros
 
-__all__ = ["BuildOptions", "CompiledLibrary", "Toolchain", "ToolchainStatus", "find_toolchain", "include_directory"]
+__all__ = [
+    "BuildOptions",
+    "CompiledLibrary",
+    "Toolchain",
+    "ToolchainStatus",
+    "find_toolchain",
+    "has_parallel_loops",
+    "include_directory",
+]
 
 _REMEDY = "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler."
 _FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-o", "-c", "-S", "-E")
@@ -81,6 +89,11 @@ def include_directory() -> Path:
     return Path(__file__).parent
 
 
+def has_parallel_loops(source: str) -> bool:
+    """Tells whether a C text may run loops on several threads: it includes ``byoc_parallel.h``."""
+    return f'#include "{_PARALLEL_FILES[0]}"' in source
+
+
 @cache
 def _read_files(names: tuple[str, ...]) -> dict[str, str]:
     return {name: (include_directory() / name).read_text(encoding="utf-8") for name in names}
@@ -88,7 +101,7 @@ def _read_files(names: tuple[str, ...]) -> dict[str, str]:
 
 def _support_files(texts: Mapping[str, str]) -> dict[str, str]:
     """Gives the files that are compiled with these: those for parallel loops only where a text includes them."""
-    parallel = any(f'#include "{_PARALLEL_FILES[0]}"' in text for text in texts.values())
+    parallel = any(map(has_parallel_loops, texts.values()))
     return _read_files((*_SUPPORT_FILES, *(_PARALLEL_FILES if parallel else ())))
 
 

@@ -11,7 +11,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def count_cpus() -> int:
-    """Gives the processors of the process's affinity mask, or as many as its control groups pay for, if those are fewer.
+    """Gives the processors of the process's affinity mask, or what its control groups pay for, if that is less.
 
     A quota of part of a processor counts for nothing, but one processor there always is: more threads than the quota
     pays for are stopped for the rest of each period, all at once.

@@ -1,8 +1,8 @@
 """The OpenMP library whose threads generated code runs on: the system's libgomp, found and loaded with care.
 
-There is one libgomp in a process, loaded under its own name, and in it one team for each calling thread. Whatever links
-it (oneDNN's builds for gomp, a host program of OpenMP code) shares it. Copies that wheels carry under names of their own
-(PyTorch's, scikit-learn's) are apart from it.
+There is one libgomp in a process, loaded under its own name, and in it one team for each calling thread. Whatever
+links it (oneDNN's builds for gomp, a host program of OpenMP code) shares it. Copies that wheels carry under names of
+their own (PyTorch's, scikit-learn's) are apart from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPENMP_NAME = "libgomp.so.1"
 """What the library is called: the name that those who link it ask for, so that all get the same one."""
 
 SPIN_COUNT = 20_000
-"""How often an idle worker looks for work before it sleeps, where the environment says nothing (some 50 microseconds)."""
+"""How often an idle worker looks for work before it sleeps, where the environment says nothing."""
 
 _SPIN_VARIABLE = "GOMP_SPINCOUNT"
 _POLICY_VARIABLES = (_SPIN_VARIABLE, "OMP_WAIT_POLICY")

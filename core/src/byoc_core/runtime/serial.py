@@ -41,6 +41,11 @@ class SerialModule(RuntimeModule):
         """Whether the inner module is native code."""
         return self.inner.is_native
 
+    @property
+    def uses_threads(self) -> bool:
+        """Whether calls of the inner module may use more threads."""
+        return self.inner.uses_threads
+
     def find_function(self, name: str) -> PackedFunction:
         """Gives the inner function behind the lock."""
         function = self.inner.find_function(name)

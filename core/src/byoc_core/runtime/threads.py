@@ -137,29 +137,24 @@ def leave_call(token: CallToken) -> None:
         _process.give_back(workers)
 
 
-class _Call(threading.local):
-    """The call under way in a thread, and the thread's team.
+class _Team:
+    """The workers that wait for a thread's next call; they end with the thread, as this object does."""
 
-    Attributes:
-        number: the call's number of threads; 0 outside calls.
-        team: the workers that wait in the thread's team. They end with the thread.
-    """
-
-    number = 0
-    team = 0
-
-    def __init__(self) -> None:
-        self._owner = _Owner(self.__dict__)
-
-
-class _Owner:
-    """Dies with its thread, and then says that the thread's team is gone."""
-
-    def __init__(self, values: dict[str, int]) -> None:
-        self._values = values
+    def __init__(self, process: _Process) -> None:
+        self.workers = 0
+        self._forget = process.forget
 
     def __del__(self) -> None:
-        _process.forget(self._values.get("team", 0))
+        self._forget(self.workers)
+
+
+class _Call(threading.local):
+    """The call under way in a thread: its number of threads, 0 outside calls; and the thread's team."""
+
+    number = 0
+
+    def __init__(self) -> None:
+        self.team = _Team(_process)
 
 
 class _Process:
@@ -208,18 +203,15 @@ class _Process:
 
     def give_back(self, workers: int) -> None:
         """Takes back the workers of a call; its thread keeps its team, if few threads do."""
-        dissolve = False
+        team = _call.team
         with self._lock:
             self._busy -= workers
-            if workers != _call.team:
-                kept = self._kept + workers - _call.team
-                dissolve = self.openmp is not None and kept > _KEPT_TEAMS * max(workers, self._limit - 1)
-                if not dissolve:
-                    self._kept = kept
-                    _call.team = workers
-        if dissolve and self.openmp is not None and self.openmp.dissolve_team():
-            self.forget(_call.team)
-            _call.team = 0
+            self._kept += workers - team.workers
+            crowded = workers != team.workers and self._kept > _KEPT_TEAMS * max(workers, self._limit - 1)
+        team.workers = workers
+        if crowded and self.openmp is not None and self.openmp.dissolve_team():
+            self.forget(workers)
+            team.workers = 0
 
     def forget(self, workers: int) -> None:
         """Counts workers off that have ended."""
@@ -231,7 +223,7 @@ class _Process:
         """In a forked child: the other threads, and every team, are gone; a lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._kept = 0
-        _call.team = 0
+        _call.team.workers = 0
         self._busy = max(0, _call.number - 1)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
+from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call
 from byoc_core.vm.frame import LinkedFunction
 from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
@@ -38,10 +39,12 @@ class VMCallable:
     Inputs are numpy arrays or anything with ``__dlpack__``; results are fresh arrays.
     """
 
-    __slots__ = ("_linked",)
+    __slots__ = ("_linked", "_num_threads", "_uses_threads")
 
-    def __init__(self, linked: LinkedFunction) -> None:
+    def __init__(self, linked: LinkedFunction, *, uses_threads: bool, num_threads: int | None) -> None:
         self._linked = linked
+        self._uses_threads = uses_threads
+        self._num_threads = num_threads
 
     @property
     def name(self) -> str:
@@ -67,8 +70,19 @@ class VMCallable:
         """
         linked = self._linked
         arrays, sizes = linked.accept(inputs)
-        results = linked.run(arrays, None, sizes)
+        results = self._run(arrays, None, sizes)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _run(
+        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray | None] | None, sizes: dict[str, int]
+    ) -> list[NDArray]:
+        if not self._uses_threads:
+            return self._linked.run(inputs, outputs, sizes)
+        token = enter_call(self._num_threads)
+        try:
+            return self._linked.run(inputs, outputs, sizes)
+        finally:
+            leave_call(token)
 
     def run(
         self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
@@ -80,7 +94,7 @@ class VMCallable:
         arrays, sizes = linked.accept([inputs[param.name] for param in self.params])
         if out is not None:
             _check_names(where, "output", out, self.results, complete=False)
-        results = self._run_into(arrays, sizes, out) if out else linked.run(arrays, None, sizes)
+        results = self._run_into(arrays, sizes, out) if out else self._run(arrays, None, sizes)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run_into(self, inputs: Sequence[NDArray], sizes: dict[str, int], out: Mapping[str, object]) -> list[NDArray]:
@@ -98,7 +112,7 @@ class VMCallable:
         separated, finish = separate_outputs(inputs, list(given.values()), [places[index] for index in given])
         targets = dict(zip(given, separated, strict=True))
         buffers = [targets[index] if index in early else None for index in range(len(self.results))]
-        results = linked.run(inputs, buffers, sizes)
+        results = self._run(inputs, buffers, sizes)
         for index, target in targets.items():
             if index not in early:
                 if results[index].shape != target.shape:
@@ -129,19 +143,30 @@ class VirtualMachine:
         externs: callables by symbol, for symbols that no module defines, or instead of a module's.
             One that is called in destination-passing style is ``f(*inputs, *outputs)`` and its value is ignored; one
             that ``call_packed`` calls returns an array or a tuple of arrays.
+        num_threads: how many threads each call may use, its own among them; the number of the process where not given
+            (see :mod:`byoc_core.runtime.threads`).
 
     Raises:
+        OptionsError: ``num_threads`` is no number of threads.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
     """
 
     def __init__(
-        self, executable: ExecutableLike, *, externs: Mapping[str, Callable[..., object]] | None = None
+        self,
+        executable: ExecutableLike,
+        *,
+        externs: Mapping[str, Callable[..., object]] | None = None,
+        num_threads: int | None = None,
     ) -> None:
+        if num_threads is not None:
+            check_num_threads(num_threads)
         verify(executable.program)
         self._program = executable.program
+        # An extern may be anything: it is told the number of threads, and OpenMP code in it keeps to that.
+        uses_threads = bool(externs) or any(module.uses_threads for module in executable.modules)
         self._callables = {
-            name: VMCallable(linked)
+            name: VMCallable(linked, uses_threads=uses_threads, num_threads=num_threads)
             for name, linked in link(
                 executable.program, executable.modules, executable.constants, externs or {}
             ).items()
