@@ -60,6 +60,7 @@ typedef struct {
 } PlanObject;
 
 extern PyType_Spec byoc_code_spec, byoc_frame_spec, byoc_plan_spec, byoc_entry_spec, byoc_bound_spec;
+extern PyMethodDef byoc_threads_methods[];
 extern PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
 /* Lets a register and those that follow it point to the data of an array. */

@@ -83,4 +83,4 @@ class ParallelLoop:
 
 
 def _name(declaration: str) -> str:
-    return re.findall(r"\w+", declaration)[-1]
+    return str(re.findall(r"\w+", declaration)[-1])

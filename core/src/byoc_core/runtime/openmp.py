@@ -46,6 +46,13 @@ class OpenMP:
         self._team_lost = False
         os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Where ``omp_get_max_threads``, ``omp_set_num_threads`` and ``omp_pause_resource_all`` are; 0: not there."""
+        functions = (self.max_threads, self.set_num_threads, self._pause)
+        first, second, third = (ctypes.cast(f, ctypes.c_void_p).value or 0 if f else 0 for f in functions)
+        return first, second, third
+
     def dissolve_team(self) -> bool:
         """Ends the workers of the calling thread; they are made anew when needed. Tells whether that was possible."""
         return self._pause is not None and self._pause(_SOFT_PAUSE) == 0

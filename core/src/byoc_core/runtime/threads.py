@@ -4,8 +4,7 @@ A process has a number of threads (:func:`set_num_threads`, ``BYOC_NUM_THREADS``
 (``VirtualMachine(executable, num_threads=2)``), and inside a call of a machine :func:`num_threads` tells the number
 for this call. Code on OpenMP need not ask: during the call the calling thread's OpenMP setting is that number.
 
-Calls from several threads share what there is. A call gets all the workers that it wants beside its own thread, or none
-where others have them: teams of changing sizes would end and start threads at every change.
+Calls from several threads share what there is; see :mod:`byoc_core.runtime.worker_accounts`.
 """
 
 from __future__ import annotations
@@ -13,34 +12,31 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from types import ModuleType
 
 from byoc_core.errors import OptionsError
 from byoc_core.runtime.cpus import count_cpus
 from byoc_core.runtime.openmp import OpenMP, load_openmp
+from byoc_core.runtime.worker_accounts import Accounts, CallToken, NativeAccounts, WorkerAccounts
 
 __all__ = [
     "MAX_THREADS",
-    "CallToken",
     "check_num_threads",
     "default_num_threads",
     "enter_call",
     "leave_call",
     "num_threads",
+    "open_accounts",
     "set_num_threads",
+    "use_extension",
     "use_openmp",
 ]
 
 MAX_THREADS = 1024
 """The largest number of threads that may be set."""
 
-_KEPT_TEAMS = 8
-"""How many teams of full size may wait for their next call; a thread beyond that has its team dissolved after each."""
-
 _VARIABLE = "BYOC_NUM_THREADS"
 _OPENMP_VARIABLE = "OMP_NUM_THREADS"
-
-CallToken = tuple[int, int, int]
-"""What :func:`leave_call` needs: the number of threads before, the workers taken, the OpenMP setting to restore."""
 
 
 def num_threads() -> int:
@@ -51,7 +47,7 @@ def num_threads() -> int:
     Raises:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
     """
-    return _call.number or _process.limit()
+    return _process.accounts.number() or _process.limit()
 
 
 def set_num_threads(number: int) -> None:
@@ -103,6 +99,20 @@ def use_openmp() -> OpenMP | None:
     return _process.use_openmp()
 
 
+def use_extension(extension: ModuleType) -> None:
+    """Has the C extension keep the accounts of calls, for Python and for itself; no call may be under way."""
+    _process.use_extension(extension)
+
+
+def open_accounts() -> None:
+    """Settles the number of threads of the process, which calls that Python does not see rely on.
+
+    Raises:
+        OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
+    """
+    _process.accounts  # noqa: B018 - asking is what opens them
+
+
 def enter_call(wanted: int | None) -> CallToken:
     """Begins a call in this thread; :func:`leave_call` must follow, in the same thread.
 
@@ -110,122 +120,69 @@ def enter_call(wanted: int | None) -> CallToken:
         wanted: the machine's number of threads; ``None`` for the process's. A call inside another has at most the
             number of that one.
     """
-    previous = _call.number
-    workers = 0
-    if previous:
-        number = previous if wanted is None else min(previous, wanted)
-    else:
-        workers = _process.take(wanted)
-        number = 1 + workers
-    openmp = _process.openmp
-    setting = 0
-    if openmp is not None:
-        setting = openmp.max_threads()
-        openmp.set_num_threads(number)
-    _call.number = number
-    return previous, workers, setting
+    return _process.accounts.enter(wanted or 0)
 
 
 def leave_call(token: CallToken) -> None:
     """Ends the call that :func:`enter_call` began."""
-    previous, workers, setting = token
-    _call.number = previous
-    openmp = _process.openmp
-    if openmp is not None and setting:
-        openmp.set_num_threads(setting)
-    if workers:
-        _process.give_back(workers)
-
-
-class _Team:
-    """The workers that wait for a thread's next call; they end with the thread, as this object does."""
-
-    def __init__(self, process: _Process) -> None:
-        self.workers = 0
-        self._forget = process.forget
-
-    def __del__(self) -> None:
-        self._forget(self.workers)
-
-
-class _Call(threading.local):
-    """The call under way in a thread: its number of threads, 0 outside calls; and the thread's team."""
-
-    number = 0
-
-    def __init__(self) -> None:
-        self.team = _Team(_process)
+    _process.accounts.leave(token)
 
 
 class _Process:
-    """What all threads share.
-
-    Attributes:
-        openmp: the OpenMP library, once somebody uses it.
-    """
+    """What is one for all threads: the number, the library, the accounts."""
 
     def __init__(self) -> None:
-        self.openmp: OpenMP | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._limit: int | None = None
+        self._extension: ModuleType | None = None
+        self._accounts: Accounts | None = None
+        self._openmp: OpenMP | None = None
         self._searched = False
-        self._limit = 0
-        self._busy = 0
-        self._kept = 0
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._start_anew)
 
+    @property
+    def accounts(self) -> Accounts:
+        return self._accounts or self._open_accounts()
+
+    def _open_accounts(self) -> Accounts:
+        with self._lock:
+            if self._accounts is None:
+                accounts: Accounts = NativeAccounts(self._extension) if self._extension else WorkerAccounts()
+                accounts.set_limit(self.limit())
+                if self._openmp is not None:
+                    accounts.set_openmp(self._openmp)
+                self._accounts = accounts
+            return self._accounts
+
     def limit(self) -> int:
-        if not self._limit:
+        if self._limit is None:
             self._limit = default_num_threads()
         return self._limit
 
     def set_limit(self, number: int) -> None:
-        self._limit = number
+        with self._lock:
+            self._limit = number
+            if self._accounts is not None:
+                self._accounts.set_limit(number)
 
     def use_openmp(self) -> OpenMP | None:
-        if not self._searched:
-            with self._lock:
-                if not self._searched:
-                    self.openmp = load_openmp()
-                    self._searched = True
-        return self.openmp
-
-    def take(self, wanted: int | None) -> int:
-        """Gives the workers for a call: all that it wants, or none."""
-        limit = self._limit or self.limit()
-        workers = (limit if wanted is None else wanted) - 1
-        if workers:
-            with self._lock:
-                if self._busy and self._busy + workers > limit - 1:
-                    return 0
-                self._busy += workers
-        return workers
-
-    def give_back(self, workers: int) -> None:
-        """Takes back the workers of a call; its thread keeps its team, if few threads do."""
-        team = _call.team
         with self._lock:
-            self._busy -= workers
-            self._kept += workers - team.workers
-            crowded = workers != team.workers and self._kept > _KEPT_TEAMS * max(workers, self._limit - 1)
-        team.workers = workers
-        if crowded and self.openmp is not None and self.openmp.dissolve_team():
-            self.forget(workers)
-            team.workers = 0
+            if not self._searched:
+                self._openmp = load_openmp()
+                self._searched = True
+                if self._openmp is not None and self._accounts is not None:
+                    self._accounts.set_openmp(self._openmp)
+            return self._openmp
 
-    def forget(self, workers: int) -> None:
-        """Counts workers off that have ended."""
-        if workers:
-            with self._lock:
-                self._kept -= workers
+    def use_extension(self, extension: ModuleType) -> None:
+        with self._lock:
+            self._extension, self._accounts = extension, None
 
     def _start_anew(self) -> None:
-        """In a forked child: the other threads, and every team, are gone; a lock may have been held by one of them."""
-        self._lock = threading.Lock()
-        self._kept = 0
-        _call.team.workers = 0
-        self._busy = max(0, _call.number - 1)
+        self._lock = threading.RLock()
+        if self._accounts is not None:
+            self._accounts.start_anew()
 
 
 _process = _Process()
-_call = _Call()

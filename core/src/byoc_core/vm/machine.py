@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
-from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call
+from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
 from byoc_core.vm.frame import LinkedFunction
 from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
@@ -147,7 +147,7 @@ class VirtualMachine:
             (see :mod:`byoc_core.runtime.threads`).
 
     Raises:
-        OptionsError: ``num_threads`` is no number of threads.
+        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
     """
@@ -165,6 +165,8 @@ class VirtualMachine:
         self._program = executable.program
         # An extern may be anything: it is told the number of threads, and OpenMP code in it keeps to that.
         uses_threads = bool(externs) or any(module.uses_threads for module in executable.modules)
+        if uses_threads:
+            open_accounts()
         self._callables = {
             name: VMCallable(linked, uses_threads=uses_threads, num_threads=num_threads)
             for name, linked in link(
