@@ -11,6 +11,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 __all__ = ["OPENMP_NAME", "SPIN_COUNT", "OpenMP", "load_openmp"]
 
@@ -45,6 +46,21 @@ class OpenMP:
         self._pause = getattr(library, "omp_pause_resource_all", None)  # OpenMP 5.0
         self._team_lost = False
         os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
+
+    @property
+    def path(self) -> str:
+        """The file that the library was loaded from; its name where the system does not tell."""
+        address = self.addresses[0]
+        try:
+            maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            maps = []
+        for line in maps:
+            span, *_, path = line.split(maxsplit=5)
+            first, _, last = span.partition("-")
+            if int(first, 16) <= address < int(last, 16):
+                return path
+        return OPENMP_NAME
 
     @property
     def addresses(self) -> tuple[int, int, int]:
