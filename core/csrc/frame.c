@@ -1,4 +1,5 @@
 #include "objects.h"
+#include "threads.h"
 
 #include <string.h>
 
@@ -124,7 +125,9 @@ static PyObject *frame_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 void byoc_frame_point(FrameObject *frame, int32_t reg, PyArrayObject *array) {
-  frame->frame.tensors[reg].data = PyArray_DATA(array);
+  DLTensor *tensor = &frame->frame.tensors[reg];
+  tensor->data = PyArray_DATA(array);
+  for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(array, axis);
 }
 
 void byoc_frame_follow(FrameObject *frame) {
@@ -139,8 +142,15 @@ int32_t byoc_frame_run(FrameObject *frame, int32_t index) {
   int32_t op = frame->frame.code[index].op;
   if (op == BYOC_PYTHON || op == BYOC_RET) return index;
   byoc_stop stop;
+  const int num_threads = frame->code->num_threads;
   Py_BEGIN_ALLOW_THREADS;
-  stop = byoc_run(&frame->frame, index);
+  if (num_threads < 0) {
+    stop = byoc_run(&frame->frame, index);
+  } else {
+    const byoc_call call = byoc_threads_enter(num_threads);
+    stop = byoc_run(&frame->frame, index);
+    byoc_threads_leave(call);
+  }
   Py_END_ALLOW_THREADS;
   if (!stop.status) return stop.index;
   PyObject *made = PyObject_CallFunction(frame->code->fail, "ii", (int)stop.index, (int)stop.status);
@@ -175,7 +185,6 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
       PyErr_SetString(PyExc_ValueError, "an array has another rank than its register");
       return NULL;
     }
-    for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(given, axis);
     byoc_frame_point(self, (int32_t)(first + i), given);
   }
   byoc_frame_follow(self);
@@ -222,6 +231,13 @@ static void frame_dealloc(FrameObject *self) {
   Py_DECREF(type);
 }
 
+static PyObject *frame_get_owners(FrameObject *self, void *closure) { return Py_NewRef(self->owners); }
+
+static PyGetSetDef frame_getset[] = {
+    {"owners", (getter)frame_get_owners, NULL, "What the frame holds.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMethodDef frame_methods[] = {
     {"point", (PyCFunction)frame_point, METH_VARARGS,
      "point(first, arrays)\n--\n\nLets registers from `first` on point to arrays of their rank; None leaves one as it is."},
@@ -234,6 +250,7 @@ static PyType_Slot frame_slots[] = {
     {Py_tp_doc, "Frame(code, registers, followers, owners)\n--\n\nThe memory of one running call."},
     {Py_tp_new, frame_new},
     {Py_tp_methods, frame_methods},
+    {Py_tp_getset, frame_getset},
     {Py_tp_traverse, frame_traverse},
     {Py_tp_clear, frame_clear},
     {Py_tp_dealloc, frame_dealloc},

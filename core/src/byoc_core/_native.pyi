@@ -34,13 +34,17 @@ class Code:
     # An instruction: operation, registers, target, address of the function and of its context.
 
     def __new__(
-        cls, instructions: tuple[_Instruction, ...], num_registers: int, fail: Callable[[int, int], object]
+        cls,
+        instructions: tuple[_Instruction, ...],
+        num_registers: int,
+        fail: Callable[[int, int], object],
+        num_threads: int = -1,
     ) -> Self: ...
 
 class Frame:
+    owners: object
     # A register: address, dtype code and bits (DLPack), bytes of an element, shape, strides in elements (or None).
     # A follower: register, the one in whose memory it lies, bytes behind its start.
-
     def __new__(
         cls,
         code: Code,

@@ -13,11 +13,9 @@ from types import ModuleType
 from typing import Any
 
 import byoc_core
-import numpy as np
 import pytest
 from byoc_core.errors import OptionsError
 from byoc_core.runtime import cpus
-from byoc_core.runtime.openmp import SPIN_COUNT
 from byoc_core.runtime.threads import check_num_threads, default_num_threads
 from byoc_core.runtime.worker_accounts import Accounts, NativeAccounts, WorkerAccounts
 
@@ -239,13 +237,20 @@ seen = []
 
 def look(x):
     seen.append(threads.num_threads())
-    return x + inner["main"](x) if len(seen) % 2 else x
+    return x
+
+
+def nest(x):
+    seen.append(threads.num_threads())
+    result = inner["main"](x)
+    seen.append(threads.num_threads())
+    return result
 
 
 executable = byoc_core.build(byoc_core.parse({IDENTITY!r}))
 inner = byoc_core.VirtualMachine(executable, externs={{"look": look}}, num_threads=2)
-outer = byoc_core.VirtualMachine(executable, externs={{"look": look}}, num_threads=3)
-plain = byoc_core.VirtualMachine(executable, externs={{"look": look}})
+outer = byoc_core.VirtualMachine(executable, externs={{"look": nest}}, num_threads=3)
+plain = byoc_core.VirtualMachine(executable, externs={{"look": nest}})
 x = np.ones(4, "float32")
 outer["main"](x)
 seen.append(threads.num_threads())
@@ -265,5 +270,6 @@ except byoc_core.ByocError:
     seen.append(threads.num_threads())
 print(json.dumps(seen))
 """
-    # Each call of a machine here calls the machine of two threads inside; between the two, the process's number.
-    assert answer(script, {"BYOC_NUM_THREADS": "5"}) == [3, 2, 5, 5, 2, 6, 2, 6, 6]
+    for switch in ("0", "1"):
+        found = answer(script, {"BYOC_NUM_THREADS": "5", "BYOC_NATIVE": switch})
+        assert found == [3, 2, 3, 5, 5, 2, 5, 6, 2, 6, 6, 6]

@@ -28,7 +28,6 @@ __all__ = [
     "num_threads",
     "open_accounts",
     "set_num_threads",
-    "use_extension",
     "use_openmp",
 ]
 
@@ -47,7 +46,8 @@ def num_threads() -> int:
     Raises:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
     """
-    return _process.accounts.number() or _process.limit()
+    accounts = _process.accounts
+    return (accounts.number() if accounts else 0) or _process.limit()
 
 
 def set_num_threads(number: int) -> None:
@@ -99,33 +99,31 @@ def use_openmp() -> OpenMP | None:
     return _process.use_openmp()
 
 
-def use_extension(extension: ModuleType) -> None:
-    """Has the C extension keep the accounts of calls, for Python and for itself; no call may be under way."""
-    _process.use_extension(extension)
+def open_accounts(extension: ModuleType | None = None) -> None:
+    """Settles the number of threads of the process, and who keeps the accounts of calls; the first time only.
 
-
-def open_accounts() -> None:
-    """Settles the number of threads of the process, which calls that Python does not see rely on.
+    Args:
+        extension: the C extension, whose calls Python does not see; ``None`` where there is none.
 
     Raises:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
     """
-    _process.accounts  # noqa: B018 - asking is what opens them
+    _process.open_accounts(extension)
 
 
-def enter_call(wanted: int | None) -> CallToken:
+def enter_call(wanted: int = 0) -> CallToken:
     """Begins a call in this thread; :func:`leave_call` must follow, in the same thread.
 
     Args:
-        wanted: the machine's number of threads; ``None`` for the process's. A call inside another has at most the
-            number of that one.
+        wanted: the machine's number of threads; 0 for the process's. A call inside another has at most the number of
+            that one.
     """
-    return _process.accounts.enter(wanted or 0)
+    return (_process.accounts or _process.open_accounts()).enter(wanted)
 
 
 def leave_call(token: CallToken) -> None:
     """Ends the call that :func:`enter_call` began."""
-    _process.accounts.leave(token)
+    (_process.accounts or _process.open_accounts()).leave(token)
 
 
 class _Process:
@@ -134,26 +132,21 @@ class _Process:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._limit: int | None = None
-        self._extension: ModuleType | None = None
-        self._accounts: Accounts | None = None
+        self.accounts: Accounts | None = None
         self._openmp: OpenMP | None = None
         self._searched = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._start_anew)
 
-    @property
-    def accounts(self) -> Accounts:
-        return self._accounts or self._open_accounts()
-
-    def _open_accounts(self) -> Accounts:
+    def open_accounts(self, extension: ModuleType | None = None) -> Accounts:
         with self._lock:
-            if self._accounts is None:
-                accounts: Accounts = NativeAccounts(self._extension) if self._extension else WorkerAccounts()
+            if self.accounts is None:
+                accounts: Accounts = NativeAccounts(extension) if extension else WorkerAccounts()
                 accounts.set_limit(self.limit())
                 if self._openmp is not None:
                     accounts.set_openmp(self._openmp)
-                self._accounts = accounts
-            return self._accounts
+                self.accounts = accounts
+            return self.accounts
 
     def limit(self) -> int:
         if self._limit is None:
@@ -163,26 +156,22 @@ class _Process:
     def set_limit(self, number: int) -> None:
         with self._lock:
             self._limit = number
-            if self._accounts is not None:
-                self._accounts.set_limit(number)
+            if self.accounts is not None:
+                self.accounts.set_limit(number)
 
     def use_openmp(self) -> OpenMP | None:
         with self._lock:
             if not self._searched:
                 self._openmp = load_openmp()
                 self._searched = True
-                if self._openmp is not None and self._accounts is not None:
-                    self._accounts.set_openmp(self._openmp)
+                if self._openmp is not None and self.accounts is not None:
+                    self.accounts.set_openmp(self._openmp)
             return self._openmp
-
-    def use_extension(self, extension: ModuleType) -> None:
-        with self._lock:
-            self._extension, self._accounts = extension, None
 
     def _start_anew(self) -> None:
         self._lock = threading.RLock()
-        if self._accounts is not None:
-            self._accounts.start_anew()
+        if self.accounts is not None:
+            self.accounts.start_anew()
 
 
 _process = _Process()
