@@ -11,8 +11,9 @@ import numpy as np
 
 from byoc_core.errors import InternalError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary, load_library
-from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain
+from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
+from byoc_core.runtime.threads import use_openmp
 
 __all__ = ["CONSTANT_TABLE", "CSourceModule"]
 
@@ -94,6 +95,11 @@ class CSourceModule(RuntimeModule):
         return True
 
     @property
+    def uses_threads(self) -> bool:
+        """Whether the text has parallel loops (it includes ``byoc_parallel.h``)."""
+        return has_parallel_loops(self._source)
+
+    @property
     def options(self) -> BuildOptions:
         """How the text is compiled."""
         return self._options
@@ -141,6 +147,8 @@ class CSourceModule(RuntimeModule):
     def _load(self) -> NativeLibrary:
         if self._loaded is None:
             library = self.build()
+            if self.uses_threads:
+                use_openmp()
             loaded = load_library(library.data, library.target, ", ".join(self.function_names))
             if self._constants:
                 table = (ctypes.c_void_p * len(self._constants)).from_address(loaded.address_of(CONSTANT_TABLE))

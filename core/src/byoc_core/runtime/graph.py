@@ -49,6 +49,11 @@ class GraphEngine(ABC):
     def type_key(self) -> str:
         """The name of the runtime that loads this engine's modules."""
 
+    @property
+    def uses_threads(self) -> bool:
+        """Whether what it builds may use more threads than the caller's; see :mod:`byoc_core.runtime.threads`."""
+        return True
+
     @abstractmethod
     def check_node(self, node: GraphNode) -> str | None:
         """Gives the reason why this engine cannot run a node, or ``None``; called once for each node, bodies too."""
@@ -113,6 +118,11 @@ class GraphModule(RuntimeModule):
         return self._engine.type_key
 
     @property
+    def uses_threads(self) -> bool:
+        """Whether the engine says so of what it builds."""
+        return self._engine.uses_threads
+
+    @property
     def function_names(self) -> tuple[str, ...]:
         """The names of the document's functions."""
         return tuple(self._functions)
@@ -174,6 +184,11 @@ class KernelEngine(GraphEngine):
     def type_key(self) -> str:
         """``"graph"``."""
         return "graph"
+
+    @property
+    def uses_threads(self) -> bool:
+        """``False``: kernels run in the calling thread (what numpy's BLAS does is its own business)."""
+        return False
 
     def check_node(self, node: GraphNode) -> str | None:
         """Gives a reason where the op has no kernel, or its kernel does not take these operands and attributes."""

@@ -199,5 +199,13 @@ class RuntimeModule(ABC):
         """Whether the saved payload holds machine code, which a user must permit before it is loaded."""
         return False
 
+    @property
+    def uses_threads(self) -> bool:
+        """Whether calls may use more threads than the caller's; where not, nobody is told how many there are.
+
+        See :mod:`byoc_core.runtime.threads`.
+        """
+        return True
+
     def __repr__(self) -> str:
         return f"<runtime module {self.type_key}: {', '.join(self.function_names)}>"

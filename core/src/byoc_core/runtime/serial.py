@@ -46,6 +46,11 @@ class SerialModule(RuntimeModule):
         """The inner module's format."""
         return self.inner.payload_format
 
+    @property
+    def uses_threads(self) -> bool:
+        """Whether calls of the inner module may use more threads."""
+        return self.inner.uses_threads
+
     def find_function(self, name: str) -> PackedFunction:
         """Gives the inner function behind the lock."""
         function = self.inner.find_function(name)

@@ -54,6 +54,7 @@ class CallList:
         constants: the function's constants.
         early_results: for each result, whether its size is known before the function runs.
         fail: called with an instruction and the status that its function returned, in the thread it failed in; raises.
+        num_threads: how many threads a call wants, 0 for the number of the process; ``None``: nothing uses threads.
 
     Attributes:
         is_whole: Python has nothing to do in a call.
@@ -68,6 +69,7 @@ class CallList:
         constants: Sequence[NDArray],
         early_results: Sequence[bool],
         fail: Callable[[int, int], object],
+        num_threads: int | None,
     ) -> None:
         self._native = extension
         self._function = function
@@ -92,7 +94,9 @@ class CallList:
         )
         self._elements = tuple(map(_element, by_kind[RegisterKind.TENSOR]))
         self._dynamics = (None,) * len(by_kind[RegisterKind.DYNAMIC])
-        self._code: Code = extension.Code(instructions, len(self._registers), fail)
+        self._code: Code = extension.Code(
+            instructions, len(self._registers), fail, -1 if num_threads is None else num_threads
+        )
         self.is_whole = all(early_results) and all(operation != extension.PYTHON for operation, *_ in instructions)
         self._entry: Entry | None = None
         self._plan: tuple[_Shapes, Plan] | None = None

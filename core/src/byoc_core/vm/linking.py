@@ -29,10 +29,12 @@ def link(
     externs: Mapping[str, Callable[..., object]],
     *,
     native: bool = True,
+    num_threads: int | None = None,
 ) -> dict[str, LinkedFunction]:
     """Gives the functions of a verified program, ready to run, by name.
 
     A symbol of ``externs`` wins over a module's. With ``native``, native calls run in one go where that is possible.
+    Calls have ``num_threads``, 0 for the number of the process; ``None`` where nothing uses threads.
 
     Raises:
         LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
@@ -42,7 +44,7 @@ def link(
     check_permissions(program, modules, externs)
     arrays = _resolve_constants(program, constants)
     runtimes = [None if name in externs else owners[name].type_key for name in program.externs]
-    linked = [LinkedFunction(program, function, arrays, runtimes) for function in program.functions]
+    linked = [LinkedFunction(program, function, arrays, runtimes, num_threads) for function in program.functions]
     for target in linked:
         _Linker(target, resolved, owners, frozenset(externs), linked).link(native=native)
     return {target.function.name: target for target in linked}

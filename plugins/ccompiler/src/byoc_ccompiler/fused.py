@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
+from byoc_core.authoring.csource_parallel import PARALLEL_HEADER
 from byoc_core.authoring.csource_scope import tensor_type
 from byoc_core.authoring.csource_types import c_dim, c_type
 from byoc_core.dims import Dim, product
@@ -76,8 +77,9 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Gives the vector types, where register tiles use them."""
-        return vector_preamble(self.unit, text)
+        """Gives the vector types, where register tiles use them, and the header of parallel loops if there are any."""
+        include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
+        return include + vector_preamble(self.unit, text)
 
     def _write(self, kernel: Kernel) -> Kernel:
         op = kernel.group.steps[0].op
