@@ -80,6 +80,7 @@ class FakeBackend:
         dynamic_shapes: whether it takes symbolic sizes.
         data_dependent_sizes: whether it takes sizes that only the data tells.
         constants: how it wants its constants.
+        strided: whether its functions take strided views.
         options: the model of its options.
         status: whether it can compile here.
         prepare: what ``byoc_prepare`` does.
@@ -99,6 +100,7 @@ class FakeBackend:
         data_dependent_sizes: bool = False,
         constants: Literal["embedded", "lifted"] = "embedded",
         unit_roundoff: Mapping[str, float] = MappingProxyType({}),
+        strided: bool = False,
         options: type[BaseModel] | None = None,
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
@@ -119,6 +121,7 @@ class FakeBackend:
             constants=constants,
             options=options,
             unit_roundoff=unit_roundoff,
+            strided=strided,
         )
         self._status = status or Status(ok=True)
         self._prepare = prepare
