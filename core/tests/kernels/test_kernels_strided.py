@@ -41,9 +41,8 @@ def _transposed(array: Array) -> Array:
 
 _EXACT = frozenset({"matmul", "mean", "nn.dense", "sum"})
 """Kernels whose sums are exact on small integers, in whatever order numpy adds, which goes by the strides."""
-_ROUNDED = frozenset(
-    "acos asin logsumexp nn.attention nn.instance_norm nn.layer_norm nn.log_softmax nn.softmax prod".split()
-)
+_ROUNDED = frozenset({"acos", "asin", "logsumexp", "nn.attention", "nn.instance_norm", "nn.layer_norm"})
+_ROUNDED |= {"nn.log_softmax", "nn.softmax", "prod"}
 """Kernels that numpy computes with other instructions, or in another order, where elements are apart."""
 
 

@@ -135,7 +135,7 @@ class _Run:
 
 
 def _is_plain(call: Binding, region: Function) -> bool:
-    """Tells whether a region stands at its call as partition leaves it: the same types, and results that its ops make."""
+    """Tells whether a region is as partition leaves it: of the types at its call, with results that its ops make."""
     made = {id(result) for binding in region.bindings for result in binding.results}
     pairs = [*zip(region.params, call.operands, strict=True), *zip(region.results, call.results, strict=True)]
     return (
