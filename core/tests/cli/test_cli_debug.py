@@ -79,7 +79,7 @@ def test_inputs_and_bounds_of_the_user(byoc: Any, faulty: str, model: Path) -> N
 
 def test_where_nothing_can_be_tested(byoc: Any, faulty: str, model: Path) -> None:
     done = byoc("debug", model, "--backend", "host")
-    expected = "error: debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why.\n"
+    expected = "error: debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why.\n"
     assert (done.code, done.out, done.err) == (1, "", expected)
     done = byoc("debug", model, "--option", "faulty.fault=refuse")
     assert done.code == 1
@@ -100,7 +100,7 @@ def test_constraints_keep_the_suspect_away(byoc: Any, faulty: str, model: Path) 
     done = byoc("debug", model, *fault, "--min-ops", "50")
     assert (done.code, done.err) == (
         1,
-        "error: debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why.\n",
+        "error: debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why.\n",
     )
 
 
