@@ -21,6 +21,7 @@ from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import ALIGNMENT, Program, VMFunction
+from byoc_core.vm.views import ViewMaker
 
 __all__ = ["Frame", "LinkedFunction", "Step", "picker"]
 
@@ -50,9 +51,10 @@ class Frame:
         sizes: the input sizes for which the views are made; ``None`` before the first call.
         symbols: all sizes known so far in the running call, those learnt on the way included.
         result_types: shape and dtype of every result with a buffer; ``None`` for a dynamic one.
+        fill_views: makes the views of what comes with a call; ``None`` where there are none.
     """
 
-    __slots__ = ("_arena", "_linked", "registers", "result_types", "sizes", "symbols")
+    __slots__ = ("_arena", "_linked", "fill_views", "registers", "result_types", "sizes", "symbols")
 
     def __init__(self, linked: LinkedFunction) -> None:
         self._linked = linked
@@ -62,6 +64,7 @@ class Frame:
         self.sizes: Sizes | None = None
         self.symbols: Sizes = {}
         self.result_types: list[tuple[tuple[int, ...], np.dtype[Any]] | None] = []
+        self.fill_views: Callable[[list[Any]], None] | None = None
 
     def resize(self, sizes: Sizes) -> None:
         """Makes the views for these sizes; the arena grows where it has to, and stays otherwise.
@@ -100,6 +103,8 @@ class Frame:
                 self._arena,
                 base + starts[tensor.storage] + tensor.offset,
             )
+        if linked.views is not None:
+            self.fill_views = linked.views.prepare(self.registers, sizes)
         self.sizes = sizes
 
     def allocate(self, spec: TensorSpec) -> NDArray:
@@ -145,6 +150,7 @@ class LinkedFunction:
         self.first_constant = len(function.params) + len(function.results)
         self.first_tensor = self.first_constant + len(function.constants)
         self.first_dynamic = self.first_tensor + len(function.tensors)
+        self.views = ViewMaker(program, function) if function.views else None
         self._constants = [constants[index] for index in function.constants]
         self._pool: list[Frame] = []
         self._entry = _Block()
@@ -259,6 +265,8 @@ class LinkedFunction:
             )
         except (MemoryError, ValueError, OverflowError) as error:
             raise ExecutionError(self._where, "the results cannot be allocated") from error
+        if frame.fill_views is not None:
+            frame.fill_views(registers)
         if self.function.dynamics:
             frame.symbols = dict(sizes)
         index = 0
@@ -274,7 +282,11 @@ class LinkedFunction:
             raise self._failure(index, error) from error
         finally:
             registers[: self.first_constant] = [None] * self.first_constant
-            registers[self.first_dynamic : -1] = [None] * len(self.function.dynamics)
+            registers[self.first_dynamic : self.first_dynamic + len(self.function.dynamics)] = [None] * len(
+                self.function.dynamics
+            )
+            if self.views is not None:
+                self.views.clear(registers)
             self._pool.append(frame)
 
     def _failure(self, index: int, error: Exception) -> Exception:

@@ -12,6 +12,7 @@ from byoc_core.errors import CallError, LinkError, near_names
 from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, TensorSpec
 from byoc_core.vm.frame import Frame, LinkedFunction, Step, picker
 from byoc_core.vm.instructions import Builtin, Call, CallKind
+from byoc_core.vm.permissions import check_permissions
 from byoc_core.vm.program import Program, Register, RegisterKind
 
 __all__ = ["link"]
@@ -31,9 +32,10 @@ def link(
 
     Raises:
         LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
-            signature does not fit a call of it.
+            signature does not fit a call of it, or it does not permit how it is called.
     """
     resolved = _resolve_externs(program, modules, externs)
+    check_permissions(program, modules, externs)
     arrays = _resolve_constants(program, constants)
     linked = [LinkedFunction(program, function, arrays) for function in program.functions]
     for target in linked:
