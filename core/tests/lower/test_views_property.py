@@ -27,6 +27,7 @@ from core.tests.lower.view_modules import IN_PLACE, TraitModule
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 TRAITS = [CallTraits(s, p) for s in (False, True) for p in ((), IN_PLACE[:1], IN_PLACE)]
 BATCH = 3
+SHAPES: tuple[tuple[int | str, ...], ...] = ((1, 4, 3), (2, 4, 3), ("n", 4, 2))
 
 
 class Maker:
@@ -143,13 +144,13 @@ class Maker:
     def branch(self, fb: FunctionBuilder) -> None:
         taken = self.draw(st.booleans())
         inputs = self.draw(st.lists(st.sampled_from(self.pairs), min_size=1, max_size=3))
-        makers, regions, chosen = [], [], []
+        regions: list[Any] = []
+        chosen: list[Any] = []
         for name in ("then_region", "else_region"):
             inner = FunctionBuilder(name, ops=default_ops(), constants=fb.constants)
             maker = Maker(self.draw, self.module, depth=self.depth + 1)
             maker.pairs = [(inner.param(f"p{i}", value.type), array) for i, (value, array) in enumerate(inputs)]
             maker.fill(inner, self.draw(st.integers(0, 5)))
-            makers.append(maker)
             if not chosen:
                 chosen = self.draw(st.lists(st.sampled_from(maker.pairs), min_size=1, max_size=2))
                 wanted = [value.type for value, _ in chosen]
@@ -214,8 +215,8 @@ def test_programs_with_views_give_what_numpy_gives(data: st.DataObject) -> None:
     fb = FunctionBuilder("main", ops=default_ops())
     maker = Maker(data.draw, externals)
     inputs = []
-    for index, shape in enumerate([(1, 4, 3), (2, 4, 3), ("n", 4, 2)]):
-        concrete = [evaluate(BATCH if dim == "n" else dim, {}) for dim in shape]
+    for index, shape in enumerate(SHAPES):
+        concrete = [BATCH if isinstance(dim, str) else dim for dim in shape]
         inputs.append(np.arange(np.prod(concrete), dtype=np.float32).reshape(concrete) + 100 * index)
         maker.pairs.append((fb.param(f"x{index}", tensor(shape)), inputs[-1]))
     maker.fill(fb, data.draw(st.integers(1, 14)))
