@@ -2,188 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
-from byoc_core.dims import evaluate
-from byoc_core.ir import FunctionBuilder, IRModule, TensorType, Value, tensor, verify
+from byoc_core.dims import Dim, evaluate
+from byoc_core.ir import Function, FunctionBuilder, IRModule, TensorType, Value, Var, tensor, verify
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.lower.aims import Sharing
-from byoc_core.lower.lower_function import _Lowering
-from byoc_core.lower.tables import ProgramTables
+from byoc_core.lower.view_ops import is_view_op
 from byoc_core.ops import default_ops
 from byoc_core.runtime.module import CallTraits, NDArray
-from byoc_core.vm import decode, encode
+from byoc_core.vm import Program, decode, encode
 from byoc_core.vm import verify as verify_program
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from core.tests.lower.view_modules import IN_PLACE, TraitModule
+from core.tests.lower.view_modules import IN_PLACE, TraitModule, without_views
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-TRAITS = [CallTraits(s, p) for s in (False, True) for p in ((), IN_PLACE[:1], IN_PLACE)]
-BATCH = 3
+TRAITS = [CallTraits(strided, pairs) for strided in (False, True) for pairs in ((), IN_PLACE[:1], IN_PLACE)]
+NAMES = ("next_a", "next_b", "add_a", "add_b")
+SHAPES: tuple[tuple[int | str, ...], ...] = ((1, 4, 3), (2, 4, 3), ("n", 4, 2))
+SIZES = {"n": 3}
+LARGEST = 400
 
 
 class Maker:
-    """Draws a body of view ops and calls, with what numpy gives for it."""
+    """Draws a body of view ops, calls, branches and loops."""
 
-    def __init__(self, draw: Draw, symbols: TraitModule, *, depth: int = 0) -> None:
+    def __init__(self, draw: Draw, fb: FunctionBuilder, depth: int = 0) -> None:
         self.draw = draw
-        self.module = symbols
+        self.fb = fb
         self.depth = depth
-        self.pairs: list[tuple[Value, Any]] = []
+        self.values: list[Value] = []
 
-    def fill(self, fb: FunctionBuilder, count: int) -> None:
+    def fill(self, count: int) -> None:
         steps = [self.call, self.call, self.join, self.join, self.reshape, self.permute, self.split, self.slice]
-        steps += [self.squeeze, self.broadcast]
-        if self.depth < 2:
-            steps += [self.branch, self.loop]
+        steps += [self.squeeze, self.broadcast, *([self.branch, self.loop] if self.depth < 2 else [])]
         for _ in range(count):
-            self.draw(st.sampled_from(steps))(fb)
+            self.draw(st.sampled_from(steps))()
 
-    def one(self) -> tuple[Value, Any]:
-        pair: tuple[Value, Any] = self.draw(st.sampled_from(self.pairs[-8:]))
-        return pair
+    def one(self) -> Value:
+        value: Value = self.draw(st.sampled_from(self.values[-8:]))
+        return value
 
-    def bind(self, fb: FunctionBuilder, op: str, operands: list[Value], attrs: dict[str, Any], *arrays: Any) -> None:
-        results = fb.bind(op, operands, attrs).results
-        for result, array in zip(results, arrays, strict=True):
-            self.pairs.append((result, array))
+    def some_axis(self, value: Value) -> int | None:
+        known = [axis for axis, dim in enumerate(_shape(value)) if isinstance(dim, int)]
+        return self.draw(st.sampled_from(known)) if known else None
 
-    def call(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
-        name = self.draw(st.sampled_from(self.module.function_names))
-        operands, result = [x], array + 1
-        if name.startswith("add"):
-            y, other = self.draw(st.sampled_from([pair for pair in self.pairs if pair[0].type == x.type]))
-            operands, result = [x, y], array + other
-        var = fb.bind("call_dps_packed", operands, {"symbol": name}, out_types=[x.type]).result
-        self.pairs.append((var, result))
+    def bind(self, op: str, *operands: Value, **attrs: Any) -> None:
+        self.values += self.fb.bind(op, operands, attrs).results
 
-    def join(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
+    def call(self) -> None:
+        x = self.one()
+        name = self.draw(st.sampled_from(NAMES))
+        others = [self.draw(st.sampled_from([v for v in self.values if v.type == x.type]))] if "add" in name else []
+        self.values += self.fb.bind(
+            "call_dps_packed", [x, *others], {"symbol": name}, out_types=[x.type]
+        ).results
+
+    def join(self) -> None:
+        x = self.one()
         shape = _shape(x)
         if not shape:
             return
         axis = self.draw(st.integers(0, len(shape) - 1))
-        rest = (*shape[:axis], *shape[axis + 1 :])
-        fitting = [
-            pair
-            for pair in self.pairs
-            if len(_shape(pair[0])) == len(shape)
-            and (*_shape(pair[0])[:axis], *_shape(pair[0])[axis + 1 :]) == rest
-            and isinstance(_shape(pair[0])[axis], int) == isinstance(shape[axis], int)
-        ]
-        others = self.draw(st.lists(st.sampled_from(fitting), max_size=2))
-        pairs = self.draw(st.permutations([(x, array), *others]))
-        joined = np.concatenate([pair[1] for pair in pairs], axis)
-        if joined.size < 400:
-            self.bind(fb, "concat", [pair[0] for pair in pairs], {"axis": axis}, joined)
 
-    def reshape(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
+        def fits(value: Value) -> bool:
+            other = _shape(value)
+            return len(other) == len(shape) and (*other[:axis], shape[axis], *other[axis + 1 :]) == shape
+
+        others = self.draw(st.lists(st.sampled_from([v for v in self.values if fits(v)]), max_size=2))
+        if _size(x) * (1 + len(others)) < LARGEST:
+            self.bind("concat", *self.draw(st.permutations([x, *others])), axis=axis)
+
+    def reshape(self) -> None:
+        x = self.one()
         shape = list(_shape(x))
-        match self.draw(st.sampled_from(["flat", "merge", "cut", "unit"])):
-            case "flat" if all(isinstance(dim, int) for dim in shape):
-                shape = [array.size]
+        even = [axis for axis, dim in enumerate(shape) if isinstance(dim, int) and dim % 2 == 0]
+        match self.draw(st.sampled_from(["merge", "cut", "unit"])):
             case "merge" if len(shape) > 1:
                 axis = self.draw(st.integers(0, len(shape) - 2))
                 shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
-            case "cut" if any(isinstance(dim, int) and dim % 2 == 0 for dim in shape):
-                axis = next(a for a, dim in enumerate(shape) if isinstance(dim, int) and dim % 2 == 0)
+            case "cut" if even:
+                axis = even[-1]
                 shape[axis : axis + 1] = [2, shape[axis] // 2]
             case _:
                 shape.insert(self.draw(st.integers(0, len(shape))), 1)
         if len(shape) < 6:
-            concrete = [evaluate(dim, {"n": BATCH}) for dim in shape]
-            self.bind(fb, "reshape", [x], {"shape": tuple(shape)}, array.reshape(concrete))
+            self.bind("reshape", x, shape=tuple(shape))
 
-    def permute(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
-        axes = tuple(self.draw(st.permutations(range(array.ndim))))
-        self.bind(fb, "permute_dims", [x], {"axes": axes}, array.transpose(axes))
+    def permute(self) -> None:
+        x = self.one()
+        self.bind("permute_dims", x, axes=tuple(self.draw(st.permutations(range(len(_shape(x)))))))
 
-    def split(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
-        known = [axis for axis, dim in enumerate(_shape(x)) if isinstance(dim, int)]
-        if known:
-            axis = self.draw(st.sampled_from(known))
-            first = self.draw(st.integers(0, array.shape[axis]))
-            sections = (first, array.shape[axis] - first)
-            self.bind(fb, "split", [x], {"sections": sections, "axis": axis}, *np.split(array, [first], axis))
+    def split(self) -> None:
+        x = self.one()
+        axis = self.some_axis(x)
+        if axis is not None:
+            size = _shape(x)[axis]
+            first = self.draw(st.integers(0, size))
+            self.bind("split", x, sections=(first, size - first), axis=axis)
 
-    def slice(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
-        known = [axis for axis, dim in enumerate(_shape(x)) if isinstance(dim, int)]
-        if known:
-            axis = self.draw(st.sampled_from(known))
+    def slice(self) -> None:
+        x = self.one()
+        axis = self.some_axis(x)
+        if axis is not None:
             begin, end = (self.draw(st.integers(-5, 5)) for _ in range(2))
             step = self.draw(st.integers(1, 3))
-            attrs = {"axes": (axis,), "begin": (begin,), "end": (end,), "strides": (step,)}
-            index = (slice(None),) * axis + (slice(begin, end, step),)
-            self.bind(fb, "strided_slice", [x], attrs, array[index])
+            self.bind("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
 
-    def squeeze(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
-        axes = tuple(axis for axis, dim in enumerate(_shape(x)) if isinstance(dim, int) and dim == 1)
-        self.bind(fb, "squeeze", [x], {"axis": axes}, array.squeeze(axes))
+    def squeeze(self) -> None:
+        x = self.one()
+        self.bind("squeeze", x, axis=tuple(axis for axis, dim in enumerate(_shape(x)) if dim == 1))
 
-    def broadcast(self, fb: FunctionBuilder) -> None:
-        x, array = self.one()
-        shape = tuple(2 if dim == 1 else dim for dim in _shape(x))
-        if array.size < 100:
-            concrete = [evaluate(dim, {"n": BATCH}) for dim in shape]
-            self.bind(fb, "broadcast_to", [x], {"shape": shape}, np.broadcast_to(array, concrete))
+    def broadcast(self) -> None:
+        x = self.one()
+        if _size(x) < LARGEST // 4:
+            self.bind("broadcast_to", x, shape=tuple(2 if dim == 1 else dim for dim in _shape(x)))
 
-    def branch(self, fb: FunctionBuilder) -> None:
-        taken = self.draw(st.booleans())
-        inputs = self.draw(st.lists(st.sampled_from(self.pairs), min_size=1, max_size=3))
-        makers, regions, chosen = [], [], []
-        for name in ("then_region", "else_region"):
-            inner = FunctionBuilder(name, ops=default_ops(), constants=fb.constants)
-            maker = Maker(self.draw, self.module, depth=self.depth + 1)
-            maker.pairs = [(inner.param(f"p{i}", value.type), array) for i, (value, array) in enumerate(inputs)]
-            maker.fill(inner, self.draw(st.integers(0, 5)))
-            makers.append(maker)
-            if not chosen:
-                chosen = self.draw(st.lists(st.sampled_from(maker.pairs), min_size=1, max_size=2))
-                wanted = [value.type for value, _ in chosen]
-                results = chosen
-            else:
-                results = [self.of_type(maker, type_) for type_ in wanted]
-                if None in results:
-                    return
-            regions.append((inner, results))
-        made = [inner.finish(*(value for value, _ in results)) for inner, results in regions]
-        condition = fb.const(np.bool_(taken))
-        bound = fb.bind("if", [condition, *(value for value, _ in inputs)], {}, regions=made).results
-        arrays = [array for _, array in regions[0 if taken else 1][1]]
-        self.pairs += zip(bound, arrays, strict=True)
+    def inputs(self) -> list[Value]:
+        values: list[Value] = self.draw(st.lists(st.sampled_from(self.values), min_size=1, max_size=3))
+        return values
 
-    def of_type(self, maker: Maker, type_: Any) -> Any:
-        fitting = [pair for pair in maker.pairs if pair[0].type == type_]
-        return self.draw(st.sampled_from(fitting)) if fitting else None
+    def region(self, name: str, inputs: Sequence[Value], *first: Any) -> Maker:
+        maker = Maker(self.draw, FunctionBuilder(name, ops=default_ops(), constants=self.fb.constants), self.depth + 1)
+        for index, type_ in enumerate(first):
+            maker.fb.param(f"i{index}", type_)
+        maker.values = [maker.fb.param(f"p{index}", value.type) for index, value in enumerate(inputs)]
+        maker.fill(self.draw(st.integers(0, 6)))
+        return maker
 
-    def loop(self, fb: FunctionBuilder) -> None:
-        """Carries values through rounds; every round is drawn once and computed with numpy by replaying it."""
-        inputs = self.draw(st.lists(st.sampled_from(self.pairs), min_size=1, max_size=3))
-        inner = FunctionBuilder("body", ops=default_ops(), constants=fb.constants)
-        inner.param("i", tensor((), "int64"))
-        maker = Maker(self.draw, self.module, depth=2)
-        maker.pairs = [(inner.param(f"p{i}", value.type), array) for i, (value, array) in enumerate(inputs)]
-        maker.fill(inner, self.draw(st.integers(0, 6)))
-        results = [self.of_type(maker, value.type) for value, _ in inputs]
-        body = inner.finish(inner.const(np.bool_(True)), *(value for value, _ in results))
-        trips = self.draw(st.integers(0, 1))
-        operands = [fb.const(np.int64(trips)), fb.const(np.bool_(True)), *(value for value, _ in inputs)]
-        bound = fb.bind("loop", operands, {}, regions=[body]).results
-        arrays = [array for _, array in (results if trips else inputs)]
-        self.pairs += zip(bound, arrays, strict=True)
+    def of_types(self, types: Sequence[Any]) -> list[Value] | None:
+        fitting = [[value for value in self.values if value.type == type_] for type_ in types]
+        return [self.draw(st.sampled_from(values)) for values in fitting] if all(fitting) else None
+
+    def branch(self) -> None:
+        inputs = self.inputs()
+        then, otherwise = (self.region(name, inputs) for name in ("then_region", "else_region"))
+        results = then.inputs()
+        others = otherwise.of_types([value.type for value in results])
+        if others is not None:
+            regions = [then.fb.finish(*results), otherwise.fb.finish(*others)]
+            condition = self.fb.const(np.bool_(self.draw(st.booleans())))
+            self.values += self.fb.bind("if", [condition, *inputs], {}, regions=regions).results
+
+    def loop(self) -> None:
+        inputs = self.inputs()
+        maker = self.region("body", inputs, tensor((), "int64"))
+        results = maker.of_types([value.type for value in inputs])
+        assert results is not None
+        body = maker.fb.finish(maker.fb.const(np.bool_(True)), *results)
+        operands = [self.fb.const(np.int64(self.draw(st.integers(0, 3)))), self.fb.const(np.bool_(True)), *inputs]
+        self.values += self.fb.bind("loop", operands, {}, regions=[body]).results
 
 
 def _shape(value: Value) -> tuple[Any, ...]:
@@ -191,41 +165,75 @@ def _shape(value: Value) -> tuple[Any, ...]:
     return value.type.shape or ()
 
 
-def _run(module: IRModule, inputs: list[NDArray]) -> Any:
-    program = lower(module)
+def _size(value: Value) -> int:
+    return int(np.prod([evaluate(dim, SIZES) for dim in _shape(value)]))
+
+
+def _interpreted(module: IRModule, function: Function, inputs: Sequence[Any]) -> list[Any]:
+    """Gives what a function computes, op by op with numpy."""
+    arrays: dict[Var, Any] = dict(zip(function.params, inputs, strict=True))
+
+    def value_of(value: Value) -> Any:
+        return arrays[value] if isinstance(value, Var) else module.constants[value.digest]
+
+    for binding in function.bindings:
+        first, *rest = map(value_of, binding.operands)
+        match binding.op.name:
+            case "call_dps_packed":
+                found = [first + (rest[0] if rest else 1)]
+            case "if":
+                found = _interpreted(module, binding.regions[0 if first else 1], rest)
+            case "loop":
+                found = rest[1:]
+                for number in range(int(first)):
+                    found = _interpreted(module, binding.regions[0], [number, *found])[1:]
+            case _:
+                assert is_view_op(binding)
+                kernel: Any = binding.op.kernel
+                made = kernel(first, *rest, **{name: _numbers(attr) for name, attr in binding.attrs.items()})
+                found = list(made) if isinstance(made, tuple) else [made]
+        arrays.update(zip(binding.results, found, strict=True))
+    return [value_of(result) for result in function.results]
+
+
+def _numbers(attr: Any) -> Any:
+    if isinstance(attr, tuple):
+        return tuple(map(_numbers, attr))
+    return attr if isinstance(attr, str) or attr is None else evaluate(attr, SIZES)
+
+
+def _run(program: Program, module: IRModule, inputs: list[NDArray]) -> Any:
     verify_program(program)
     assert decode(encode(program)) == program
-    executable = Executable(program, module.attrs[EXTERNAL_MODULES], dict(module.constants))
-    machine = VirtualMachine(executable)
+    machine = VirtualMachine(Executable(program, module.attrs[EXTERNAL_MODULES], dict(module.constants)))
     kept = [array.copy() for array in inputs]
-    first = machine["main"](*inputs)
-    second = machine["main"](*inputs)
-    for array, copy in zip(inputs, kept, strict=True):
-        np.testing.assert_array_equal(array, copy)
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, other)
-    return first
+    results, again = machine["main"](*inputs), machine["main"](*inputs)
+    for left, right in (*zip(inputs, kept, strict=True), *zip(results, again, strict=True)):
+        np.testing.assert_array_equal(left, right)
+    return results
+
+
+def _arena(program: Program) -> int:
+    nbytes: Dim = program.functions[0].arena_nbytes
+    return evaluate(nbytes, SIZES)
 
 
 @given(st.data())
 def test_programs_with_views_give_what_numpy_gives(data: st.DataObject) -> None:
-    names = ("next_a", "next_b", "add_a", "add_b")
-    externals = TraitModule({name: data.draw(st.sampled_from(TRAITS)) for name in names})
-    fb = FunctionBuilder("main", ops=default_ops())
-    maker = Maker(data.draw, externals)
+    externals = TraitModule({name: data.draw(st.sampled_from(TRAITS)) for name in NAMES})
+    maker = Maker(data.draw, FunctionBuilder("main", ops=default_ops()))
     inputs = []
-    for index, shape in enumerate([(1, 4, 3), (2, 4, 3), ("n", 4, 2)]):
-        concrete = [evaluate(BATCH if dim == "n" else dim, {}) for dim in shape]
+    for index, shape in enumerate(SHAPES):
+        concrete = [SIZES[dim] if isinstance(dim, str) else dim for dim in shape]
         inputs.append(np.arange(np.prod(concrete), dtype=np.float32).reshape(concrete) + 100 * index)
-        maker.pairs.append((fb.param(f"x{index}", tensor(shape)), inputs[-1]))
-    maker.fill(fb, data.draw(st.integers(1, 14)))
-    results = data.draw(st.lists(st.sampled_from(maker.pairs), min_size=2, max_size=4))
-    module = IRModule({"main": fb.finish(*(value for value, _ in results))}, fb.constants)
-    module = module.with_attrs(**{EXTERNAL_MODULES: (externals,)})
+        maker.values.append(maker.fb.param(f"x{index}", tensor(shape)))
+    maker.fill(data.draw(st.integers(1, 14)))
+    results = data.draw(st.lists(st.sampled_from(maker.values), min_size=2, max_size=4))
+    module = IRModule({"main": maker.fb.finish(*results)}, maker.fb.constants, {EXTERNAL_MODULES: (externals,)})
     verify(module)
     note(str(module))
-    for have, (_, want) in zip(_run(module, inputs), results, strict=True):
+    program = lower(module)
+    wanted = _interpreted(module, module["main"], inputs)
+    for have, want in zip(_run(program, module, inputs), wanted, strict=True):
         np.testing.assert_array_equal(have, want)
-    (function,) = lower(module).functions
-    plain = _Lowering(module["main"], ProgramTables(module), Sharing.NONE).run()
-    assert evaluate(function.arena_nbytes - plain.arena_nbytes, {"n": BATCH}) <= 0
+    assert _arena(program) <= _arena(without_views(module))

@@ -1,4 +1,4 @@
-"""A runtime module of elementwise functions with any traits, which hold their callers to them."""
+"""What tests of views share: functions that hold their callers to their traits, and programs that copy instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from byoc_core.ir import IRModule
+from byoc_core.lower.aims import Sharing
+from byoc_core.lower.lower_function import lower_function
+from byoc_core.lower.tables import ProgramTables
 from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
+from byoc_core.vm import Program
 
 IN_PLACE = ((0, 0), (0, 1))
 
@@ -46,3 +51,10 @@ class TraitModule(RuntimeModule):
             output[...] = results
 
         return PackedFunction(name, run)
+
+
+def without_views(module: IRModule) -> Program:
+    """Gives the program in which every op that rearranges is a copy."""
+    tables = ProgramTables(module)
+    functions = tuple(lower_function(f, tables, most=Sharing.NONE) for f in module.functions.values())
+    return Program(functions, tables.externs, tables.constants)

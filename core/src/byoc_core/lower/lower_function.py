@@ -34,10 +34,15 @@ _BOOL = TensorType((), "bool")
 _INT64 = TensorType((), "int64")
 
 
-def lower_function(function: Function, tables: ProgramTables) -> VMFunction:
+def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sharing.PARTS) -> VMFunction:
     """Gives the machine's form of a function.
 
     Values share as much memory as may be, unless that makes the arena larger than copies do.
+
+    Args:
+        function: what to lower.
+        tables: of the whole program.
+        most: how much memory values may share at most.
 
     Raises:
         CodegenError: see :func:`byoc_core.lower.lower`.
@@ -45,8 +50,8 @@ def lower_function(function: Function, tables: ProgramTables) -> VMFunction:
     plain = _Lowering(function, tables, Sharing.NONE).run()
     if not any(is_view_op(binding) for binding in function.walk()):
         return plain
-    for sharing in (Sharing.PARTS, Sharing.WHOLE):
-        found = _Lowering(function, tables, sharing).run()
+    for sharing in range(most, Sharing.NONE, -1):
+        found = _Lowering(function, tables, Sharing(sharing)).run()
         if is_nonnegative(plain.arena_nbytes - found.arena_nbytes) and _is_provable(found, tables):
             return found
     if not _is_provable(plain, tables):

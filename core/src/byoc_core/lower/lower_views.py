@@ -9,6 +9,7 @@ from byoc_core.lower.aims import Sharing
 from byoc_core.lower.buffers import Buffers
 from byoc_core.lower.view_ops import is_whole, result_layouts
 from byoc_core.vm.layout import Layout
+from byoc_core.vm.program import RegisterKind
 
 __all__ = ["emit_view_op"]
 
@@ -30,11 +31,13 @@ def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], s
     source = buffers.place(binding.operands[0])
     layout = buffers.registers.layout(source)
     owner = buffers.registers.owner(source)
-    may_share = sharing >= (Sharing.WHOLE if is_whole(binding) else Sharing.PARTS)
+    # What has no planned place has no views, but it is one of itself.
+    may_share = buffers.registers[owner].kind is RegisterKind.DYNAMIC
+    may_share = may_share or sharing >= (Sharing.WHOLE if is_whole(binding) else Sharing.PARTS)
     for result, found in zip(binding.results, result_layouts(binding, layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
         if view is not None and found is not None and not buffers.is_aimed(result):
-            if view == source or (may_share and (found.is_compact or result not in rigid)):
+            if may_share and (found.is_compact or result not in rigid):
                 buffers.places[result] = view
                 continue
         target = buffers.buffer(result)

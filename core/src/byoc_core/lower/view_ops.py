@@ -14,6 +14,7 @@ __all__ = ["is_view_op", "is_whole", "operand_layouts", "result_layouts"]
 
 _OPS = frozenset({"permute_dims", "concat", "split", "strided_slice", "broadcast_to"})
 _WHOLE = frozenset({"permute_dims"})
+_ZERO: Dim = 0
 
 
 def is_view_op(binding: Binding) -> bool:
@@ -59,8 +60,8 @@ def operand_layouts(binding: Binding, layout: Layout) -> list[Layout | None]:
             axes = _axes(binding, len(layout.shape))
             found = [layout.permuted([axes.index(axis) for axis in range(len(axes))])]
         case "concat":
-            axis = int(binding.attrs["axis"]) % len(layout.shape)
-            found, start = [], 0
+            axis = _axis(binding, layout)
+            found, start = [], _ZERO
             for shape in shapes:
                 found.append(layout.sliced(axis, start, shape[axis]))
                 start = start + shape[axis]
@@ -76,6 +77,12 @@ def _shape(value: Value) -> tuple[Dim, ...]:
     return value.type.shape or ()
 
 
+def _axis(binding: Binding, layout: Layout) -> int:
+    axis = binding.attrs["axis"]
+    assert isinstance(axis, int)
+    return axis % len(layout.shape)
+
+
 def _axes(binding: Binding, rank: int) -> list[int]:
     axes = binding.attrs["axes"]
     return list(range(rank))[::-1] if axes is None else [axis % rank for axis in _ints(axes)]
@@ -87,12 +94,12 @@ def _ints(value: object) -> Sequence[int]:
 
 
 def _split(binding: Binding, layout: Layout) -> list[Layout | None]:
-    axis = int(binding.attrs["axis"]) % len(layout.shape)
+    axis = _axis(binding, layout)
     sections: Sequence[Dim] = _ints(binding.attrs["sections"])
     if sum(sections, 0) != layout.shape[axis]:
         return [None] * len(sections)
     found: list[Layout | None] = []
-    start: Dim = 0
+    start = _ZERO
     for size in sections:
         found.append(layout.sliced(axis, start, size))
         start = start + size
