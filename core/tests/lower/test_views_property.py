@@ -60,9 +60,7 @@ class Maker:
         x = self.one()
         name = self.draw(st.sampled_from(NAMES))
         others = [self.draw(st.sampled_from([v for v in self.values if v.type == x.type]))] if "add" in name else []
-        self.values += self.fb.bind(
-            "call_dps_packed", [x, *others], {"symbol": name}, out_types=[x.type]
-        ).results
+        self.values += self.fb.bind("call_dps_packed", [x, *others], {"symbol": name}, out_types=[x.type]).results
 
     def join(self) -> None:
         x = self.one()

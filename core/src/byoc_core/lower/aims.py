@@ -71,15 +71,18 @@ def aims_of(
         if not _can_own(owner, sharing) or not may_own(owner.results[0]):
             continue
         depth = depths.get(owner.results[0], 0) + 1
-        if depth > _MAX_DEPTH or not _wants_operands(owner, owner.results[0] in aims or owner.results[0] in taken, rigid):
+        if depth > _MAX_DEPTH or not _wants_operands(
+            owner, owner.results[0] in aims or owner.results[0] in taken, rigid
+        ):
             continue
         for index, operand in enumerate(owner.operands):
             maker = makers.get(operand) if isinstance(operand, Var) else None
-            if isinstance(operand, Var) and maker is not None and operand not in aims and operand not in taken:
-                if maker.op.name in ("call", "call_dps_packed") or _can_own(maker, sharing):
-                    is_free = is_view_op(maker) or takes_strides(maker, traits)
-                    aims[operand] = Aim(owner, index, is_free and operand not in rigid)
-                    depths[operand] = depth
+            if not isinstance(operand, Var) or maker is None or operand in aims or operand in taken:
+                continue
+            if maker.op.name in ("call", "call_dps_packed") or _can_own(maker, sharing):
+                is_free = is_view_op(maker) or takes_strides(maker, traits)
+                aims[operand] = Aim(owner, index, is_free and operand not in rigid)
+                depths[operand] = depth
     return aims
 
 

@@ -1,4 +1,4 @@
-"""The buffers of a function while its code is emitted: where each value lies, and where one that is not made yet goes."""
+"""The buffers of a function while its code is emitted: where values lie, and where those not made yet will."""
 
 from __future__ import annotations
 
@@ -126,7 +126,9 @@ class Buffers:
             register = self.targets.pop(value, None)
             if register is None and value in self.aims:
                 register = self._inside(self.aims[value])
-            self._reserved[value] = self.allocated(self.type_of(value), f"`{value.name}`") if register is None else register
+            self._reserved[value] = (
+                self.allocated(self.type_of(value), f"`{value.name}`") if register is None else register
+            )
         self.places[var] = self._reserved.pop(var)
         return self.places[var]
 

@@ -185,7 +185,9 @@ class _Lowering:
         args = self._operands(binding)
         learnt = self._learn(binding.results)
         results = tuple(
-            self._buffers.returned(var, binds) if not self._symbols(var) <= self._buffers.input_symbols else self._buffers.buffer(var)
+            self._buffers.returned(var, binds)
+            if not self._symbols(var) <= self._buffers.input_symbols
+            else self._buffers.buffer(var)
             for var, binds in zip(binding.results, learnt, strict=True)
         )
         self._buffers.code.append(Call(CallKind.FUNCTION, callee, args, results))
@@ -266,7 +268,11 @@ class _Lowering:
             else:
                 self._buffers.copy(source, self._buffers.buffer(var))
             carried.append(self._buffers.places[var])
-        iteration, keep_going, test = self._buffers.temporary(_INT64), self._buffers.temporary(_BOOL), self._buffers.temporary(_BOOL)
+        iteration, keep_going, test = (
+            self._buffers.temporary(_INT64),
+            self._buffers.temporary(_BOOL),
+            self._buffers.temporary(_BOOL),
+        )
         self._buffers.builtin(Builtin.ZERO, (), iteration)
         self._buffers.copy(condition, keep_going)
         head = len(self._buffers.code)

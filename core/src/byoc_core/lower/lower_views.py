@@ -36,10 +36,10 @@ def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], s
     may_share = may_share or sharing >= (Sharing.WHOLE if is_whole(binding) else Sharing.PARTS)
     for result, found in zip(binding.results, result_layouts(binding, layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
-        if view is not None and found is not None and not buffers.is_aimed(result):
-            if may_share and (found.is_compact or result not in rigid):
-                buffers.places[result] = view
-                continue
+        may_be_it = may_share and found is not None and (found.is_compact or result not in rigid)
+        if view is not None and may_be_it and not buffers.is_aimed(result):
+            buffers.places[result] = view
+            continue
         target = buffers.buffer(result)
         if view is not None:
             buffers.copy(view, target)
