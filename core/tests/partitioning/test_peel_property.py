@@ -7,14 +7,16 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import byoc_core
+import numpy as np
 import pytest
-from byoc_core.ir import CALL, IRModule, verify
+from byoc_core.ir import CALL, CALL_PACKED, IRModule, verify
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.partitioning import MergeCompositeFunctions, PeelViews, check_partition, partition
 from byoc_core.partitioning.op_sites import walk_bodies
 from byoc_core.partitioning.peeling.view_ops import is_view
 from byoc_core.transform.capture_sizes import CaptureSizes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from core.tests.conftest import FakeBackend
 from core.tests.partitioning.graphs import Case, Plan, grow, plan_of_seed, plans
@@ -108,3 +110,17 @@ def test_graphs_of_seeds_hold_views_that_leave() -> None:
         counts["views"] += _standing_free(peeled).total() - _standing_free(carved).total()
     assert counts["regions gone"] > 20
     assert counts["views"] > 100
+
+
+@_SETTINGS
+@given(plan=plans(max_size=30))
+def test_programs_with_views_between_regions_give_the_same_numbers(plan: Plan) -> None:
+    """The whole road, on a machine that keeps the contract of each function; who takes strides gets them."""
+    case = grow(replace(plan, steps=tuple(step for step in plan.steps if step[0] != "effect") or plan.steps[:1]))
+    assume(not any(binding.op is CALL_PACKED for f in case.module.functions.values() for binding in f.walk()))
+    expected, _ = case.evaluate(case.module)
+    backends = case.plugins(FakeBackend, strided=len(case.patterns) % 2 == 1)
+    found = byoc_core.VirtualMachine(byoc_core.build(case.module, backends))["main"](*case.inputs)
+    for have, want in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
+        assert have.dtype == want.dtype
+        assert np.array_equal(have, want)
