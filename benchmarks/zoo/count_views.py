@@ -25,7 +25,7 @@ __all__ = ["count", "count_both"]
 
 
 def count(executable: Executable) -> dict[str, int]:
-    """Gives how many calls of backends and how many copies a program's functions hold, and the bytes of their arenas."""
+    """Gives how many calls and copies a program's functions hold, and the bytes of their arenas."""
     calls = [i for f in executable.program.functions for i in f.code if isinstance(i, Call)]
     return {
         "calls": sum(call.kind is not CallKind.BUILTIN for call in calls),
@@ -42,7 +42,7 @@ def count_both(module: IRModule, backends: Sequence[str], allowed: Sequence[str]
         backends: names.
         allowed: globs of the ops that backends may take; all where none is given.
     """
-    options = PartitionOptions(allow=dict.fromkeys(backends, list(allowed)) if allowed else {})
+    options = PartitionOptions(allow={name: list(allowed) for name in backends} if allowed else {})
     with patch.object(PeelViews, "__call__", lambda _, given: given):
         inside = byoc_core.build(module, backends, partition_options=options)
     return {"inside": count(inside), "between": count(byoc_core.build(module, backends, partition_options=options))}

@@ -8,8 +8,8 @@ from unittest.mock import patch
 import byoc_core
 import numpy as np
 import pytest
-from byoc_core.artifact import Executable
 from byoc_core import FunctionBuilder
+from byoc_core.artifact import Executable
 from byoc_core.ir import IRModule, Var, tensor
 from byoc_core.partitioning import PartitionOptions, PeelViews
 from byoc_core.vm.instructions import Builtin, Call, CallKind
