@@ -26,7 +26,7 @@ from byoc_core.runtime.graph_document import (
     print_document,
 )
 from byoc_core.runtime.graph_encoding import decode_document, encode_document
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 
 __all__ = ["ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
 
@@ -53,6 +53,11 @@ class GraphEngine(ABC):
     def uses_threads(self) -> bool:
         """Whether what it builds may use more threads than the caller's; see :mod:`byoc_core.runtime.threads`."""
         return True
+
+    @property
+    def strided(self) -> bool:
+        """Whether what :meth:`build` gives takes strided inputs and fills strided outputs; not unless overridden."""
+        return False
 
     @abstractmethod
     def check_node(self, node: GraphNode) -> str | None:
@@ -131,6 +136,10 @@ class GraphModule(RuntimeModule):
         """Gives a function whose name is in :attr:`function_names`."""
         return self._functions[name]
 
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what the engine says of strides; a function that returns its results has the plain contract."""
+        return CallTraits(strided=self._engine.strided and not self._functions[name].returns_results)
+
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
         """Gives the graph as text, one line for each value; ``"json"`` for the document itself."""
         if format == "json":
@@ -174,6 +183,7 @@ class KernelEngine(GraphEngine):
     """
 
     def __init__(self, kernels: Mapping[str, Kernel] | None = None) -> None:
+        self._has_own_kernels = kernels is None
         if kernels is None:
             from byoc_core.kernels import KERNELS
 
@@ -189,6 +199,11 @@ class KernelEngine(GraphEngine):
     def uses_threads(self) -> bool:
         """``False``: kernels run in the calling thread (what numpy's BLAS does is its own business)."""
         return False
+
+    @property
+    def strided(self) -> bool:
+        """``True`` where all that runs is the core's own; a subclass says for itself what its library takes."""
+        return self._has_own_kernels and type(self) is KernelEngine
 
     def check_node(self, node: GraphNode) -> str | None:
         """Gives a reason where the op has no kernel, or its kernel does not take these operands and attributes."""

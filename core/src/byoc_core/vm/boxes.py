@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from itertools import product as pairs_of
 
 from byoc_core.dims import Dim, exact_div, is_nonnegative
@@ -58,7 +59,7 @@ def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, .
 def _ordered(ends: set[Dim]) -> list[Dim] | None:
     """Gives ends of intervals in order; ``None`` where the order is not proved."""
     found = sorted(ends, key=typical)
-    for left, right in zip(found, found[1:], strict=False):
+    for left, right in pairwise(found):
         if not is_nonnegative(right - left):
             return None
     return found
@@ -68,7 +69,7 @@ def _common_steps(layouts: Iterable[Layout]) -> list[Dim] | None:
     """Gives the strides of all layouts, the largest first; ``None`` where one is no multiple of the next."""
     found = {stride for layout in layouts for stride, _ in layout.levels()[0]}
     steps = sorted(found, key=typical, reverse=True)
-    if len(steps) > _MAX_STEPS or any(exact_div(a, b) is None for a, b in zip(steps, steps[1:], strict=False)):
+    if len(steps) > _MAX_STEPS or any(exact_div(a, b) is None for a, b in pairwise(steps)):
         return None
     return steps
 
@@ -76,8 +77,8 @@ def _common_steps(layouts: Iterable[Layout]) -> list[Dim] | None:
 def _box_of(layout: Layout, steps: Sequence[Dim]) -> _Box | None:
     """Gives the elements of a layout as a box: for each digit of an element's number the interval that it runs through.
 
-    The digits are the number's quotients by ``steps``, the largest first, then what is left. ``None`` where the elements
-    are no such box, or that is not proved.
+    The digits are the number's quotients by ``steps``, the largest first, then what is left. ``None`` where the
+    elements are no such box, or that is not proved.
 
     Args:
         layout: its elements lie in a buffer.
@@ -125,7 +126,7 @@ def _span(levels: Iterable[tuple[Dim, Dim]], run: Dim) -> Dim:
 
 
 def _quotient(offset: Dim, span: Dim, step: Dim) -> Dim | None:
-    """Gives ``q`` where ``span`` elements from ``offset`` lie, provably, between ``q * step`` and ``(q + 1) * step``."""
+    """Gives ``q`` where ``span`` elements from ``offset`` provably lie between ``q * step`` and ``(q + 1) * step``."""
     if isinstance(step, int) and isinstance(offset, int):
         candidates: tuple[Dim, ...] = (offset // step,) if step > 0 else ()
     else:

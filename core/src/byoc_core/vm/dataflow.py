@@ -258,10 +258,9 @@ class _Dataflow:
         return set[int]().union(*(live_in[successor] for successor in self._blocks[number].successors))
 
     def _tensor_uses(self, instruction: Instruction) -> tuple[set[int], set[int], set[int]]:
-        """Gives the atoms of tensors that an instruction reads, those of which it writes all, and the tensors it uses."""
-        writes = instruction.results if isinstance(instruction, Call) else ()
+        """Gives the atoms of tensors that an instruction reads, those it writes wholly, and the tensors it uses."""
         reads = self._in_arena(_reads(instruction))
-        writes = self._in_arena(writes)
+        writes = self._in_arena(instruction.results if isinstance(instruction, Call) else ())
         defined = {atom for number in writes for atom in self._footprints.defined_by(number)}
         return self._footprints.of_all(reads), defined, {self._tensor(number) for number in (*reads, *writes)}
 

@@ -78,8 +78,8 @@ def decode(data: bytes) -> Program:
     if reader.position != len(data):
         raise reader.error("bytes after the end of the program")
     program = Program(functions, externs, constants)
-    if version != _version_of(program):
-        raise ProgramError("bytecode", "has not the lowest format version that holds it", got=version)
+    if version != (expected := _version_of(program)):
+        raise ProgramError("bytecode", "is not in the format version for such programs", got=version, expected=expected)
     return program
 
 

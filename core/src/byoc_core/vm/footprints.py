@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from byoc_core.dims import product
 from byoc_core.vm.boxes import parts_of
+from byoc_core.vm.instructions import Call
 from byoc_core.vm.layout import Layout, compact_layout
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
-__all__ = ["Footprints"]
+__all__ = ["Footprints", "defines_all"]
 
 _READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
 
@@ -89,3 +90,14 @@ class Footprints:
             self._atoms[view] = tuple(first + number for number in part)
         self._atoms[owner] = range(first, first + num_atoms)
         self.owner_of += [owner] * num_atoms
+
+
+def defines_all(program: Program, function: VMFunction) -> bool:
+    """Tells whether for every view that a call writes it is proved which bytes of its base those are."""
+    footprints = Footprints(program, function)
+    return all(
+        len(footprints.defined_by(number)) == len(footprints.of(number))
+        for call in function.code
+        if isinstance(call, Call)
+        for number in call.results
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from byoc_core.dims import Dim, evaluate, exact_div, is_nonnegative, product, symbols_of
 
@@ -29,6 +30,20 @@ class Layout:
     def is_compact(self) -> bool:
         """Whether the elements certainly lie one after the other in row-major order."""
         return is_compact(self.shape, self.strides)
+
+    @property
+    def canonical(self) -> Layout:
+        """The same elements with strides that sizes tell where elements do not: along axes of one; of none, all."""
+        if self.is_empty:
+            return Layout(0, self.shape, row_major(self.shape))
+        if self.is_compact:
+            return Layout(self.offset, self.shape, row_major(self.shape))
+        strides: list[Dim] = []
+        step: Dim = 1
+        for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            strides.append(step if dim == 1 else stride)
+            step = strides[-1] * dim
+        return Layout(self.offset, self.shape, tuple(reversed(strides)))
 
     @property
     def extent(self) -> Dim:
@@ -158,7 +173,7 @@ def _strides_of_groups(shape: Sequence[Dim], strides: Sequence[Dim], target: tup
                     sizes.append(wanted.pop(0))
             else:
                 return None
-        if any(s != inner * d for (_, s), (d, inner) in zip(group, group[1:], strict=False)):
+        if any(s != inner * d for (_, s), (d, inner) in pairwise(group)):
             return None
         last = group[-1][1] if group else 1
         found += [step * last for step in row_major(sizes)]

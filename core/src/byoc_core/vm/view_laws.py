@@ -22,8 +22,8 @@ def check_views(program: Program, function: VMFunction) -> None:
     """Checks the declarations of a function's views; their dtypes and shapes are valid already.
 
     Raises:
-        ProgramError: a view is of no register that owns memory, of another dtype, is not aligned, is not provably inside
-            its base, or may name one place twice.
+        ProgramError: a view is of no register that owns memory, of another dtype, is not aligned, is not provably
+            inside its base, or may name one place twice.
     """
     registers = program.registers(function) if function.views else ()
     known = function.input_symbols
