@@ -1,8 +1,8 @@
 """Instructions of a call, counted by callgrind: a figure that noise does not touch.
 
 Each round starts fresh Python processes under ``valgrind --tool=callgrind``, one for each engine; how they are counted
-stands in :mod:`benchmarks.counted_process`. Only the calling thread counts: ONNX Runtime has others, which work at times
-of their own. valgrind 3.19 knows no AVX-512 and tells programs so: numpy and ONNX Runtime then choose AVX2, and byoc
+stands in :mod:`benchmarks.counted_process`. Only the calling thread counts: ONNX Runtime has others, which work when
+they like. valgrind 3.19 knows no AVX-512 and tells programs so: numpy and ONNX Runtime then choose AVX2, and byoc
 compiles for ``x86-64-v3``.
 """
 

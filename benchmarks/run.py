@@ -23,7 +23,8 @@ class Figure(NamedTuple):
     """One measurement: where it lives, how often it runs, what it tells.
 
     Attributes:
-        sizes: numbers of ops for which it is measured, where it grows with them; the function takes them as well.
+        sizes: numbers of ops, or of calls, for which it is measured, where it depends on them; the function takes them
+            as well.
     """
 
     module: str
@@ -40,6 +41,7 @@ FIGURES = {
     "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running ResNet-50 over weights, arena, in and out"),
     "calls": Figure("benchmarks.call_overhead", "run", 11, "calls of tiny models, beside ONNX Runtime"),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of the same calls, by callgrind"),
+    "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),
@@ -61,7 +63,7 @@ def main() -> None:
     )
     parser.add_argument("figures", nargs="*", metavar="figure", help="which to measure; all where none is given")
     parser.add_argument(
-        "--sizes", type=int, nargs="+", help="numbers of ops of the scale and partition figures instead of their own"
+        "--sizes", type=int, nargs="+", help="numbers of ops, or of calls of `soak`, instead of a figure's own"
     )
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
