@@ -124,7 +124,9 @@ static PyObject *frame_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 void byoc_frame_point(FrameObject *frame, int32_t reg, PyArrayObject *array) {
-  frame->frame.tensors[reg].data = PyArray_DATA(array);
+  DLTensor *tensor = &frame->frame.tensors[reg];
+  tensor->data = PyArray_DATA(array);
+  for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(array, axis);
 }
 
 void byoc_frame_follow(FrameObject *frame) {
@@ -175,7 +177,6 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
       PyErr_SetString(PyExc_ValueError, "an array has another rank than its register");
       return NULL;
     }
-    for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(given, axis);
     byoc_frame_point(self, (int32_t)(first + i), given);
   }
   byoc_frame_follow(self);
@@ -222,6 +223,13 @@ static void frame_dealloc(FrameObject *self) {
   Py_DECREF(type);
 }
 
+static PyObject *frame_get_owners(FrameObject *self, void *closure) { return Py_NewRef(self->owners); }
+
+static PyGetSetDef frame_getset[] = {
+    {"owners", (getter)frame_get_owners, NULL, "What the frame holds.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMethodDef frame_methods[] = {
     {"point", (PyCFunction)frame_point, METH_VARARGS,
      "point(first, arrays)\n--\n\nLets registers from `first` on point to arrays of their rank; None leaves one as it is."},
@@ -234,6 +242,7 @@ static PyType_Slot frame_slots[] = {
     {Py_tp_doc, "Frame(code, registers, followers, owners)\n--\n\nThe memory of one running call."},
     {Py_tp_new, frame_new},
     {Py_tp_methods, frame_methods},
+    {Py_tp_getset, frame_getset},
     {Py_tp_traverse, frame_traverse},
     {Py_tp_clear, frame_clear},
     {Py_tp_dealloc, frame_dealloc},

@@ -62,7 +62,7 @@ typedef struct {
 extern PyType_Spec byoc_code_spec, byoc_frame_spec, byoc_plan_spec, byoc_entry_spec, byoc_bound_spec;
 extern PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
-/* Lets a register and those that follow it point to the data of an array. */
+/* Gives a register the data and sizes of an array of its rank. Those that follow it come behind, all at once. */
 void byoc_frame_point(FrameObject *frame, int32_t reg, PyArrayObject *array);
 void byoc_frame_follow(FrameObject *frame);
 

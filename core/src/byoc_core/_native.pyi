@@ -29,9 +29,9 @@ class Code:
     ) -> Self: ...
 
 class Frame:
+    owners: object
     # A register: address, dtype code and bits (DLPack), bytes of an element, shape, strides in elements (or None).
     # A follower: register, the one in whose memory it lies, bytes behind its start.
-
     def __new__(
         cls,
         code: Code,

@@ -9,9 +9,10 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, LinkError, near_names
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, TensorSpec
-from byoc_core.vm.frame import Frame, LinkedFunction, Step, picker
-from byoc_core.vm.instructions import Builtin, Call, CallKind
+from byoc_core.runtime.module import NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.vm.frame import Frame
+from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
+from byoc_core.vm.linked_function import LinkedFunction, Step, picker
 from byoc_core.vm.program import Program, Register, RegisterKind
 
 __all__ = ["link"]
@@ -24,10 +25,12 @@ def link(
     modules: Sequence[RuntimeModule],
     constants: Mapping[str, NDArray],
     externs: Mapping[str, Callable[..., object]],
+    *,
+    native: bool = True,
 ) -> dict[str, LinkedFunction]:
     """Gives the functions of a verified program, ready to run, by name.
 
-    A symbol of ``externs`` wins over a module's.
+    A symbol of ``externs`` wins over a module's. With ``native``, native calls run in one go where that is possible.
 
     Raises:
         LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
@@ -37,7 +40,7 @@ def link(
     arrays = _resolve_constants(program, constants)
     linked = [LinkedFunction(program, function, arrays) for function in program.functions]
     for target in linked:
-        _Linker(target, resolved, linked).link()
+        _Linker(target, resolved, linked).link(native=native)
     return {target.function.name: target for target in linked}
 
 
@@ -96,13 +99,20 @@ class _Linker:
         self._registers = target.program.registers(target.function)
         self._frame = len(self._registers)
 
-    def link(self) -> None:
-        self._target.link(
-            [
-                self._step(index, instruction) if isinstance(instruction, Call) else None
-                for index, instruction in enumerate(self._target.function.code)
-            ]
-        )
+    def link(self, *, native: bool) -> None:
+        code = self._target.function.code
+        steps = [
+            self._step(index, instruction) if isinstance(instruction, Call) else None
+            for index, instruction in enumerate(code)
+        ]
+        self._target.link(steps, [self._native_entry(instruction) for instruction in code], native=native)
+
+    def _native_entry(self, instruction: Instruction) -> NativeEntry | None:
+        """Gives how machine code does an instruction, where its function says so."""
+        if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
+            return None
+        function = self._externs[instruction.callee]
+        return function.native if isinstance(function, PackedFunction) else None
 
     def _step(self, index: int, call: Call) -> Step:
         match call.kind:
@@ -199,14 +209,14 @@ class _Linker:
                 None if dynamic or copied else buffer
                 for buffer, dynamic, copied in zip(buffers, is_dynamic, is_copied, strict=True)
             ]
-            expected = callee.result_shapes(sizes)
-            for output, shape, spec in zip(outputs, expected, specs, strict=True):
-                if output is not None and output.shape != shape:
+            expected = callee.result_types(sizes)
+            for output, type_, spec in zip(outputs, expected, specs, strict=True):
+                if output is not None and (type_ is None or output.shape != type_[0]):
                     raise CallError(
                         f"register {spec.name}",
                         "has another size than the result",
                         got=list(output.shape),
-                        expected=list(shape or ()),
+                        expected=list(type_[0]) if type_ else [],
                     )
             values = callee.run(inputs, outputs, sizes)
             for buffer, value, copied in zip(buffers, values, is_copied, strict=True):
