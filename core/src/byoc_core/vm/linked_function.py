@@ -58,10 +58,18 @@ class LinkedFunction:
         program: the whole program.
         function: which one.
         constants: the program's constants, in order.
+        runtimes: for each external symbol of the program, the runtime that it comes from; ``None`` for none.
     """
 
-    def __init__(self, program: Program, function: VMFunction, constants: Sequence[NDArray]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        function: VMFunction,
+        constants: Sequence[NDArray],
+        runtimes: Sequence[str | None],
+    ) -> None:
         self.program = program
+        self._runtimes = runtimes
         self.function = function
         known = function.input_symbols
         self.early_results = tuple(shape_symbols(spec.shape) <= known for spec in function.results)
@@ -333,8 +341,11 @@ class LinkedFunction:
         assert isinstance(call, Call)
         if call.kind is CallKind.FUNCTION and isinstance(error, ExecutionError):
             return error
+        is_extern = call.kind in (CallKind.EXTERN, CallKind.PACKED)
+        runtime = self._runtimes[call.callee] if is_extern else None
+        callee = f"`{callee_name(self.program, call)}`" + (f" of runtime `{runtime}`" if runtime else "")
         return ExecutionError(
-            f"{self._where}, instruction {index} ({call.kind.mnemonic} `{callee_name(self.program, call)}`)",
+            f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
             f"failed with {type(error).__name__}: {error}",
         )
 
