@@ -20,13 +20,13 @@ from byoc_core.errors import CallError, ExecutionError
 from byoc_core.native.loader import failure_of
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
 from byoc_core.runtime.module import NativeEntry, NDArray
+from byoc_core.vm.arena import ArenaLayout, lay_out
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
-from byoc_core.vm.layout import Layout, lay_out
 from byoc_core.vm.program import Program, VMFunction
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class LinkedFunction:
         # What is known of the last call; each replaced as a whole, so threads may read them at any time.
         self._results: tuple[Sizes, tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]] | None = None
         self._last: tuple[tuple[tuple[int, ...], ...], Sizes] | None = None
-        self._layout: tuple[Sizes, Layout] | None = None
+        self._layout: tuple[Sizes, ArenaLayout] | None = None
 
     def initial_registers(self) -> list[Any]:
         """Gives the registers of a new frame: the constants in place, all others empty."""
@@ -176,7 +176,7 @@ class LinkedFunction:
         self._results = (sizes, types)
         return types
 
-    def layout(self, sizes: Sizes) -> Layout:
+    def layout(self, sizes: Sizes) -> ArenaLayout:
         """Gives where the planned tensors lie for known sizes.
 
         Raises:
