@@ -20,22 +20,26 @@ from byoc_core.artifact.loading import load
 
 from benchmarks.calls import Call, byoc_calls, numpy_call, peer_calls, peer_session
 
-__all__ = ["DUMPS_PER_CALL", "MARK", "NUM_CALLS"]
+__all__ = ["BYOC", "DUMPS_PER_CALL", "MARK", "NUM_CALLS", "PEER"]
 
 MARK = "getppid"
 """A C function that nothing else calls."""
-NUM_CALLS = 500
-NUM_WARM_CALLS = 200
+NUM_CALLS = 200
+NUM_WARM_CALLS = 100
+BYOC, PEER = "byoc", "ORT"
 DUMPS_PER_CALL = 3
 
 
 def list_calls(engine: str, folder: Path, model: str) -> dict[str, Call]:
-    """Gives the ways of an engine to call a model that :func:`benchmarks.instructions.save_models` saved."""
+    """Gives the ways of an engine to call a model that :func:`benchmarks.instructions.save_models` saved.
+
+    numpy's is with byoc's, which has loaded numpy anyway.
+    """
     inputs = dict(np.load(folder / f"{model}.npz"))
-    if engine == "byoc":
-        return byoc_calls(load(folder / f"{model}.byoc", allow_native=True), inputs)
-    if engine == "numpy":
-        return {"numpy": numpy_call((folder / f"{model}.numpy").read_text(encoding="utf-8"), inputs)}
+    if engine == BYOC:
+        arithmetic = (folder / f"{model}.numpy").read_text(encoding="utf-8")
+        calls = byoc_calls(load(folder / f"{model}.byoc", allow_native=True), inputs)
+        return calls | {"numpy": numpy_call(arithmetic, inputs)}
     return peer_calls(peer_session((folder / f"{model}.onnx").read_bytes(), num_threads=1), inputs)
 
 

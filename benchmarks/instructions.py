@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.calls import NO_PEER, has_peer
-from benchmarks.counted_process import DUMPS_PER_CALL, MARK, NUM_CALLS
+from benchmarks.counted_process import BYOC, DUMPS_PER_CALL, MARK, NUM_CALLS, PEER
 from benchmarks.pairing import Samples
 from benchmarks.tables import Table, add_slopes, show, table_to_json
 from benchmarks.tiny_models import MODELS
@@ -37,7 +37,7 @@ def run(num_rounds: int) -> dict[str, Any]:
         return {"left out": NO_VALGRIND}
     if not has_peer():
         print(f"  {NO_PEER}")
-    engines = ("byoc", "numpy", *(["ORT"] if has_peer() else []))
+    engines = (BYOC, *([PEER] if has_peer() else []))
     with tempfile.TemporaryDirectory() as folder:
         save_models(Path(folder))
         rounds = [
