@@ -1,7 +1,7 @@
 """Measures byoc and writes the figures with the machine that gave them.
 
     python -m benchmarks.run                        every figure
-    python -m benchmarks.run import-time calls         some of them
+    python -m benchmarks.run import-time soak       some of them
     python -m benchmarks.run --rounds 5 -o out/figures.json
     python -m benchmarks.run scale-chain --sizes 1000 10000
 
@@ -39,7 +39,7 @@ FIGURES = {
     "import-time": Figure("benchmarks.import_time", "run", 15, "import byoc_core over import numpy"),
     "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
     "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running ResNet-50 over weights, arena, in and out"),
-    "calls": Figure("benchmarks.call_overhead", "run", 11, "calls of tiny models, beside ONNX Runtime"),
+    "call-overhead": Figure("benchmarks.call_overhead", "run", 11, "calls of tiny models, beside ONNX Runtime"),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of the same calls, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
