@@ -2,8 +2,9 @@
 
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims``
 runs a part of one. On Python 3.12 core's tests run without plugins (``core-alone``), on the others with them.
-``nox -s demo`` does the main job of the README; ``nox -s partition-laws``, which is not among the default ones, tries
-partition on many random graphs. Environments are reused between runs
+``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s partition-laws``, which tries
+partition on many random graphs, and ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers.
+Environments are reused between runs
 (``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
 ``nox -s conformance`` leaves the kit's reports in ``out/conformance``.
 """
@@ -185,6 +186,16 @@ def partition_laws(session: nox.Session) -> None:
     """Holds partition to its laws on many random graphs: ``nox -s partition-laws -- --graphs 20000 --seed 1``."""
     install_wheels(session, ("core",), *group("test"))
     session.run("python", "-m", "core.tests.partitioning.long_run", *(session.posargs or ["--graphs", "1000"]))
+
+
+@nox.session(requires=["wheels"])
+def sanitizers(session: nox.Session) -> None:
+    """Runs the C extension's tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
+
+    Not among the default ones: it needs gcc's own sanitizers, which other compilers and many containers lack.
+    """
+    install_wheels(session, ("core",), *group("test"), "setuptools>=77")
+    session.run("python", "-m", "core.tests.sanitizers.run", *session.posargs)
 
 
 @nox.session(requires=["wheels"])

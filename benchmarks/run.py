@@ -1,7 +1,7 @@
 """Measures byoc and writes the figures with the machine that gave them.
 
     python -m benchmarks.run                        every figure
-    python -m benchmarks.run import-time vm         some of them
+    python -m benchmarks.run import-time soak       some of them
     python -m benchmarks.run --rounds 5 -o out/figures.json
     python -m benchmarks.run scale-chain --sizes 1000 10000
 
@@ -23,7 +23,8 @@ class Figure(NamedTuple):
     """One measurement: where it lives, how often it runs, what it tells.
 
     Attributes:
-        sizes: numbers of ops for which it is measured, where it grows with them; the function takes them as well.
+        sizes: numbers of ops, or of calls, for which it is measured, where it depends on them; the function takes them
+            as well.
     """
 
     module: str
@@ -38,7 +39,9 @@ FIGURES = {
     "import-time": Figure("benchmarks.import_time", "run", 15, "import byoc_core over import numpy"),
     "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
     "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running models over what they need"),
-    "vm": Figure("benchmarks.vm_overhead", "run", 11, "what the VM adds to a call of a one-region module"),
+    "call-overhead": Figure("benchmarks.call_overhead", "run", 11, "calls of tiny models, beside ONNX Runtime"),
+    "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of the same calls, by callgrind"),
+    "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),
@@ -60,7 +63,7 @@ def main() -> None:
     )
     parser.add_argument("figures", nargs="*", metavar="figure", help="which to measure; all where none is given")
     parser.add_argument(
-        "--sizes", type=int, nargs="+", help="numbers of ops of the scale and partition figures instead of their own"
+        "--sizes", type=int, nargs="+", help="numbers of ops, or of calls of `soak`, instead of a figure's own"
     )
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")

@@ -1,0 +1,133 @@
+"""Microseconds of a call where calling is all there is: tiny models, in every way that byoc and ONNX Runtime offer.
+
+All ways of all models run in the same rounds, after their results were compared. Beside them stand floors that no way
+gets below: a Python function that does nothing, a fresh array for the result, one foreign call through ``ctypes``.
+"""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from byoc_core.artifact import Executable
+from byoc_core.runtime.module import NDArray
+
+from benchmarks.calls import NO_PEER, Call, byoc_calls, has_peer, numpy_call, peer_calls, peer_session, read_result
+from benchmarks.pairing import Samples, measure, paired_ratio
+from benchmarks.tables import SHORTEST, SLOPE, Table, add_slopes, show, table_to_json
+from benchmarks.tiny_models import MODELS
+
+NUM_CALLS = 2_000
+NUM_WARM_CALLS = 200
+PEERS: Mapping[str, Mapping[str, Any]] = {
+    "1 thread": {"num_threads": 1},
+    "2 threads": {"num_threads": 2},
+    "2 threads, no spinning": {"num_threads": 2, "spinning": False},
+}
+RIVALS = {"byoc call": "ORT session.run", "byoc bound": "ORT IO binding"}
+GOALS = {
+    "byoc call": {"add": 3.0, "chain": 3.0, SLOPE: 0.2},
+    "byoc bound": {"add": 1.5, "chain": 1.5, SLOPE: 0.2},
+}
+"""Microseconds that are aimed at, by way and model."""
+
+
+def run(num_rounds: int) -> dict[str, Any]:
+    """Gives microseconds per call of each model in each way, what a further region adds, and the ratios to the peer."""
+    if not has_peer():
+        print(f"  {NO_PEER}")
+    calls = {(way, model): call for model in MODELS for way, call in list_calls(model).items()}
+    contestants = {"/".join(key): time_statement(call) for key, call in calls.items()}
+    seconds = measure(contestants, num_rounds=num_rounds)
+    table: Table = {}
+    for way, model in calls:
+        values = seconds[f"{way}/{model}"].values
+        table.setdefault(way, {})[model] = Samples(tuple(value * 1e6 for value in values))
+    add_slopes(table)
+    ratios = peer_ratios(table)
+    show(f"microseconds of a call, medians of {num_rounds} rounds", table)
+    show(
+        "of the goal",
+        {way: {model: scaled(table[way][model], goal) for model, goal in GOALS[way].items()} for way in GOALS},
+    )
+    show("times the peer takes longer, within rounds", ratios)
+    return {
+        "unit": "us",
+        "goals": GOALS,
+        "peer settings": PEERS,
+        "microseconds": table_to_json(table),
+        "ratios": table_to_json(ratios),
+    }
+
+
+def scaled(samples: Samples, unit: float) -> Samples:
+    """Gives samples in another unit."""
+    return Samples(tuple(value / unit for value in samples.values))
+
+
+def list_calls(name: str) -> dict[str, Call]:
+    """Gives all ways to call a model, and its floors.
+
+    Raises:
+        ValueError: two ways give other results.
+    """
+    model = MODELS[name]
+    executable, inputs = model.build(), model.draw_inputs()
+    calls = byoc_calls(executable, inputs)
+    if has_peer():
+        for label, settings in PEERS.items():
+            session = peer_session(model.to_onnx(), **settings)
+            calls |= {f"{way}, {label}": call for way, call in peer_calls(session, inputs).items()}
+    calls["numpy"] = numpy_call(model.arithmetic, inputs)
+    compare_results(name, calls)
+    return calls | (floors(executable, inputs) if name == SHORTEST else {})
+
+
+def compare_results(model: str, calls: Mapping[str, Call]) -> None:
+    """Checks that all ways of one model agree: the same float32 ops in the same order, so to the last bit.
+
+    Raises:
+        ValueError: two do not.
+    """
+    first, *others = ((way, read_result(call)) for way, call in calls.items())
+    for way, result in others:
+        if not np.array_equal(result, first[1]):
+            raise ValueError(f"{model}: {way} gives another result than {first[0]}")
+
+
+def floors(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
+    """Gives what a call cannot do without, by itself."""
+    (region,) = executable.modules
+    function = region.get_function(region.function_names[0])
+    (shape,) = {array.shape for array in inputs.values()}
+    names = {**inputs, "function": function.impl, "y": np.empty(shape, np.float32), "np": np, "nothing": lambda: None}
+    return {
+        "floor, a Python function that does nothing": Call("nothing()", names, ""),
+        "floor, a fresh array": Call(f"np.empty({shape}, np.float32)", names, ""),
+        "floor, the region's function through ctypes": Call(f"function({', '.join(inputs)}, y)", names, ""),
+    }
+
+
+def time_statement(call: Call) -> Callable[[], float]:
+    """Gives a contestant that runs a call in a bare loop, warm, and returns the mean seconds."""
+    timer = timeit.Timer(call.statement, globals=dict(call.names))
+
+    def contestant() -> float:
+        timer.timeit(NUM_WARM_CALLS)
+        return timer.timeit(NUM_CALLS) / NUM_CALLS
+
+    return contestant
+
+
+def peer_ratios(table: Table) -> Table:
+    """Gives how many times longer the peer takes than byoc in the like way, round by round."""
+    rivals = [(way, f"{rival}, {label}") for way, rival in RIVALS.items() for label in PEERS]
+    return {
+        f"{rival} / {way.removeprefix('byoc ')}": {
+            model: paired_ratio(table[rival][model], ours) for model, ours in table[way].items()
+        }
+        for way, rival in rivals
+        if rival in table
+    }

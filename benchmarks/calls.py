@@ -1,0 +1,133 @@
+"""The ways to call a tiny model: byoc's, ONNX Runtime's with its best settings, and the arithmetic in numpy.
+
+A way is a Python statement over names, so that whoever measures adds nothing but a loop. Nothing of the compiler is
+imported here: a process that only measures starts quickly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import byoc_core
+import numpy as np
+from byoc_core.artifact import Executable
+from byoc_core.runtime.module import NDArray
+
+__all__ = [
+    "NO_PEER",
+    "OUTPUT",
+    "Call",
+    "byoc_calls",
+    "has_peer",
+    "numpy_call",
+    "peer_calls",
+    "peer_session",
+    "read_result",
+]
+
+OUTPUT = "y"
+"""The output of every model."""
+NO_PEER = "onnxruntime is not installed: nothing is compared with it (pip install onnxruntime)"
+
+
+class Call(NamedTuple):
+    """A way to call a model.
+
+    Attributes:
+        statement: what is measured.
+        names: what it reads.
+        result: an expression for the result, once the statement has run.
+    """
+
+    statement: str
+    names: Mapping[str, Any]
+    result: str
+
+
+def read_result(call: Call) -> NDArray:
+    """Runs a call once and gives its result."""
+    names = dict(call.names)
+    exec(call.statement, names)
+    result: NDArray = eval(call.result, names)
+    return result
+
+
+def _buffer(inputs: Mapping[str, NDArray]) -> NDArray:
+    """Gives a buffer for the result that holds no result yet."""
+    return np.full_like(next(iter(inputs.values())), np.nan)
+
+
+def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
+    """Gives the ways to call byoc: with fresh results, into buffers, with buffers fixed, and without machine code."""
+    machine = byoc_core.VirtualMachine(executable)
+    python = byoc_core.VirtualMachine(executable, native=False)
+    out, fixed = {OUTPUT: _buffer(inputs)}, {OUTPUT: _buffer(inputs)}
+    arguments = ", ".join(inputs)
+    names = {
+        **inputs,
+        "vm": machine,
+        "main": machine["main"],
+        "python": python["main"],
+        "bound": machine.bind("main", inputs, out=fixed),
+        "inputs": inputs,
+        "out": out,
+    }
+    return {
+        "byoc call": Call(f"y = vm['main']({arguments})", names, "y"),
+        "byoc call, looked up before": Call(f"y = main({arguments})", names, "y"),
+        "byoc bound": Call("bound()", names | {"fixed": fixed}, f"fixed[{OUTPUT!r}]"),
+        "byoc run into buffers": Call("vm.run('main', inputs, out=out)", names, f"out[{OUTPUT!r}]"),
+        "byoc call, Python path": Call(f"y = python({arguments})", names, "y"),
+    }
+
+
+def numpy_call(arithmetic: str, inputs: Mapping[str, NDArray]) -> Call:
+    """Gives numpy's way: statements that leave the result in a variable of its name."""
+    return Call(arithmetic, inputs, OUTPUT)
+
+
+def has_peer() -> bool:
+    """Whether ONNX Runtime is installed."""
+    return find_spec("onnxruntime") is not None
+
+
+def peer_session(data: bytes, *, num_threads: int, spinning: bool = True) -> Any:
+    """Gives a session of ONNX Runtime with all graph optimisations, in sequence, on so many threads.
+
+    Args:
+        data: the model.
+        num_threads: threads of an op.
+        spinning: whether idle threads spin for a while, as they do by default.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.enable_profiling = False
+    options.log_severity_level = 3
+    if not spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def peer_calls(session: Any, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
+    """Gives the ways to call a session: with fresh results, and with all buffers bound."""
+    import onnxruntime
+
+    out = _buffer(inputs)
+    given = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()}
+    binding = session.io_binding()
+    for name, value in given.items():
+        binding.bind_ortvalue_input(name, value)
+    taken = onnxruntime.OrtValue.ortvalue_from_numpy(out)
+    binding.bind_ortvalue_output(OUTPUT, taken)
+    names = {"session": session, "feed": dict(inputs), "binding": binding, "held": (given, taken), "out": out}
+    return {
+        "ORT session.run": Call("y = session.run(None, feed)", names, "y[0]"),
+        "ORT IO binding": Call("session.run_with_iobinding(binding)", names, "held[1].numpy()"),
+    }

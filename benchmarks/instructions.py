@@ -1,0 +1,101 @@
+"""Instructions of a call, counted by callgrind: a figure that noise does not touch.
+
+Each round starts fresh Python processes under ``valgrind --tool=callgrind``, one for each engine; how they are counted
+stands in :mod:`benchmarks.counted_process`. Only the calling thread counts: ONNX Runtime has others, which work when
+they like. valgrind 3.19 knows no AVX-512 and tells programs so: numpy and ONNX Runtime then choose AVX2, and byoc
+compiles for ``x86-64-v3``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.calls import NO_PEER, has_peer
+from benchmarks.counted_process import BYOC, DUMPS_PER_CALL, MARK, NUM_CALLS, PEER
+from benchmarks.pairing import Samples
+from benchmarks.tables import Table, add_slopes, show, table_to_json
+from benchmarks.tiny_models import MODELS
+
+MARCH = "x86-64-v3"
+NO_VALGRIND = "valgrind is not installed: no instructions are counted (apt-get install valgrind)"
+TIMEOUT_S = 1800
+
+
+def run(num_rounds: int) -> dict[str, Any]:
+    """Gives the instructions of a call of each model in each way, over rounds of fresh processes."""
+    if shutil.which("valgrind") is None:
+        print(f"  {NO_VALGRIND}")
+        return {"left out": NO_VALGRIND}
+    if not has_peer():
+        print(f"  {NO_PEER}")
+    engines = (BYOC, *([PEER] if has_peer() else []))
+    with tempfile.TemporaryDirectory() as folder:
+        save_models(Path(folder))
+        rounds = [
+            {key: n for name in engines for key, n in count(name, Path(folder)).items()} for _ in range(num_rounds)
+        ]
+    table: Table = {}
+    for way, model in rounds[0]:
+        table.setdefault(way, {})[model] = Samples(tuple(found[way, model] for found in rounds))
+    add_slopes(table)
+    show(f"instructions of a call, median of {num_rounds}", table, ",.0f")
+    apart = {
+        way: {model: Samples((max(found.values) - min(found.values),)) for model, found in row.items()}
+        for way, row in table.items()
+    }
+    show("most less least", apart, ",.0f")
+    return {"unit": "instructions", "calls": table_to_json(table)}
+
+
+def save_models(folder: Path) -> None:
+    """Writes every model as an artifact, as ONNX, as statements, and its inputs."""
+    for name, model in MODELS.items():
+        model.build(march=MARCH).save(folder / f"{name}.byoc")
+        (folder / f"{name}.onnx").write_bytes(model.to_onnx())
+        (folder / f"{name}.numpy").write_text(model.arithmetic, encoding="utf-8")
+        np.savez(folder / f"{name}.npz", **model.draw_inputs())  # type: ignore[arg-type]  # none is `allow_pickle`
+
+
+def count(engine: str, folder: Path) -> dict[tuple[str, str], float]:
+    """Gives the instructions of one call, by way and model, as one fresh process counts them.
+
+    Raises:
+        RuntimeError: the process failed, or callgrind wrote less than it was asked for.
+    """
+    with tempfile.TemporaryDirectory() as dumps:
+        target = Path(dumps) / "callgrind.out"
+        valgrind = [
+            "valgrind",
+            "--tool=callgrind",
+            "--separate-threads=yes",
+            f"--dump-before={MARK}",
+            f"--callgrind-out-file={target}",
+        ]
+        command = [*valgrind, sys.executable, "-m", "benchmarks.counted_process", engine, str(folder), *MODELS]
+        environment = os.environ | {"PYTHONHASHSEED": "0"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+        keys = [tuple(line.split("\t")) for line in done.stdout.splitlines()]
+        totals = [read_total(Path(f"{target}.{number}-01")) for number in range(1, DUMPS_PER_CALL * len(keys) + 1)]
+    return {
+        (way, model): (twice - once) / NUM_CALLS
+        for (way, model), once, twice in zip(keys, totals[1::DUMPS_PER_CALL], totals[2::DUMPS_PER_CALL], strict=True)
+    }
+
+
+def read_total(path: Path) -> int:
+    """Gives the instructions that one dump of callgrind tells."""
+    found = re.search(r"^totals: (\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"{path.name} tells no total")
+    return int(found[1])

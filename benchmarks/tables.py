@@ -1,0 +1,37 @@
+"""Tables of figures: ways to call in rows, models in columns, and what each further region of a chain adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.pairing import Samples
+
+__all__ = ["SHORTEST", "SLOPE", "Table", "add_slopes", "show", "table_to_json"]
+
+Table = dict[str, dict[str, Samples]]
+"""Samples by way, then by model."""
+SHORTEST, LONGEST, NUM_FURTHER = "add", "regions-50", 49
+SLOPE = "each further"
+_WIDTH = 13
+
+
+def add_slopes(table: Table) -> None:
+    """Adds a column: what each region of the longest chain adds to the shortest one, round by round."""
+    for row in table.values():
+        if SHORTEST in row and LONGEST in row:
+            pairs = zip(row[SHORTEST].values, row[LONGEST].values, strict=True)
+            row[SLOPE] = Samples(tuple((above - below) / NUM_FURTHER for below, above in pairs))
+
+
+def show(title: str, table: Table, number: str = ".3g") -> None:
+    """Prints the medians of a table, in the format given."""
+    columns = tuple(dict.fromkeys(model for row in table.values() for model in row))
+    print(f"  {title:48}" + "".join(f"{model:>{_WIDTH}}" for model in columns))
+    for way, row in table.items():
+        cells = (f"{row[model].median:{_WIDTH}{number}}" if model in row else " " * _WIDTH for model in columns)
+        print(f"    {way:46}{''.join(cells)}".rstrip())
+
+
+def table_to_json(table: Table) -> dict[str, Any]:
+    """Gives a table as plain values."""
+    return {way: {model: found.to_json() for model, found in row.items()} for way, row in table.items()}

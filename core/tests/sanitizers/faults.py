@@ -1,0 +1,101 @@
+"""Faults on purpose, by name: what shows that a sanitizer sees the extension and the code that it calls.
+
+    python -m core.tests.sanitizers.faults NAME
+
+Each gives the extension what nothing of byoc gives it: frames over memory that is shared, or that is too short.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+from byoc_core._native import CALL, COPY, GOTO, IF, INCREMENT, LOOP_TEST, RET, Code, Frame
+from byoc_core.runtime.csource import CSourceModule
+from byoc_core.runtime.module import NDArray, Signature, TensorSpec
+
+__all__ = ["FAULTS"]
+
+NUM_STEPS = 200_000
+COUNTER = """\
+#include "byoc_ffi.h"
+
+BYOC_EXPORT int32_t __tvm_ffi_count(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result) {
+  const DLTensor *counter = byoc_tensor("count", "counter", &args[0]);
+  ++*(int64_t *)byoc_data(counter);
+  return 0;
+}
+"""
+
+
+def _fail(index: int, status: int) -> None:
+    raise RuntimeError(f"instruction {index} failed with {status}")
+
+
+def _frame(instructions: list[tuple[int, tuple[int, ...], int, int, int]], arrays: list[NDArray]) -> Frame:
+    code = Code(tuple(instructions), len(arrays), _fail)
+    codes = {"int64": (0, 64), "bool": (6, 8)}
+    registers = tuple(
+        (array.ctypes.data, *codes[array.dtype.name], array.itemsize, array.shape, None) for array in arrays
+    )
+    return Frame(code, registers, (), (arrays,))
+
+
+def _race(step: tuple[int, tuple[int, ...], int, int, int]) -> None:
+    """Two threads, each with a frame of its own, run a loop of which one register is the same memory."""
+    shared = np.zeros((), np.int64)
+    loop = [
+        step,
+        (INCREMENT, (1,), 0, 0, 0),
+        (LOOP_TEST, (1, 2, 3, 4), 0, 0, 0),
+        (IF, (4,), 5, 0, 0),
+        (GOTO, (), 0, 0, 0),
+    ]
+
+    def run() -> None:
+        own: list[NDArray] = [np.zeros((), np.int64), np.array(NUM_STEPS), np.array(True), np.array(True)]
+        _frame([*loop, (RET, (), 0, 0, 0)], [shared, *own]).run(0)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def race_in_the_extension() -> None:
+    """Both threads increment one number."""
+    _race((INCREMENT, (0,), 0, 0, 0))
+
+
+def race_in_called_code() -> None:
+    """The function that both call increments one number."""
+    module = CSourceModule(COUNTER, {"count": Signature((), (TensorSpec("counter", "int64", ()),))})
+    native = module.get_function("count").native
+    assert native is not None
+    _race((CALL, (0,), 0, native.function, native.context))
+
+
+def write_past_the_end() -> None:
+    """Sixteen numbers are copied to where there is room for eight."""
+    source, target = np.zeros(16, np.int64), np.zeros(8, np.int64)
+    frame = _frame(
+        [(COPY, (0, 1), 0, 0, 0), (RET, (), 0, 0, 0)], [source, np.lib.stride_tricks.as_strided(target, (16,))]
+    )
+    frame.run(0)
+
+
+def signed_overflow() -> None:
+    """The largest number is incremented."""
+    _frame([(INCREMENT, (0,), 0, 0, 0), (RET, (), 0, 0, 0)], [np.array(np.iinfo(np.int64).max)]).run(0)
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    function.__name__: function
+    for function in (race_in_the_extension, race_in_called_code, write_past_the_end, signed_overflow)
+}
+
+if __name__ == "__main__":
+    FAULTS[sys.argv[1]]()

@@ -1,0 +1,209 @@
+"""Builds the C extension with gcc's sanitizers and runs its tests; the code that tests compile is instrumented too.
+
+    python -m core.tests.sanitizers.run                  # ThreadSanitizer, then AddressSanitizer with UBSan
+    python -m core.tests.sanitizers.run thread
+
+Python itself is not instrumented: the sanitizer's library is loaded before it. It sees what the extension and generated
+code read and write, and the locks that Python takes, the interpreter's own included. First each sanitizer must
+report faults that are made on purpose (:mod:`core.tests.sanitizers.faults`); a test that then passes says something.
+Leaks are not looked for here, since Python leaves memory at its end: the soak does (``core/tests/vm/test_soak.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).parents[3]
+TESTS = ("core/tests/vm", "core/tests/runtime/test_csource.py", "--ignore=core/tests/vm/test_soak.py")
+"""What calls the extension; resident memory, which the soak bounds, says nothing under a sanitizer."""
+TIMEOUT_S = 1800
+
+
+class MissingToolError(Exception):
+    """What this needs is not on this machine."""
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """A sanitizer of gcc.
+
+    Attributes:
+        checks: the value of ``-fsanitize``.
+        libraries: what must be loaded before Python.
+        environment: how it behaves.
+        faults: part of its report on each fault that it must find.
+    """
+
+    checks: str
+    libraries: tuple[str, ...]
+    environment: Mapping[str, str]
+    faults: Mapping[str, str]
+
+
+SANITIZERS: Mapping[str, Sanitizer] = MappingProxyType(
+    {
+        "thread": Sanitizer(
+            "thread",
+            ("libtsan.so",),
+            {"TSAN_OPTIONS": f"exitcode=66:suppressions={Path(__file__).with_name('thread.supp')}"},
+            {
+                "race_in_the_extension": "ThreadSanitizer: data race",
+                "race_in_called_code": "ThreadSanitizer: data race",
+            },
+        ),
+        "address": Sanitizer(
+            "address,undefined",
+            ("libasan.so", "libubsan.so"),
+            # Python takes each object's memory from malloc then, where AddressSanitizer fences it.
+            {
+                "ASAN_OPTIONS": "detect_leaks=0",
+                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+                "PYTHONMALLOC": "malloc",
+            },
+            {
+                "write_past_the_end": "AddressSanitizer: heap-buffer-overflow",
+                "signed_overflow": "runtime error: signed integer overflow",
+            },
+        ),
+    }
+)
+
+
+def find_libraries(names: tuple[str, ...]) -> list[str]:
+    """Gives where gcc has its sanitizers' libraries.
+
+    Raises:
+        MissingToolError: there is no gcc, or it lacks one.
+    """
+    if shutil.which("gcc") is None:
+        raise MissingToolError("gcc is not installed: the sanitizers are gcc's (apt-get install gcc)")
+    found = []
+    for name in names:
+        command = ["gcc", f"-print-file-name={name}"]
+        path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        if not Path(path).is_absolute():
+            raise MissingToolError(f"gcc has no {name} (apt-get install libgcc-12-dev, or of its version)")
+        found.append(path)
+    return found
+
+
+def build_package(sanitizer: Sanitizer, folder: Path) -> None:
+    """Copies the package into a folder, with an instrumented extension.
+
+    Raises:
+        MissingToolError: the extension was not built.
+    """
+    package = folder / "byoc_core"
+    shutil.copytree(ROOT / "core/src/byoc_core", package, ignore=shutil.ignore_patterns("_native*.so", "__pycache__"))
+    command = [
+        sys.executable,
+        "setup.py",
+        "-q",
+        "build_ext",
+        f"--build-lib={folder}",
+        f"--build-temp={folder / 'temp'}",
+    ]
+    flags = f"-fsanitize={sanitizer.checks}"
+    environment = os.environ | {"CC": "gcc", "CFLAGS": f"{flags} -g -fno-omit-frame-pointer", "LDFLAGS": flags}
+    done = subprocess.run(command, cwd=ROOT / "core", env=environment, capture_output=True, text=True, check=False)
+    if not list(package.glob("_native*.so")):
+        raise MissingToolError(f"the C extension was not built:\n{done.stdout}{done.stderr}")
+
+
+def make_environment(sanitizer: Sanitizer, folder: Path) -> dict[str, str]:
+    """Gives the environment in which Python runs the instrumented package; what it compiles is instrumented as well."""
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
+    return {
+        **os.environ,
+        **sanitizer.environment,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "LD_PRELOAD": " ".join(find_libraries(sanitizer.libraries)),
+        "BYOC_CC": f"env -u LD_PRELOAD gcc -fsanitize={sanitizer.checks} -g",
+        "BYOC_CACHE_DIR": str(folder / "cache"),
+    }
+
+
+@cache
+def fixed_addresses() -> tuple[str, ...]:
+    """Gives the command that keeps addresses from being drawn at random, which libtsan of gcc 12 does not always bear.
+
+    It is empty where the system has none or a container forbids it.
+    """
+    command = ("setarch", "-R")
+    permitted = (
+        shutil.which(command[0]) is not None
+        and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+    )
+    return command if permitted else ()
+
+
+def run_python(environment: Mapping[str, str], *arguments: str, captured: bool = True) -> tuple[int, str]:
+    """Runs Python and gives its status and output."""
+    done = subprocess.run(
+        [*fixed_addresses(), sys.executable, *arguments],
+        cwd=ROOT,
+        env=dict(environment),
+        stdout=subprocess.PIPE if captured else None,
+        stderr=subprocess.STDOUT if captured else None,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    return done.returncode, done.stdout or ""
+
+
+def check(sanitizer: Sanitizer) -> list[str]:
+    """Runs the faults, then the tests; gives what is wrong."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build_package(sanitizer, folder)
+        environment = make_environment(sanitizer, folder)
+        blind = []
+        for fault, expected in sanitizer.faults.items():
+            status, output = run_python(environment, "-m", "core.tests.sanitizers.faults", fault)
+            found = status != 0 and expected in output
+            print(f"  {fault}: {'reported' if found else 'NOT REPORTED'}", flush=True)
+            if not found:
+                blind.append(f"the fault {fault} is not reported; status {status}:\n{output}")
+        if blind:
+            return blind
+        # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
+        tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys", *TESTS)
+        status, _ = run_python(environment, *tests, captured=False)
+        return [f"tests ended with {status}"] if status else []
+
+
+def main() -> int:
+    """Runs the chosen sanitizers; gives 1 where one finds something, 2 where something is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sanitizers", nargs="*", metavar="sanitizer", help=f"which; of {', '.join(SANITIZERS)}")
+    names = parser.parse_args().sanitizers or list(SANITIZERS)
+    for name in names:
+        if name not in SANITIZERS:
+            parser.error(f"no sanitizer {name!r}; expected one of {', '.join(SANITIZERS)}")
+    failed = False
+    for name in names:
+        print(f"{name}:", flush=True)
+        try:
+            problems = check(SANITIZERS[name])
+        except MissingToolError as error:
+            print(f"  {error}")
+            return 2
+        for problem in problems:
+            print(f"  {problem}")
+        failed |= bool(problems)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

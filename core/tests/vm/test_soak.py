@@ -1,0 +1,36 @@
+"""Calls of all kinds, right and wrong, leave memory as it is; the long version is ``python -m benchmarks.run soak``."""
+
+from __future__ import annotations
+
+import byoc_core
+import pytest
+from byoc_core.backend import backends as installed_backends
+
+from benchmarks.soak import allowed_growth, list_work, soak
+
+NUM_CALLS = 20_000
+
+
+def _backends() -> list[str]:
+    """Gives the installed backends, the host excepted, that take symbolic sizes and can compile here."""
+    handles = map(installed_backends().get, byoc_core.backends.names())
+    return [h.name for h in handles if h.name != "host" and h.info().dynamic_shapes and h.compile_status().ok]
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("backend", _backends())
+def test_memory_is_steady(backend: str, native: bool) -> None:
+    works = list_work(backend, native=native)
+    share = NUM_CALLS // len(works)
+    grown = soak(works, share)
+    assert {name: found for name, found in grown.items() if not found.is_within(allowed_growth(share))} == {}
+
+
+def test_a_leak_at_each_tenth_call_is_found() -> None:
+    leaked: list[object] = []
+
+    def leak(num_calls: int) -> None:
+        leaked.extend(bytes(64 + number % 2) for number in range(num_calls // 10))
+
+    share = 10 * NUM_CALLS
+    assert not soak({"leaky": leak}, share)["leaky"].is_within(allowed_growth(share))
