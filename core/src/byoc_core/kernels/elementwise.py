@@ -11,7 +11,7 @@ import numpy as np
 
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.kernels.error_function import erf64, erfc64
-from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, dtype_of, predicate
+from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, common_dtype, predicate
 from byoc_core.kernels.precision import NDArray, is_integer
 
 __all__ = [
@@ -146,6 +146,10 @@ def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
     return np.asarray(np.where(condition, x, y))
 
 
+def _dtype_of_choice(dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
+    return common_dtype(dtypes[1:], attrs)
+
+
 KERNELS: dict[str, Callable[..., NDArray]] = {
     "add": arithmetic(np.add),
     "subtract": arithmetic(np.subtract),
@@ -172,7 +176,7 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "erf": erf,
     "clip": NumpyKernel(clip, fresh=True, elementwise=True),
     "cast": NumpyKernel(cast, fresh=True, elementwise=True, gives=_cast_dtype),
-    "where": NumpyKernel(where, fresh=True, gives=dtype_of(1)),
+    "where": NumpyKernel(where, fresh=True, gives=_dtype_of_choice),
     "nn.relu": NumpyKernel(relu, fresh=True, elementwise=True),
     "nn.leaky_relu": NumpyKernel(leaky_relu, fresh=True),
     "nn.gelu": NumpyKernel(gelu, fresh=True),

@@ -50,7 +50,7 @@ def one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: i
 
 
 KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "gather_elements": gather_elements,
-    "gather_nd": gather_nd,
-    "one_hot": NumpyKernel(one_hot, gives=dtype_of(1)),
+    "gather_elements": NumpyKernel(gather_elements, gives=dtype_of(0)),
+    "gather_nd": NumpyKernel(gather_nd, gives=dtype_of(0)),
+    "one_hot": one_hot,
 }

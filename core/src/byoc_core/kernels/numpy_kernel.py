@@ -6,18 +6,32 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from functools import lru_cache, partial, update_wrapper
+from functools import lru_cache, update_wrapper
 from typing import Any
 
 import numpy as np
 
 from byoc_core.kernels.precision import NDArray, working_dtype
 
-__all__ = ["BoundKernel", "NumpyKernel", "arithmetic", "dtype_of", "fixed_dtype", "predicate", "run_quietly"]
+__all__ = [
+    "KernelForm",
+    "NumpyKernel",
+    "arithmetic",
+    "common_dtype",
+    "dtype_of",
+    "fixed_dtype",
+    "predicate",
+    "run_quietly",
+]
 
 DType = np.dtype[Any]
 ResultDType = Callable[[Sequence[DType], Mapping[str, Any]], DType | None]
 """Gives the dtype of all results from those of the operands and the attributes; ``None`` where it does not say."""
+
+
+def common_dtype(dtypes: Sequence[DType], _: Mapping[str, Any]) -> DType | None:
+    """Gives the dtype that all operands have; nothing where they differ, or where there are none."""
+    return dtypes[0] if dtypes and all(dtype == dtypes[0] for dtype in dtypes) else None
 
 
 def dtype_of(operand: int) -> ResultDType:
@@ -57,15 +71,16 @@ def run_quietly(function: Callable[..., Any], /, *arguments: Any, **keywords: An
 
 
 @dataclass(frozen=True, slots=True)
-class BoundKernel:
-    """A kernel for operands of known dtypes and ranks, with its attributes.
+class KernelForm:
+    """What computes a kernel's op on operands of known dtypes and ranks.
 
     Attributes:
-        call: takes the operands alone; its caller sees to it that numpy does not warn.
+        call: takes the operands and the attributes; its caller sees to it that numpy does not warn.
         dtype: that of all results; ``None`` where unknown.
         fresh: whether the result shares no memory with an operand.
-        takes_out: whether ``call`` takes ``out``: memory of the result's type that it may write the result to, and then
-            gives back. It refuses memory that does not fit with ``ValueError`` or ``TypeError``, before it writes.
+        takes_out: whether ``call`` takes ``out``: contiguous memory of the result's type that it may write the result
+            to, and then gives back. It refuses memory that does not fit with ``ValueError`` or ``TypeError``, before
+            it writes.
         elementwise: whether ``out`` may be the memory of an operand of its type. It fits where an operand has its
             shape: a smaller result would be spread over it.
     """
@@ -82,13 +97,13 @@ class NumpyKernel:
 
     Args:
         function: computes the op; numpy may warn of floating-point errors in it. A keyword ``out`` is no attribute of
-            the op, but where the result may be written (see :class:`BoundKernel`).
+            the op, but where the result may be written (see :class:`KernelForm`).
         ufunc: the function of numpy that computes the same for dtypes of which it has a loop that gives the result's.
         only_floats: whether ``ufunc`` stands for numpy's floats only.
         widens: whether ``function`` is made for the :func:`working_dtype` of its operands; its result is then rounded
             once to the dtype of the first operand.
         fresh: whether no result ever shares memory with an operand.
-        elementwise: see :class:`BoundKernel`.
+        elementwise: see :class:`KernelForm`.
         gives: the dtype of the results.
     """
 
@@ -101,7 +116,7 @@ class NumpyKernel:
         widens: bool = False,
         fresh: bool = False,
         elementwise: bool = False,
-        gives: ResultDType = dtype_of(0),  # noqa: B008 - a function
+        gives: ResultDType = common_dtype,
     ) -> None:
         update_wrapper(self, function)
         self._function = function
@@ -122,34 +137,29 @@ class NumpyKernel:
         """Gives the op's result, or a tuple of several."""
         return run_quietly(self._compute, *operands, **attrs)
 
-    def bind(self, dtypes: Sequence[DType | None], ranks: Sequence[int], attrs: Mapping[str, Any]) -> BoundKernel:
+    def form_for(self, dtypes: Sequence[DType | None], ranks: Sequence[int], attrs: Mapping[str, Any]) -> KernelForm:
         """Gives the cheapest form that computes the same, bit for bit, on operands of these dtypes and ranks.
 
-        One unknown dtype (``None``) is enough for a form that looks at the operands in each call.
+        One unknown dtype (``None``) is enough for a form that looks at the operands in each call. Sizes among the
+        attributes may be symbolic.
         """
-        known = [dtype for dtype in dtypes if dtype is not None]
-        if len(known) < len(dtypes):
-            return self._bind_function(self._compute, None, attrs)
-        return self._bind_known(known, ranks, attrs)
-
-    def _bind_known(self, dtypes: Sequence[DType], ranks: Sequence[int], attrs: Mapping[str, Any]) -> BoundKernel:
-        dtype = self._gives(dtypes, attrs)
+        known: list[DType] = []
+        for operand in dtypes:
+            if operand is None:
+                return self._form(self._compute, None)
+            known.append(operand)
+        dtype = self._gives(known, attrs)
         # numpy's own functions give scalars for arrays without axes.
         if self._ufunc is not None and dtype is not None and any(ranks):
-            is_meant = not self._only_floats or all(operand.kind == "f" for operand in dtypes)
-            if is_meant and _has_loop(self._ufunc, (*dtypes, dtype)):
-                return BoundKernel(self._ufunc, dtype, fresh=True, takes_out=True, elementwise=True)
-        is_bare = not self._widens or all(d == dtype and d.char in "fd" for d in dtypes)
-        return self._bind_function(self._function if is_bare else self._compute, dtype, attrs)
+            is_meant = not self._only_floats or all(operand.kind == "f" for operand in known)
+            if is_meant and _has_loop(self._ufunc, (*known, dtype)):
+                return KernelForm(self._ufunc, dtype, fresh=True, takes_out=True, elementwise=True)
+        is_bare = not self._widens or all(operand == dtype and operand.char in "fd" for operand in known)
+        return self._form(self._function if is_bare else self._compute, dtype)
 
-    def _bind_function(self, call: Callable[..., Any], dtype: DType | None, attrs: Mapping[str, Any]) -> BoundKernel:
-        return BoundKernel(
-            partial(call, **attrs) if attrs else call,
-            dtype,
-            self._fresh,
-            takes_out=call is self._function and _takes_out(call),
-            elementwise=self._elementwise,
-        )
+    def _form(self, call: Callable[..., Any], dtype: DType | None) -> KernelForm:
+        takes_out = call is self._function and _takes_out(call)
+        return KernelForm(call, dtype, self._fresh, takes_out=takes_out, elementwise=self._elementwise)
 
     def _compute(self, *operands: NDArray, **attrs: Any) -> Any:
         if not self._widens:

@@ -8,7 +8,7 @@ import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import resolve_indices, widened
-from byoc_core.kernels.numpy_kernel import NumpyKernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray
 
 __all__ = [
@@ -131,7 +131,7 @@ KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
     "broadcast_to": broadcast_to,
     "concat": NumpyKernel(concat, fresh=True),
     "split": split,
-    "take": NumpyKernel(take, fresh=True),
+    "take": NumpyKernel(take, fresh=True, gives=dtype_of(0)),
     "strided_slice": strided_slice,
     "nn.pad": pad,
 }

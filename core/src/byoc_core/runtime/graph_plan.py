@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from byoc_core.dims import DimExpr, evaluate
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ByocError
-from byoc_core.kernels.numpy_kernel import BoundKernel, NumpyKernel, run_quietly
+from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, run_quietly
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
 from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, store_step, writing_step
@@ -31,16 +31,19 @@ Find = Callable[[GraphNode], Computes | None]
 its body does."""
 Sizes = Mapping[str, int]
 
+_numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 
-@dataclass(frozen=True, slots=True)
-class _PlannedNode:
-    """One node, what computes it, and its places (see :mod:`byoc_core.runtime.graph_steps`)."""
+
+class _PlannedNode(NamedTuple):
+    """One node, what computes it, and its places (see :mod:`byoc_core.runtime.graph_steps`).
+
+    ``is_core`` where one of the core's own kernels does, which needs a caller that keeps numpy from warning.
+    """
 
     node: GraphNode
     where: str
     computes: Computes | FunctionPlan
-    dtypes: tuple[DType | None, ...]
-    ranks: tuple[int, ...]
+    is_core: bool
     operands: tuple[int, ...]
     results: tuple[int, ...]
     dead: tuple[int, ...]
@@ -57,8 +60,7 @@ class _PlannedNode:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing but the core's own kernels computes it."""
-        computes = self.computes
-        return computes.is_quiet if isinstance(computes, FunctionPlan) else isinstance(computes, NumpyKernel)
+        return self.computes.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
 
     def make_step(self, sizes: Sizes, *, is_quiet: bool) -> Step:
         """Gives the step for the sizes of a call; ``is_quiet`` where its caller sees to it that numpy does not warn."""
@@ -78,10 +80,9 @@ class _PlannedNode:
         if self.node.body is not None:
             return computes
         attrs = {name: _evaluate_attr(value, sizes) for name, value in self.node.attrs.items()}
-        if not isinstance(computes, NumpyKernel):
-            return partial(computes, **attrs) if attrs else computes
-        call = computes.bind(self.dtypes, self.ranks, attrs).call
-        return call if is_quiet else partial(run_quietly, call)
+        if self.is_core and not is_quiet:
+            return partial(run_quietly, computes, **attrs)
+        return partial(computes, **attrs) if attrs else computes
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def implement(
         constants,
         find,
         f"graph function `{function.name}`",
-        [to_numpy(spec.dtype) for spec in function.inputs],
+        [_numpy_dtype(spec.dtype) for spec in function.inputs],
         takes_outputs=not function.signature.new_symbols,
     )
     run: Callable[..., Any] = partial(run_quietly, plan.run) if plan.is_quiet else plan.run
@@ -278,22 +279,24 @@ class _Planner:
     def _plan_node(self, index: int, node: GraphNode) -> _PlannedNode:
         where = f"{self._where}, node {index} (`{node.op}`)"
         reads = [self._values[id_] for id_ in node.inputs]
-        dtypes = tuple(value.dtype for value in reads)
-        ranks = tuple(len(value.type.shape) for value in reads)
+        dtypes = [value.dtype for value in reads]
         computes: Computes | FunctionPlan | None = self._find(node)
         if computes is None and node.body is not None:
             body = f"{self._where}, body of `{node.op}`"
             computes = _plan_function(node.body, self._constants, self._find, body, dtypes, takes_outputs=False)
         assert computes is not None  # an op without a body has a kernel
-        bound = computes.bind(dtypes, ranks, node.attrs) if isinstance(computes, NumpyKernel) else None
-        if bound is None or not bound.fresh:
+        form = None
+        if isinstance(computes, NumpyKernel):
+            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], node.attrs)
+            computes = form.call
+        if form is None or not form.fresh:
             for value in reads:
                 value.is_alone = False
-        out = self._memory_for(index, node, bound, reads)
+        out = self._memory_for(index, node, form, reads)
         # What the caller passes has its declared shape for certain.
-        is_covered = any(not value.is_temporary and value.type == node.outputs[0] for value in reads)
+        is_covered = any(not value.is_temporary and value.type.shape == node.outputs[0].shape for value in reads)
         dying = dict.fromkeys(value.place for value in reads if value.is_temporary and value.last_use == index)
-        results = self._add_results(index, node, computes, bound, list(dying))
+        results = self._add_results(index, node, computes, form, list(dying))
         dead = [place for place in dying if place not in results]
         self._free += dead
         unread = [value.place for value in self._values[-len(results) :] if value.last_use == index]
@@ -302,30 +305,24 @@ class _Planner:
             node,
             where,
             computes,
-            dtypes,
-            ranks,
+            form is not None,
             tuple(value.place for value in reads),
             results,
             (*dead, *unread),
             out,
-            spreads=bound is not None
-            and bound.elementwise
-            and len(self._values) - 1 in self._outputs
-            and not is_covered,
+            spreads=form is not None and form.elementwise and len(self._values) - 1 in self._outputs and not is_covered,
         )
 
-    def _memory_for(
-        self, index: int, node: GraphNode, bound: BoundKernel | None, reads: Sequence[_Value]
-    ) -> int | None:
+    def _memory_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
         """Gives the place of memory for a node's only result: an output, or an operand that nothing reads any more."""
         (type_, *others) = node.outputs
-        if bound is None or not bound.takes_out or others or bound.dtype is None or bound.dtype.name != type_.dtype:
+        if form is None or not form.takes_out or others or form.dtype != _numpy_dtype(type_.dtype):
             return None
         output = self._outputs.get(len(self._values))
-        if output is not None or not bound.elementwise:
+        if output is not None or not form.elementwise:
             return output
         for value in reads:
-            if value.is_alone and value.last_use == index and value.type == type_ and value.dtype == bound.dtype:
+            if value.is_alone and value.last_use == index and value.type == type_ and value.dtype == form.dtype:
                 return value.place
         return None
 
@@ -334,19 +331,19 @@ class _Planner:
         index: int,
         node: GraphNode,
         computes: Computes | FunctionPlan,
-        bound: BoundKernel | None,
+        form: KernelForm | None,
         dying: list[int],
     ) -> tuple[int, ...]:
         places = []
         for number, type_ in enumerate(node.outputs):
-            dtype = bound.dtype if bound else None
+            dtype = form.dtype if form else None
             if isinstance(computes, FunctionPlan):
                 dtype = computes.dtypes[number]
             place = dying.pop(0) if dying else self._free.pop() if self._free else self._num_places
             self._num_places = max(self._num_places, place + 1)
             places.append(place)
             last_use = max(self._last_uses[len(self._values)], index)
-            is_alone = bound is not None and bound.fresh and len(node.outputs) == 1
+            is_alone = form is not None and form.fresh and len(node.outputs) == 1
             self._values.append(_Value(place, type_, dtype, last_use, is_temporary=True, is_alone=is_alone))
         return tuple(places)
 

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from byoc_core.errors import ByocError, ExecutionError
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import NDArray, TensorSpec
 
 __all__ = ["Step", "node_failure", "plain_step", "store_step", "writing_step"]
 
@@ -73,15 +73,10 @@ def writing_step(
 
     def step(values: Values) -> None:
         arrays, memory = pick(values), values[out]
-        if spreads:
-            shape = memory.shape
-            for array in arrays:
-                if array.shape == shape:
-                    break
-            else:
-                memory = None
         try:
-            values[place] = call(*arrays, out=memory)
+            # Into strided memory numpy computes other bits of NaN (`arccos`), and even other truths (`isnan`, in 2.4).
+            is_fit = memory.flags.c_contiguous and not (spreads and _is_larger(memory, arrays))
+            values[place] = call(*arrays, out=memory if is_fit else None)
         except (TypeError, ValueError):
             values[place] = call(*arrays)
         for index in dead:
@@ -140,6 +135,12 @@ def _several_results_step(
             values[index] = None
 
     return step
+
+
+def _is_larger(memory: NDArray, arrays: Sequence[NDArray]) -> bool:
+    """Tells whether no array has the shape of memory that holds what they are broadcast to."""
+    shape = memory.shape
+    return all(array.shape != shape for array in arrays)
 
 
 def _only(results: tuple[Any, ...]) -> Any:
