@@ -58,7 +58,8 @@ def test_most_ops_on_floats_are_functions_of_numpy_and_small_floats_are_not_wide
     def form(name: str, dtype: str, rank: int = 2) -> KernelForm:
         kernel = KERNELS[name]
         count = len(inspect.signature(kernel).parameters)
-        return kernel.form_for([np.dtype(dtype) for _ in range(count)], [rank] * count, {})
+        dtypes: list[Any] = [np.dtype(dtype)] * count
+        return kernel.form_for(dtypes, [rank] * count, {})
 
     assert form("add", "float32").call is np.add
     assert form("exp", "float64").call is np.exp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import tracemalloc
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -240,6 +241,38 @@ def test_a_result_that_is_read_again_is_not_written_over() -> None:
     out = np.empty(4, "float32")
     make_region(nodes, [vector], [4])(np.arange(4, dtype="float32"), out)
     assert out.tolist() == [0, 0, 0, 0]
+
+
+def test_all_operands_are_released_when_nothing_reads_them() -> None:
+    vector = tensor(4)
+    made: list[weakref.ref[NDArray]] = []
+
+    def make(x: NDArray) -> NDArray:
+        made.append(weakref.ref(result := x + 1))
+        return result
+
+    def see(x: NDArray) -> NDArray:
+        assert [array() for array in made] == [None, None, None]
+        return x
+
+    nodes = [GraphNode("make", (0,), (vector,)) for _ in range(3)]  # the third is never read
+    nodes += [GraphNode("add", (1, 2), (vector,)), GraphNode("see", (4,), (vector,))]
+    engine = KernelEngine({"make": make, "see": see, "add": KERNELS["add"]})
+    out = np.empty(4, "float32")
+    make_region(nodes, [vector], [5], engine=engine)(np.ones(4, "float32"), out)
+    assert out.tolist() == [4, 4, 4, 4]
+
+
+def test_memory_of_another_dtype_than_declared_is_not_taken() -> None:
+    vector = tensor(2)
+    nodes = [
+        GraphNode("negative", (0,), (vector,)),  # gives float64, whatever the document says
+        GraphNode("cast", (1,), (vector,), {"dtype": "float32"}),
+        GraphNode("reshape", (2,), (vector,), {"shape": (2,)}),
+    ]
+    out = np.empty(2, "float32")
+    make_region(nodes, [tensor(2, dtype="float64")], [3])(np.array([1.0, 2.0]), out)
+    assert out.tolist() == [-1, -2]
 
 
 SPREAD = (
