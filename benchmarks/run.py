@@ -42,6 +42,7 @@ FIGURES = {
     "call-overhead": Figure("benchmarks.call_overhead", "run", 11, "calls of tiny models, beside ONNX Runtime"),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of the same calls, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
+    "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),
