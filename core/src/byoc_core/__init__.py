@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from byoc_core.artifact import Executable, inspect, load, load_module, verify
     from byoc_core.backend.registry import Backends
     from byoc_core.debugging import debug_model
-    from byoc_core.driver import Explanation, build, explain
+    from byoc_core.driver import Explanation
+    from byoc_core.driver.build import build, explain
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
     from byoc_core.lint import lint_backend

@@ -21,7 +21,7 @@ PLUGIN_SOURCES = [path for path in sorted(OTHERS) if path.name.isidentifier()]
 RUN_SIDE = (
     ("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "offload_shares"),
     ("plugin",),
-    ("kernels", "native"),
+    ("kernels", "native", "_native"),
     ("runtime",),
     ("vm",),
     ("artifact",),

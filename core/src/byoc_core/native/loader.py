@@ -17,7 +17,7 @@ from byoc_core.native.abi import CPU, DLTENSOR_TYPE_INDEX, DLDataType, DLDevice,
 from byoc_core.native.build_cache import cache_directory
 from byoc_core.native.cpu import Target, check_target
 
-__all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "load_library"]
+__all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "failure_of", "load_library"]
 
 NDArray = npt.NDArray[Any]
 ArgumentSpec = tuple[str, tuple[int | None, ...]]
@@ -129,6 +129,14 @@ class _Block:
         self.keep = (values, shapes)
 
 
+def failure_of(symbol: str, message: str) -> ExecutionError:
+    """Gives the error for the message of a compiled function: ``place: problem``, or any text."""
+    where, colon, problem = message.partition(": ")
+    if not colon:
+        where, problem = f"function `{symbol}`", where or "failed without a message"
+    return ExecutionError(where, problem)
+
+
 class NativeFunction:
     """A compiled function as ``f(*inputs, *outputs)`` over C-contiguous arrays of the declared dtypes.
 
@@ -198,18 +206,12 @@ class NativeFunction:
             shape[axis] = arrays[index].shape[axis]
         status = self._call(None, block.address, len(arrays), None)
         if status:
-            raise self._error(status)
+            raise failure_of(self.symbol, self.explain(status))
         pool.append(block)
 
     def explain(self, status: int) -> str:
         """Gives the message of the last failure in this thread."""
         return self._message().decode(errors="replace")
-
-    def _error(self, status: int) -> ExecutionError:
-        where, colon, problem = self.explain(status).partition(": ")
-        if not colon:
-            where, problem = f"function `{self.symbol}`", where or "failed without a message"
-        return ExecutionError(where, problem)
 
 
 _address = ctypes.addressof

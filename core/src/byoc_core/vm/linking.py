@@ -9,10 +9,11 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, LinkError, near_names
-from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
 from byoc_core.runtime.workspaces import check_workspace
-from byoc_core.vm.frame import Frame, LinkedFunction, Step, picker
-from byoc_core.vm.instructions import Builtin, Call, CallKind
+from byoc_core.vm.frame import Frame
+from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
+from byoc_core.vm.linked_function import LinkedFunction, Step, picker
 from byoc_core.vm.program import Program, Register, RegisterKind
 
 __all__ = ["link"]
@@ -25,27 +26,30 @@ def link(
     modules: Sequence[RuntimeModule],
     constants: Mapping[str, NDArray],
     externs: Mapping[str, Callable[..., object]],
+    *,
+    native: bool = True,
 ) -> dict[str, LinkedFunction]:
     """Gives the functions of a verified program, ready to run, by name.
 
-    A symbol of ``externs`` wins over a module's.
+    A symbol of ``externs`` wins over a module's. With ``native``, native calls run in one go where that is possible.
 
     Raises:
         LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
             signature does not fit a call of it.
     """
     resolved, owners = _resolve_externs(program, modules, externs)
+    runtimes = [None if name in externs else owners[name].type_key for name in program.externs]
     arrays = _resolve_constants(program, constants)
-    linked = [LinkedFunction(program, function, arrays) for function in program.functions]
+    linked = [LinkedFunction(program, function, arrays, runtimes) for function in program.functions]
     for target in linked:
-        _Linker(target, resolved, owners, frozenset(externs), linked).link()
+        _Linker(target, resolved, owners, frozenset(externs), linked).link(native=native)
     return {target.function.name: target for target in linked}
 
 
 def _resolve_externs(
     program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
-) -> tuple[tuple[Extern, ...], dict[str, RuntimeModule]]:
-    """Gives what each external symbol of the program stands for, and which module defines each symbol, if one does."""
+) -> tuple[list[Extern], dict[str, RuntimeModule]]:
+    """Gives each external symbol's function, and which module defines each symbol that one defines."""
     owners: dict[str, RuntimeModule] = {}
     wanted = frozenset(program.externs).difference(externs)
     for module in modules:
@@ -65,9 +69,7 @@ def _resolve_externs(
             expected=f"definitions in the executable's modules or in `externs` (known: {', '.join(known) or 'none'})",
             hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
         )
-    return tuple(
-        externs[name] if name in externs else owners[name].find_function(name) for name in program.externs
-    ), owners
+    return [externs[name] if name in externs else owners[name].find_function(name) for name in program.externs], owners
 
 
 def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> list[NDArray]:
@@ -109,13 +111,23 @@ class _Linker:
         self._registers = target.program.registers(target.function)
         self._frame = len(self._registers)
 
-    def link(self) -> None:
-        self._target.link(
-            [
-                self._step(index, instruction) if isinstance(instruction, Call) else None
-                for index, instruction in enumerate(self._target.function.code)
-            ]
-        )
+    def link(self, *, native: bool) -> None:
+        code = self._target.function.code
+        steps = [
+            self._step(index, instruction) if isinstance(instruction, Call) else None
+            for index, instruction in enumerate(code)
+        ]
+        entries = [self._native_entry(index, instruction) for index, instruction in enumerate(code)]
+        self._target.link(steps, entries, native=native)
+
+    def _native_entry(self, index: int, instruction: Instruction) -> NativeEntry | None:
+        """Gives how machine code does an instruction, as it stands there, where its function says so."""
+        if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
+            return None
+        if self._is_replaced(instruction) and self._outputs(index, instruction) != instruction.results:
+            return None
+        function = self._externs[instruction.callee]
+        return function.native if isinstance(function, PackedFunction) else None
 
     def _step(self, index: int, call: Call) -> Step:
         match call.kind:
@@ -130,14 +142,17 @@ class _Linker:
                     )
                 implementation = function.impl if isinstance(function, PackedFunction) else function
                 # What stands in for a module's function knows nothing of its workspace.
-                is_replaced = self._target.program.externs[call.callee] in self._replaced
-                return implementation, picker((*call.args, *(outputs if is_replaced else call.results))), index
+                results = outputs if self._is_replaced(call) else call.results
+                return implementation, picker((*call.args, *results)), index
             case CallKind.PACKED:
                 return self._packed(index, call), picker((self._frame, *call.args)), index
             case CallKind.FUNCTION:
                 return self._function(call), picker((self._frame, *call.args, *call.results)), index
             case CallKind.BUILTIN:
                 return self._builtin(index, call)
+
+    def _is_replaced(self, call: Call) -> bool:
+        return self._target.program.externs[call.callee] in self._replaced
 
     def _outputs(self, index: int, call: Call) -> tuple[int, ...]:
         """Gives a call's results without the workspace, which comes last where the called function takes one."""
@@ -230,14 +245,14 @@ class _Linker:
                 None if dynamic or copied else buffer
                 for buffer, dynamic, copied in zip(buffers, is_dynamic, is_copied, strict=True)
             ]
-            expected = callee.result_shapes(sizes)
-            for output, shape, spec in zip(outputs, expected, specs, strict=True):
-                if output is not None and output.shape != shape:
+            expected = callee.result_types(sizes)
+            for output, type_, spec in zip(outputs, expected, specs, strict=True):
+                if output is not None and (type_ is None or output.shape != type_[0]):
                     raise CallError(
                         f"register {spec.name}",
                         "has another size than the result",
                         got=list(output.shape),
-                        expected=list(shape or ()),
+                        expected=list(type_[0]) if type_ else [],
                     )
             values = callee.run(inputs, outputs, sizes)
             for buffer, value, copied in zip(buffers, values, is_copied, strict=True):

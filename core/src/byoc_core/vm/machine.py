@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from byoc_core.errors import CallError, near_names
-from byoc_core.runtime.arguments import argument_places, as_output, bind_symbols, separate_outputs
+from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
-from byoc_core.vm.frame import LinkedFunction
+from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
 from byoc_core.vm.verify import verify
@@ -38,10 +38,11 @@ class VMCallable:
     Inputs are numpy arrays or anything with ``__dlpack__``; results are fresh arrays.
     """
 
-    __slots__ = ("_linked",)
+    __slots__ = ("_call", "_linked")
 
     def __init__(self, linked: LinkedFunction) -> None:
         self._linked = linked
+        self._call = linked.make_entry(self._call_checked)
 
     @property
     def name(self) -> str:
@@ -65,6 +66,10 @@ class VMCallable:
             CallError: wrong count, dtype, rank or shape of an input.
             ExecutionError: something the function calls failed.
         """
+        results: NDArray | tuple[NDArray, ...] = self._call(*inputs)
+        return results
+
+    def _call_checked(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
         linked = self._linked
         arrays, sizes = linked.accept(inputs)
         results = linked.run(arrays, None, sizes)
@@ -75,6 +80,8 @@ class VMCallable:
     ) -> NDArray | tuple[NDArray, ...]:
         """Runs the function on named inputs; see :meth:`VirtualMachine.run`."""
         linked = self._linked
+        if out is not None and (made := linked.run_again(inputs, out)) is not None:
+            return made
         where = f"function `{self.name}`"
         _check_names(where, "input", inputs, self.params, complete=True)
         arrays, sizes = linked.accept([inputs[param.name] for param in self.params])
@@ -82,6 +89,34 @@ class VMCallable:
             _check_names(where, "output", out, self.results, complete=False)
         results = self._run_into(arrays, sizes, out) if out else linked.run(arrays, None, sizes)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
+        """Fixes the buffers of a function; see :meth:`VirtualMachine.bind`."""
+        linked = self._linked
+        where = f"function `{self.name}`"
+        _check_names(where, "input", inputs, self.params, complete=True)
+        _check_names(where, "output", {} if out is None else out, self.results, complete=False)
+        if not all(linked.early_results):
+            late = next(spec.name for spec, early in zip(self.results, linked.early_results, strict=True) if not early)
+            raise CallError(where, f"cannot be bound: only running tells the size of its result `{late}`")
+        places = argument_places(where, "input", self.params)
+        arrays = [as_input(inputs[spec.name], spec, places[i]) for i, spec in enumerate(self.params)]
+        for index, (spec, array) in enumerate(zip(self.params, arrays, strict=True)):
+            _check_fixed(array, inputs[spec.name], places[index])
+        sizes = bind_symbols(self.params, arrays, places)
+        places = argument_places(where, "output", self.results)
+        outputs = linked.result_buffers(None, sizes)
+        given = dict(out or {})
+        for index, spec in enumerate(self.results):
+            if spec.name in given:
+                outputs[index] = as_output(given[spec.name], spec, places[index])
+                _check_fixed(outputs[index], given[spec.name], places[index])
+        bind_symbols(self.results, outputs, places, sizes=dict(sizes))
+        buffers, finish = separate_outputs(arrays, outputs, places)
+        if finish is not None:
+            index = next(i for i, (own, given) in enumerate(zip(buffers, outputs, strict=True)) if own is not given)
+            raise CallError(places[index], "cannot be bound: it shares memory with an input")
+        return linked.bind(arrays, outputs, sizes)
 
     def _run_into(self, inputs: Sequence[NDArray], sizes: dict[str, int], out: Mapping[str, object]) -> list[NDArray]:
         linked = self._linked
@@ -129,6 +164,8 @@ class VirtualMachine:
         externs: callables by symbol, for symbols that no module defines, or instead of a module's.
             One that is called in destination-passing style is ``f(*inputs, *outputs)`` and its value is ignored; one
             that ``call_packed`` calls returns an array or a tuple of arrays.
+        native: whether native calls may run in one go, through the C extension, where that is there. Without it each
+            is made by Python; the results are the same.
 
     Raises:
         ProgramError: the program breaks a law.
@@ -136,16 +173,17 @@ class VirtualMachine:
     """
 
     def __init__(
-        self, executable: ExecutableLike, *, externs: Mapping[str, Callable[..., object]] | None = None
+        self,
+        executable: ExecutableLike,
+        *,
+        externs: Mapping[str, Callable[..., object]] | None = None,
+        native: bool = True,
     ) -> None:
-        verify(executable.program)
-        self._program = executable.program
-        self._callables = {
-            name: VMCallable(linked)
-            for name, linked in link(
-                executable.program, executable.modules, executable.constants, externs or {}
-            ).items()
-        }
+        program = executable.program
+        verify(program)
+        linked = link(program, executable.modules, executable.constants, externs or {}, native=native)
+        self._program = program
+        self._callables = {name: VMCallable(function) for name, function in linked.items()}
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -189,8 +227,41 @@ class VirtualMachine:
         """
         return self[name].run(inputs, out)
 
+    def bind(
+        self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
+    ) -> Callable[[], Any]:
+        """Gives a callable without arguments that runs a function on these very buffers, as quickly as can be.
+
+        Change what is in the inputs, call, and read the results: always the same arrays. Calls from several threads
+        wait for each other.
+
+        Args:
+            name: the function.
+            inputs: every input, by name: arrays that can be read as they are, C-contiguous and aligned.
+            out: buffers for some or all results, by name; the others are made once, here. None overlaps another array.
+
+        Returns:
+            The callable; it gives the result, or a tuple of all results where there is not exactly one.
+
+        Raises:
+            CallError: an unknown or missing name, an argument that does not fit or would have to be copied, or a result
+                whose size only running tells.
+        """
+        return self[name].bind(inputs, out)
+
     def __repr__(self) -> str:
         return f"<virtual machine: {', '.join(self.functions)}>"
+
+
+def _check_fixed(array: NDArray, value: object, where: str) -> None:
+    """Checks that an argument is memory that can be used in place for good."""
+    is_copy = array is not value and array.flags.owndata
+    if is_copy or not (array.flags.c_contiguous and array.flags.aligned):
+        raise CallError(
+            where,
+            "cannot be bound: it would have to be copied at each call",
+            expected="a C-contiguous and aligned array",
+        )
 
 
 def _check_names(

@@ -1,0 +1,108 @@
+#include "objects.h"
+
+static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *out, int32_t *num_operands) {
+  PyObject *registers;
+  int op, target;
+  unsigned long long function, context;
+  if (!PyArg_ParseTuple(item, "iO!iKK;an instruction is (op, registers, target, function, context)", &op, &PyTuple_Type,
+                        &registers, &target, &function, &context))
+    return -1;
+  Py_ssize_t count = PyTuple_Size(registers);
+  if (op < 0 || op >= BYOC_NUM_OPS || target < 0 || target >= self->num_instructions || (op == BYOC_CALL && !function)) {
+    PyErr_SetString(PyExc_ValueError, "an instruction has an unknown operation, a bad target or no function");
+    return -1;
+  }
+  static const int least_operands[BYOC_NUM_OPS] = {[BYOC_COPY] = 2, [BYOC_ZERO] = 1,      [BYOC_INCREMENT] = 1,
+                                                   [BYOC_IF] = 1,   [BYOC_LOOP_TEST] = 4};
+  if (count < least_operands[op]) {
+    PyErr_SetString(PyExc_ValueError, "an instruction has too few operands");
+    return -1;
+  }
+  *out = (byoc_instruction){op,     *num_operands, (int32_t)count, target, (byoc_function)(uintptr_t)function,
+                            (void *)(uintptr_t)context};
+  int32_t *grown = PyMem_Realloc(self->registers, (size_t)(*num_operands + count + 1) * sizeof *grown);
+  if (!grown) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  self->registers = grown;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    long number = PyLong_AsLong(PyTuple_GetItem(registers, i));
+    if (number == -1 && PyErr_Occurred()) return -1;
+    if (number < 0 || number >= self->num_registers) {
+      PyErr_SetString(PyExc_ValueError, "an instruction names a register that does not exist");
+      return -1;
+    }
+    self->registers[(*num_operands)++] = (int32_t)number;
+  }
+  return 0;
+}
+
+static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"instructions", "num_registers", "fail", NULL};
+  PyObject *instructions, *fail;
+  int num_registers;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iO", names, &PyTuple_Type, &instructions, &num_registers, &fail))
+    return NULL;
+  Py_ssize_t count = PyTuple_Size(instructions);
+  if (count == 0 || count > INT32_MAX / 2 || num_registers < 0) {
+    PyErr_SetString(PyExc_ValueError, "a function has instructions");
+    return NULL;
+  }
+  CodeObject *self = (CodeObject *)PyType_GenericAlloc(type, 0);
+  if (!self) return NULL;
+  self->fail = Py_NewRef(fail);
+  self->num_registers = num_registers;
+  self->num_instructions = (int32_t)count;
+  self->instructions = PyMem_Calloc((size_t)count, sizeof *self->instructions);
+  if (!self->instructions) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (read_instruction(self, PyTuple_GetItem(instructions, i), &self->instructions[i], &self->num_operands)) {
+      Py_DECREF(self);
+      return NULL;
+    }
+  }
+  byoc_instruction *last = &self->instructions[count - 1];
+  if (last->op != BYOC_RET && last->op != BYOC_GOTO && last->op != BYOC_PYTHON) {
+    Py_DECREF(self);
+    PyErr_SetString(PyExc_ValueError, "the instructions run past their end");
+    return NULL;
+  }
+  return (PyObject *)self;
+}
+
+static int code_traverse(CodeObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE((PyObject *)self));
+  Py_VISIT(self->fail);
+  return 0;
+}
+
+static int code_clear(CodeObject *self) {
+  Py_CLEAR(self->fail);
+  return 0;
+}
+
+static void code_dealloc(CodeObject *self) {
+  PyTypeObject *type = Py_TYPE((PyObject *)self);
+  PyObject_GC_UnTrack(self);
+  code_clear(self);
+  PyMem_Free(self->instructions);
+  PyMem_Free(self->registers);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyType_Slot code_slots[] = {
+    {Py_tp_doc, "Code(instructions, num_registers, fail)\n--\n\nThe instructions of a function, without memory."},
+    {Py_tp_new, code_new},
+    {Py_tp_traverse, code_traverse},
+    {Py_tp_clear, code_clear},
+    {Py_tp_dealloc, code_dealloc},
+    {0, NULL},
+};
+
+PyType_Spec byoc_code_spec = {"byoc_core._native.Code", sizeof(CodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                              code_slots};

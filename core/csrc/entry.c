@@ -1,0 +1,101 @@
+#include "objects.h"
+
+/* A function as it is called: natively where the arguments are those of the plan, else by Python. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *fallback;
+  PlanObject *plan; /* NULL: none yet */
+} EntryObject;
+
+static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"fallback", NULL};
+  PyObject *fallback;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &fallback)) return NULL;
+  EntryObject *self = (EntryObject *)PyType_GenericAlloc(type, 0);
+  if (!self) return NULL;
+  self->fallback = Py_NewRef(fallback);
+  return (PyObject *)self;
+}
+
+/* NULL without an exception: Python has to do it. */
+static PyObject *call_plan(PlanObject *plan, PyObject *args) {
+  PyObject *few[16], **inputs = few, *result = NULL;
+  Py_ssize_t count = plan->num_inputs;
+  if (PyTuple_Size(args) != count) return NULL;
+  if (count > 16 && !(inputs = PyMem_Calloc((size_t)count, sizeof *inputs))) return PyErr_NoMemory();
+  Py_ssize_t i = 0;
+  for (; i < count; ++i) {
+    inputs[i] = PyTuple_GetItem(args, i);
+    if (!byoc_plan_fits(&plan->specs[i], inputs[i])) break;
+  }
+  if (i == count) result = byoc_plan_run(plan, inputs, NULL);
+  if (inputs != few) PyMem_Free(inputs);
+  return result;
+}
+
+static PyObject *entry_call(EntryObject *self, PyObject *args, PyObject *kwargs) {
+  PlanObject *plan = self->plan;
+  if (plan && !kwargs) {
+    Py_INCREF((PyObject *)plan);
+    PyObject *result = call_plan(plan, args);
+    Py_DECREF((PyObject *)plan);
+    if (result || PyErr_Occurred()) return result;
+  }
+  return PyObject_Call(self->fallback, args, kwargs);
+}
+
+static PyObject *entry_get_plan(EntryObject *self, void *closure) {
+  return Py_NewRef(self->plan ? (PyObject *)self->plan : Py_None);
+}
+
+static int entry_set_plan(EntryObject *self, PyObject *value, void *closure) {
+  if (!value || (value != Py_None && !PyObject_TypeCheck(value, byoc_plan_type))) {
+    PyErr_SetString(PyExc_TypeError, "a plan, or None");
+    return -1;
+  }
+  PlanObject *before = self->plan;
+  self->plan = value == Py_None ? NULL : (PlanObject *)Py_NewRef(value);
+  Py_XDECREF((PyObject *)before);
+  return 0;
+}
+
+static int entry_traverse(EntryObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE((PyObject *)self));
+  Py_VISIT(self->fallback);
+  Py_VISIT(self->plan);
+  return 0;
+}
+
+static int entry_clear(EntryObject *self) {
+  Py_CLEAR(self->fallback);
+  Py_CLEAR(self->plan);
+  return 0;
+}
+
+static void entry_dealloc(EntryObject *self) {
+  PyTypeObject *type = Py_TYPE((PyObject *)self);
+  PyObject_GC_UnTrack(self);
+  entry_clear(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyGetSetDef entry_getset[] = {
+    {"plan", (getter)entry_get_plan, (setter)entry_set_plan, "What native calls need; None for none yet.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot entry_slots[] = {
+    {Py_tp_doc, "Entry(fallback)\n--\n\nA function as it is called: natively where the arguments fit its plan, else "
+                "fallback(*arguments)."},
+    {Py_tp_new, entry_new},
+    {Py_tp_call, entry_call},
+    {Py_tp_getset, entry_getset},
+    {Py_tp_traverse, entry_traverse},
+    {Py_tp_clear, entry_clear},
+    {Py_tp_dealloc, entry_dealloc},
+    {0, NULL},
+};
+
+PyType_Spec byoc_entry_spec = {"byoc_core._native.Entry", sizeof(EntryObject), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, entry_slots};

@@ -1,0 +1,108 @@
+#include "executor.h"
+
+#include <string.h>
+
+static const DLTensor *operand(const TVMFFIAny *operands, int32_t index) { return operands[index].v_ptr; }
+
+static int has_equal_shape(const DLTensor *a, const DLTensor *b) {
+  return a->ndim == b->ndim && (a->ndim == 0 || !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)));
+}
+
+/* Copies the axes from `axis` on; strides are in elements. */
+static void copy_axes(char *target, const int64_t *target_strides, const char *source, const int64_t *source_strides,
+                      const int64_t *shape, int32_t axis, int32_t ndim, int64_t itemsize) {
+  if (axis == ndim) {
+    memcpy(target, source, (size_t)itemsize);
+    return;
+  }
+  if (axis == ndim - 1 && target_strides[axis] == 1 && source_strides[axis] == 1) {
+    memcpy(target, source, (size_t)(shape[axis] * itemsize));
+    return;
+  }
+  for (int64_t i = 0; i < shape[axis]; ++i) {
+    copy_axes(target + i * target_strides[axis] * itemsize, target_strides,
+              source + i * source_strides[axis] * itemsize, source_strides, shape, axis + 1, ndim, itemsize);
+  }
+}
+
+/* Fills in the strides of a compact tensor. */
+static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides) {
+  int64_t step = 1;
+  for (int32_t axis = ndim - 1; axis >= 0; --axis) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+}
+
+enum { MAX_NDIM = 64 };
+
+/* Returns 0 where the shapes differ or have too many axes; nothing is copied then. */
+static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t itemsize) {
+  int64_t source_compact[MAX_NDIM], target_compact[MAX_NDIM];
+  if (!has_equal_shape(source, target) || source->ndim > MAX_NDIM) return 0;
+  int64_t count = 1;
+  for (int32_t axis = 0; axis < source->ndim; ++axis) count *= source->shape[axis];
+  if (count == 0) return 1;
+  if (!source->strides && !target->strides) {
+    memcpy(target->data, source->data, (size_t)(count * itemsize));
+    return 1;
+  }
+  const int64_t *source_strides = source->strides, *target_strides = target->strides;
+  if (!source_strides) {
+    compact_strides(source->shape, source->ndim, source_compact);
+    source_strides = source_compact;
+  }
+  if (!target_strides) {
+    compact_strides(target->shape, target->ndim, target_compact);
+    target_strides = target_compact;
+  }
+  copy_axes(target->data, target_strides, source->data, source_strides, source->shape, 0, source->ndim, itemsize);
+  return 1;
+}
+
+byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
+  for (;;) {
+    const byoc_instruction *instruction = &frame->code[index];
+    const TVMFFIAny *operands = frame->operands + instruction->first;
+    switch (instruction->op) {
+      case BYOC_CALL: {
+        TVMFFIAny result = {0};
+        int32_t status = instruction->function(instruction->context, operands, instruction->count, &result);
+        if (status) return (byoc_stop){index, status};
+        ++index;
+        break;
+      }
+      case BYOC_COPY: {
+        const DLTensor *source = operand(operands, 0);
+        if (!copy_tensor(source, operand(operands, 1), frame->itemsizes[source - frame->tensors]))
+          return (byoc_stop){index, 0};
+        ++index;
+        break;
+      }
+      case BYOC_ZERO:
+        *(int64_t *)operand(operands, 0)->data = 0;
+        ++index;
+        break;
+      case BYOC_INCREMENT:
+        ++*(int64_t *)operand(operands, 0)->data;
+        ++index;
+        break;
+      case BYOC_LOOP_TEST: {
+        int64_t iteration = *(const int64_t *)operand(operands, 0)->data;
+        int64_t max_trip = *(const int64_t *)operand(operands, 1)->data;
+        uint8_t condition = *(const uint8_t *)operand(operands, 2)->data;
+        *(uint8_t *)operand(operands, 3)->data = condition && iteration < max_trip;
+        ++index;
+        break;
+      }
+      case BYOC_IF:
+        index = *(const uint8_t *)operand(operands, 0)->data ? index + 1 : instruction->target;
+        break;
+      case BYOC_GOTO:
+        index = instruction->target;
+        break;
+      default:
+        return (byoc_stop){index, 0};
+    }
+  }
+}

@@ -1,0 +1,47 @@
+/* The extension module `byoc_core._native`: runs the native calls of a program in one go. */
+#define BYOC_IMPORTS_NUMPY
+#include "objects.h"
+
+PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
+
+static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
+  PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type && PyModule_AddType(module, (PyTypeObject *)type)) Py_CLEAR(type);
+  return type;
+}
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "byoc_core._native",
+    .m_doc = "Runs the native calls of a program in one go, without the interpreter lock.",
+    .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+  static const struct {
+    const char *name;
+    int value;
+  } operations[] = {
+      {"PYTHON", BYOC_PYTHON}, {"RET", BYOC_RET},   {"CALL", BYOC_CALL},
+      {"COPY", BYOC_COPY},     {"ZERO", BYOC_ZERO}, {"INCREMENT", BYOC_INCREMENT},
+      {"LOOP_TEST", BYOC_LOOP_TEST}, {"IF", BYOC_IF}, {"GOTO", BYOC_GOTO},
+  };
+  import_array();
+  PyObject *module = PyModule_Create(&definition);
+  if (!module) return NULL;
+  for (size_t i = 0; i < sizeof operations / sizeof *operations; ++i) {
+    if (PyModule_AddIntConstant(module, operations[i].name, operations[i].value)) goto fail;
+  }
+  byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
+  byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
+  byoc_plan_type = (PyTypeObject *)add_type(module, &byoc_plan_spec);
+  PyObject *entry_type = add_type(module, &byoc_entry_spec);
+  PyObject *bound_type = add_type(module, &byoc_bound_spec);
+  if (!byoc_code_type || !byoc_frame_type || !byoc_plan_type || !entry_type || !bound_type) goto fail;
+  Py_DECREF(entry_type);
+  Py_DECREF(bound_type);
+  return module;
+fail:
+  Py_DECREF(module);
+  return NULL;
+}

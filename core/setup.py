@@ -1,0 +1,49 @@
+"""Builds the optional extension `byoc_core._native`; everything else stands in pyproject.toml.
+
+Without a C compiler the package is built without it, and runs programs in Python.
+"""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+SOURCES = sorted(str(path) for path in Path("csrc").glob("*.c"))
+HEADERS = sorted(str(path) for path in (*Path("csrc").glob("*.h"), Path("src/byoc_core/native/byoc_ffi.h")))
+
+
+def find_numpy_headers() -> list[str]:
+    """Gives the folder of numpy's headers; none where numpy is not there, and then the extension is not built."""
+    try:
+        import numpy as np
+    except ImportError:
+        return []
+    return [np.get_include()]
+
+
+COMPILE_ARGUMENTS = [
+    "-std=c11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-Wno-cast-function-type",
+    "-Wno-missing-field-initializers",
+    "-fvisibility=hidden",
+]
+
+setup(
+    ext_modules=[
+        Extension(
+            "byoc_core._native",
+            SOURCES,
+            depends=HEADERS,
+            include_dirs=["csrc", "src/byoc_core/native", *find_numpy_headers()],
+            # One wheel for all versions of Python from 3.11 on.
+            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            py_limited_api=True,
+            extra_compile_args=COMPILE_ARGUMENTS,
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

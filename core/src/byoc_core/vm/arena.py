@@ -1,0 +1,78 @@
+"""Where the planned tensors of a function lie, for known sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from byoc_core.dims import Dim, evaluate
+from byoc_core.errors import CallError, ExecutionError, IRTypeError
+from byoc_core.runtime.arguments import concrete_shape
+from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.vm.program import ALIGNMENT, VMFunction
+
+__all__ = ["ArenaLayout", "lay_out", "new_arena", "start_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaLayout:
+    """The arena of one call.
+
+    Attributes:
+        nbytes: of the arena.
+        offsets: of each planned tensor, from the arena's aligned start.
+        shapes: of each planned tensor.
+    """
+
+    nbytes: int
+    offsets: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> ArenaLayout:
+    """Gives the layout for known sizes of the function's symbols.
+
+    Raises:
+        CallError: a size comes out negative or cannot be computed.
+
+    Cost: linear in the tensors.
+    """
+    where = f"function `{function.name}`"
+    starts, total = [], 0
+    for nbytes in function.storages:
+        starts.append(total)
+        try:
+            total += -(-evaluate(nbytes, sizes) // ALIGNMENT) * ALIGNMENT
+        except IRTypeError as error:
+            raise CallError(where, f"size {nbytes} cannot be computed: {error.problem}") from error
+    known = dict(sizes)
+    # Many tensors have the same few shapes, and each symbolic one costs some microseconds.
+    found: dict[tuple[Dim, ...], tuple[int, ...]] = {}
+    shapes = []
+    for index, tensor in enumerate(function.tensors):
+        shape = found.get(tensor.shape)
+        if shape is None:
+            spec = TensorSpec(f"t{index}", tensor.dtype, tensor.shape)
+            shape = found[tensor.shape] = concrete_shape(spec, known, f"{where}, register t{index}")
+        shapes.append(shape)
+    offsets = tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors)
+    return ArenaLayout(total, offsets, tuple(shapes))
+
+
+def new_arena(layout: ArenaLayout, where: str) -> NDArray:
+    """Gives memory for a layout, with room to align its start.
+
+    Raises:
+        ExecutionError: it does not fit into memory.
+    """
+    try:
+        return np.empty(layout.nbytes + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise ExecutionError(where, f"{layout.nbytes} bytes for intermediates cannot be allocated") from error
+
+
+def start_of(arena: NDArray) -> int:
+    """Gives the offset of the first aligned byte of an arena."""
+    return int(-arena.ctypes.data % ALIGNMENT)

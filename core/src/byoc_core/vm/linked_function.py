@@ -1,0 +1,358 @@
+"""Linked functions: what runs a verified program.
+
+A frame holds the registers and the arena of one running call. Frames are pooled per function, so calls from
+several threads never share one, and a call whose sizes are those of the frame's last call finds all its views made.
+Where the C extension is there, native calls go through a list of calls (:mod:`byoc_core.vm.call_list`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from byoc_core.dims import shape_symbols
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import CallError, ExecutionError
+from byoc_core.native.loader import failure_of
+from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
+from byoc_core.runtime.module import NativeEntry, NDArray
+from byoc_core.vm.arena import ArenaLayout, lay_out
+from byoc_core.vm.call_list import CallList, has_native_calls
+from byoc_core.vm.control_flow import basic_blocks
+from byoc_core.vm.disassemble import callee_name
+from byoc_core.vm.extension import extension
+from byoc_core.vm.frame import Frame, Sizes
+from byoc_core.vm.instructions import Call, CallKind, If, Ret
+from byoc_core.vm.program import Program, VMFunction
+
+if TYPE_CHECKING:
+    from byoc_core._native import Frame as NativeFrame
+
+__all__ = ["LinkedFunction", "Step", "picker"]
+
+Step = tuple[Callable[..., object], Callable[[list[Any]], tuple[Any, ...]], int]
+"""One linked call: what to call, what picks its arguments out of the registers, and its instruction index."""
+
+
+class _Block:
+    """A basic block, linked: its calls, then where to go."""
+
+    __slots__ = ("condition", "otherwise", "results", "steps", "target")
+
+    def __init__(self) -> None:
+        self.steps: tuple[Step, ...] = ()
+        self.condition: int | None = None
+        self.target: _Block = self
+        self.otherwise: _Block = self
+        self.results: tuple[int, ...] | None = None
+
+
+class LinkedFunction:
+    """A function of the program with everything it calls looked up.
+
+    Args:
+        program: the whole program.
+        function: which one.
+        constants: the program's constants, in order.
+        runtimes: for each external symbol of the program, the runtime that it comes from; ``None`` for none.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        function: VMFunction,
+        constants: Sequence[NDArray],
+        runtimes: Sequence[str | None],
+    ) -> None:
+        self.program = program
+        self._runtimes = runtimes
+        self.function = function
+        known = function.input_symbols
+        self.early_results = tuple(shape_symbols(spec.shape) <= known for spec in function.results)
+        self.first_constant = len(function.params) + len(function.results)
+        self.first_tensor = self.first_constant + len(function.constants)
+        self.first_dynamic = self.first_tensor + len(function.tensors)
+        self._constants = [constants[index] for index in function.constants]
+        self._pool: list[Frame] = []
+        self._entry = _Block()
+        self._steps: Sequence[Step | None] = ()
+        self._native_entries: Sequence[NativeEntry | None] = ()
+        self.call_list: CallList | None = None
+        self._where = f"function `{function.name}`"
+        self._names = tuple(spec.name for spec in function.params), tuple(spec.name for spec in function.results)
+        self._dtypes = tuple(to_numpy(param.dtype) for param in function.params)
+        self._places = argument_places(self._where, "input", function.params)
+        # What is known of the last call; each replaced as a whole, so threads may read them at any time.
+        self._results: tuple[Sizes, tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]] | None = None
+        self._last: tuple[tuple[tuple[int, ...], ...], Sizes] | None = None
+        self._layout: tuple[Sizes, ArenaLayout] | None = None
+
+    def initial_registers(self) -> list[Any]:
+        """Gives the registers of a new frame: the constants in place, all others empty."""
+        registers: list[Any] = [None] * self.function.num_registers
+        registers[self.first_constant : self.first_tensor] = self._constants
+        return registers
+
+    def binds(self, register: int) -> tuple[str, ...]:
+        """Gives the symbols that a dynamic register binds."""
+        return self.function.dynamics[register - self.first_dynamic].binds
+
+    def link(self, steps: Sequence[Step | None], entries: Sequence[NativeEntry | None], *, native: bool) -> None:
+        """Puts the linked calls into blocks, and into a list of native calls where there is something to gain.
+
+        Args:
+            steps: one for each instruction; ``None`` for jumps.
+            entries: for each instruction what it calls, ``None`` where that is nothing native.
+            native: whether native calls may run in one go.
+        """
+        code = self.function.code
+        self._steps = steps
+        self._native_entries = entries
+        module = extension() if native and has_native_calls(entries) else None
+        if module is not None:
+            self.call_list = CallList(
+                module, self.program, self.function, entries, self._constants, self.early_results, self._fail
+            )
+        plain = basic_blocks(code)
+        blocks = [_Block() for _ in plain]
+        for block, source in zip(blocks, plain, strict=True):
+            block.steps = tuple(step for step in steps[source.start : source.stop] if step is not None)
+            match code[source.stop - 1]:
+                case Ret(values=values):
+                    block.results = values
+                case If(condition=condition):
+                    block.condition = condition
+                    block.target, block.otherwise = (blocks[number] for number in source.successors)
+                case _:
+                    block.target = blocks[source.successors[0]]
+        self._entry = blocks[0]
+
+    def accept(self, values: Sequence[object]) -> tuple[Sequence[NDArray], Sizes]:
+        """Gives the inputs as arrays that the function may read, and the sizes of its symbols.
+
+        Raises:
+            CallError: wrong count, dtype, rank or shape; names function and argument.
+        """
+        params = self.function.params
+        if len(values) != len(params):
+            raise CallError(
+                self._where,
+                "wrong number of inputs",
+                got=len(values),
+                expected=f"{len(params)} ({', '.join(param.name for param in params)})" if params else "none",
+            )
+        last = self._last
+        if last is not None:
+            for value, dtype, shape in zip(values, self._dtypes, last[0], strict=True):
+                if type(value) is not np.ndarray or value.shape != shape or value.dtype != dtype:
+                    break
+                flags = value.flags
+                if not (flags.c_contiguous and flags.aligned):
+                    break
+            else:
+                return values, last[1]  # type: ignore[return-value]  # the loop has seen that all are arrays
+        arrays = [
+            as_input(value, spec, self._places[i]) for i, (value, spec) in enumerate(zip(values, params, strict=True))
+        ]
+        sizes = bind_symbols(params, arrays, self._places)
+        self._last = (tuple(array.shape for array in arrays), sizes)
+        return arrays, sizes
+
+    def result_types(self, sizes: Sizes) -> tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]:
+        """Gives shape and dtype of each result for known sizes; ``None`` for a dynamic one."""
+        cached = self._results
+        if cached is not None and cached[0] is sizes:
+            return cached[1]
+        types = tuple(
+            (concrete_shape(spec, sizes, f"{self._where}, result `{spec.name}`"), to_numpy(spec.dtype))
+            if early
+            else None
+            for spec, early in zip(self.function.results, self.early_results, strict=True)
+        )
+        self._results = (sizes, types)
+        return types
+
+    def layout(self, sizes: Sizes) -> ArenaLayout:
+        """Gives where the planned tensors lie for known sizes.
+
+        Raises:
+            CallError: a size comes out negative or cannot be computed.
+        """
+        cached = self._layout
+        if cached is not None and (cached[0] is sizes or cached[0] == sizes):
+            return cached[1]
+        layout = lay_out(self.function, sizes)
+        self._layout = (sizes, layout)
+        return layout
+
+    def run(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray | None] | None, sizes: Sizes) -> list[NDArray]:
+        """Runs the function on checked inputs.
+
+        Args:
+            inputs: arrays that :meth:`accept` gave.
+            outputs: a buffer per result, or ``None`` for a fresh one; ``None`` for all fresh.
+            sizes: the sizes of the symbols.
+
+        Returns:
+            One array per result: the buffers, and whatever dynamic results there are.
+
+        Raises:
+            ExecutionError: something it calls failed; names function, instruction and symbol, and chains the cause.
+        """
+        calls = self.call_list
+        if calls is not None and calls.is_whole:
+            buffers = self.result_buffers(outputs, sizes)
+            if calls.run_whole(inputs, buffers, self.layout(sizes)):
+                return buffers
+        return self._run_in_frame(inputs, outputs, sizes)
+
+    def make_entry(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
+        """Gives the function as it is called by position.
+
+        Args:
+            fallback: checks any arguments and calls :meth:`run`.
+        """
+        calls = self.call_list
+        return calls.make_entry(fallback) if calls is not None and calls.is_whole else fallback
+
+    def run_again(
+        self, inputs: Mapping[str, object], outputs: Mapping[str, object]
+    ) -> NDArray | tuple[NDArray, ...] | None:
+        """Runs the function on arrays by name if they are like those of the last call; gives ``None`` if not."""
+        calls = self.call_list
+        if calls is None or not calls.is_whole or type(inputs) is not dict or type(outputs) is not dict:
+            return None
+        names, out_names = self._names
+        try:
+            if len(inputs) != len(names) or len(outputs) != len(out_names):
+                return None
+            arrays, buffers = [inputs[name] for name in names], [outputs[name] for name in out_names]
+        except KeyError:
+            return None  # whoever checks the names says what is wrong
+        return calls.run_again(arrays, buffers)
+
+    def bind(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], sizes: Sizes) -> Callable[[], Any]:
+        """Gives a callable that runs the function on these arrays each time and gives its result.
+
+        Args:
+            inputs: arrays that the function may read as they are.
+            outputs: one array per result, that overlaps no other array.
+            sizes: the sizes of the symbols.
+        """
+        results = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        calls = self.call_list
+        if calls is not None and calls.is_whole:
+            return calls.bind(inputs, outputs, self.layout(sizes), results)
+        lock = threading.Lock()
+
+        def run() -> object:
+            with lock:
+                self._run_in_frame(inputs, outputs, sizes)
+            return results
+
+        return run
+
+    def result_buffers(self, outputs: Sequence[NDArray | None] | None, sizes: Sizes) -> list[NDArray]:
+        """Gives a buffer for each result, fresh where none is given; ``None`` for a dynamic one."""
+        types = self.result_types(sizes)
+        try:
+            buffers = (
+                [None if type_ is None else np.empty(*type_) for type_ in types]
+                if outputs is None
+                else [
+                    np.empty(*type_) if output is None and type_ is not None else output
+                    for output, type_ in zip(outputs, types, strict=True)
+                ]
+            )
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise ExecutionError(self._where, "the results cannot be allocated") from error
+        return buffers  # type: ignore[return-value]  # nobody reads the place of a dynamic one
+
+    def _run_in_frame(
+        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray | None] | None, sizes: Sizes
+    ) -> list[NDArray]:
+        try:
+            frame = self._pool.pop()
+        except IndexError:
+            frame = Frame(self)
+        if frame.sizes is not sizes and frame.sizes != sizes:
+            frame.resize(sizes)
+        registers = frame.registers
+        num_params = len(self.function.params)
+        registers[:num_params] = inputs
+        registers[num_params : self.first_constant] = self.result_buffers(outputs, sizes)
+        if self.function.dynamics:
+            frame.symbols = dict(sizes)
+        try:
+            return self._run_blocks(registers) if frame.native is None else self._run_calls(registers, frame.native)
+        finally:
+            registers[: self.first_constant] = [None] * self.first_constant
+            registers[self.first_dynamic : -1] = [None] * len(self.function.dynamics)
+            self._pool.append(frame)
+
+    def _run_blocks(self, registers: list[Any]) -> list[NDArray]:
+        """Runs everything in Python."""
+        index = 0
+        block = self._entry
+        try:
+            while True:
+                for function, arguments, index in block.steps:  # noqa: B007 - the handler below reads it
+                    function(*arguments(registers))
+                if block.results is not None:
+                    return [registers[number] for number in block.results]
+                block = block.target if block.condition is None or registers[block.condition] else block.otherwise
+        except Exception as error:
+            raise self._failure(index, error) from error
+
+    def _run_calls(self, registers: list[Any], native: NativeFrame) -> list[NDArray]:
+        """Runs the list of native calls, and in Python what it leaves."""
+        native.point(0, registers[: self.first_constant])
+        code, steps = self.function.code, self._steps
+        index = native.run(0)
+        while True:
+            step = steps[index]
+            if step is not None:
+                try:
+                    step[0](*step[1](registers))
+                except Exception as error:
+                    raise self._failure(index, error) from error
+                index = native.run(index + 1)
+                continue
+            match code[index]:
+                case Ret(values=values):
+                    return [registers[number] for number in values]
+                case If(condition=condition, otherwise=target):
+                    index = native.run(index + 1 if registers[condition] else target)
+
+    def _fail(self, index: int, status: int) -> None:
+        """Raises the error of a native call."""
+        entry, call = self._native_entries[index], self.function.code[index]
+        assert entry is not None
+        assert isinstance(call, Call)
+        error = failure_of(callee_name(self.program, call), entry.explain(status))
+        raise self._failure(index, error) from error
+
+    def _failure(self, index: int, error: Exception) -> Exception:
+        call = self.function.code[index]
+        assert isinstance(call, Call)
+        if call.kind is CallKind.FUNCTION and isinstance(error, ExecutionError):
+            return error
+        is_extern = call.kind in (CallKind.EXTERN, CallKind.PACKED)
+        runtime = self._runtimes[call.callee] if is_extern else None
+        callee = f"`{callee_name(self.program, call)}`" + (f" of runtime `{runtime}`" if runtime else "")
+        return ExecutionError(
+            f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
+            f"failed with {type(error).__name__}: {error}",
+        )
+
+
+def picker(registers: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Gives a function that picks these registers, in order, as a tuple."""
+    if len(registers) == 1:
+        (only,) = registers
+        return lambda values: (values[only],)
+    return itemgetter(*registers)
