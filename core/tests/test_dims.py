@@ -18,6 +18,7 @@ from byoc_core.dims import (
     is_name,
     is_nonnegative,
     is_positive,
+    match_symbols,
     parse_dim,
     product,
     read_dim,
@@ -430,3 +431,23 @@ def test_reading_gives_back_what_prints() -> None:
     wide = product([sum(names[:3], start=1), sum(names[3:], start=2)]) * 2 // (names[0] + 1)
     for dim in (7, -7, sum(terms, start=0), wide, dim_max(wide, names[1]) % 5 - names[2]):
         assert read_dim(str(dim)) == dim
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "meanings"),
+    [
+        (["n", 4, "m"], ["k", 4, 7], {"n": "k", "m": 7}),
+        (["2*n+1"], ["4*k+3"], {"n": "2*k+1"}),
+        (["2*n"], ["k"], {}),
+        (["2*n", "n"], ["k", "j"], {"n": "j"}),
+        (["n", "n"], [3, 4], {"n": 3}),
+        (["n*m", "n//2", "m+n"], [8, 2, 6], {}),
+        (["n"], ["min(k, 4)"], {"n": "min(k, 4)"}),
+    ],
+)
+def test_match_symbols(declared: list[int | str], given: list[int | str], meanings: dict[str, int | str]) -> None:
+    def dim(value: int | str) -> Dim:
+        return parse_dim(value) if isinstance(value, str) else value
+
+    expected = {name: dim(value) for name, value in meanings.items()}
+    assert match_symbols(map(dim, declared), map(dim, given)) == expected

@@ -43,9 +43,7 @@ def test_the_workspace_holds_what_was_allocated(bench: Any, size: int | str) -> 
     np.testing.assert_array_equal(out, expected)
 
 
-def test_a_call_in_the_machine_allocates_nothing() -> None:
-    """The generated code's own allocation is replaced by a failure, which only a call without a workspace meets."""
-    text = """
+PRODUCTS = """
 class M:
     @R.function
     def main(x: R.Tensor(("n", 32), "float32"), w: R.Tensor((32, 32), "float32")):
@@ -55,7 +53,11 @@ class M:
         d = R.nn.softmax(c)
         return d
 """
-    executable = build(parse(text), backends=["ccompiler"])
+
+
+def test_a_call_in_the_machine_allocates_nothing() -> None:
+    """The generated code's own allocation is replaced by a failure, which only a call without a workspace meets."""
+    executable = build(parse(PRODUCTS), backends=["ccompiler"])
     (module,) = executable.modules
     assert isinstance(module, CSourceModule)
     failing, count = re.subn(r"\(char \*\)aligned_alloc\(.*\);", "NULL;", module.get_source())
@@ -65,6 +67,23 @@ class M:
     inputs = _random((5, 32)), _random((32, 32), 1)
     expected = VirtualMachine(executable)["main"](*inputs)
     machine = VirtualMachine(type(executable)(executable.program, (broken,), executable.constants))
+    np.testing.assert_array_equal(machine["main"](*inputs), expected)
+
+
+def test_what_stands_in_for_a_function_is_called_without_workspace(make_bench: Any) -> None:
+    """As machine code too: a function that takes none refuses one."""
+    executable = build(parse(PRODUCTS), backends=["ccompiler"])
+    (module,) = executable.modules
+    (symbol,) = module.function_names
+    bench = make_bench()
+    builder = bench.builder()
+    x, w = builder.param("x", tensor(("n", 32))), builder.param("w", tensor((32, 32)))
+    function = bench.add(builder, builder.emit("matmul", x, w))
+    assert bench.module.call_traits(function.name).workspace_nbytes == 0
+    other = bench.module.get_function(function.name)
+    machine = VirtualMachine(executable, externs={symbol: other})
+    inputs = _random((5, 32)), _random((32, 32), 1)
+    (expected,) = bench.run(function, *inputs)
     np.testing.assert_array_equal(machine["main"](*inputs), expected)
 
 

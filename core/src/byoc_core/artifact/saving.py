@@ -69,13 +69,12 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         payload = handle.save(module)
         members[f"modules/{index}/payload"] = payload
         payload_format = module.payload_format or max(handle.info().formats)
+        earlier = needed.get(module.type_key)
         needed[module.type_key] = RuntimeEntry(
             type_key=module.type_key,
             distribution=handle.record.distribution,
             version=handle.record.version,
-            payload_format=max(payload_format, needed[module.type_key].payload_format)
-            if module.type_key in needed
-            else payload_format,
+            payload_format=payload_format if earlier is None else max(payload_format, earlier.payload_format),
         )
         entries.append(
             ModuleEntry(

@@ -98,8 +98,8 @@ def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
 def match_symbols(declared: Iterable[Dim], given: Iterable[Dim]) -> dict[str, Dim]:
     """Gives what the symbols of declared sizes stand for where they are met by the given sizes, which have their own.
 
-    A symbol that stands alone in no size ``k*s + c``, or there only where ``k`` does not divide what it meets, is left
-    out.
+    A symbol counts where it is the only one of a size ``k*s + c`` and ``k`` divides what that meets, less ``c``; the
+    first such size tells it. Any other is left out.
     """
     found: dict[str, Dim] = {}
     for dim, size in zip(declared, given, strict=True):

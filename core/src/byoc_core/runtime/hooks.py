@@ -57,7 +57,8 @@ class RuntimeInfo:
 
     Attributes:
         type_key: the ``type_key`` of its modules; equal to the entry point's name.
-        formats: versions of the payload that it can load; it writes the highest.
+        formats: versions of the payload that it can load; it writes the highest where a module does not name one
+            (:attr:`RuntimeModule.payload_format`).
         file_formats: names of hand-written file formats that it can load; each is also the file name's ending.
         concurrency: ``"reentrant"`` where several threads may call one module at once; ``"serial"`` where the core
             must let them in one at a time.

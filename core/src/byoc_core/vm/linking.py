@@ -53,7 +53,7 @@ def link(
 def _resolve_externs(
     program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
 ) -> tuple[list[Extern], dict[str, RuntimeModule]]:
-    """Gives what each external symbol of the program stands for, and which module defines each symbol, if one does."""
+    """Gives each external symbol's function, and which module defines each symbol that one defines."""
     owners: dict[str, RuntimeModule] = {}
     wanted = frozenset(program.externs).difference(externs)
     for module in modules:
@@ -73,8 +73,7 @@ def _resolve_externs(
             expected=f"definitions in the executable's modules or in `externs` (known: {', '.join(known) or 'none'})",
             hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
         )
-    found = [externs[name] if name in externs else owners[name].find_function(name) for name in program.externs]
-    return found, owners
+    return [externs[name] if name in externs else owners[name].find_function(name) for name in program.externs], owners
 
 
 def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> list[NDArray]:
@@ -126,15 +125,13 @@ class _Linker:
         self._target.link(steps, entries, native=native)
 
     def _native_entry(self, index: int, instruction: Instruction) -> NativeEntry | None:
-        """Gives how machine code does an instruction, where its function says so."""
+        """Gives how machine code does an instruction, as it stands there, where its function says so."""
         if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
             return None
-        function = self._externs[instruction.callee]
-        if not isinstance(function, PackedFunction):
+        if self._is_replaced(instruction) and self._outputs(index, instruction) != instruction.results:
             return None
-        is_replaced = self._target.program.externs[instruction.callee] in self._replaced
-        takes_all = not is_replaced or len(self._outputs(index, instruction)) == len(instruction.results)
-        return function.native if takes_all else None
+        function = self._externs[instruction.callee]
+        return function.native if isinstance(function, PackedFunction) else None
 
     def _step(self, index: int, call: Call) -> Step:
         match call.kind:
@@ -149,14 +146,17 @@ class _Linker:
                     )
                 implementation = function.impl if isinstance(function, PackedFunction) else function
                 # What stands in for a module's function knows nothing of its workspace.
-                is_replaced = self._target.program.externs[call.callee] in self._replaced
-                return implementation, picker((*call.args, *(outputs if is_replaced else call.results))), index
+                results = outputs if self._is_replaced(call) else call.results
+                return implementation, picker((*call.args, *results)), index
             case CallKind.PACKED:
                 return self._packed(index, call), picker((self._frame, *call.args)), index
             case CallKind.FUNCTION:
                 return self._function(call), picker((self._frame, *call.args, *call.results)), index
             case CallKind.BUILTIN:
                 return self._builtin(index, call)
+
+    def _is_replaced(self, call: Call) -> bool:
+        return self._target.program.externs[call.callee] in self._replaced
 
     def _outputs(self, index: int, call: Call) -> tuple[int, ...]:
         """Gives a call's results without the workspace, which comes last where the called function takes one."""
