@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
 from byoc_core.backend.hooks import (
@@ -16,11 +17,12 @@ from byoc_core.backend.hooks import (
 )
 from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, TensorType
 from byoc_core.pattern import CompositePattern, is_const, is_op, wildcard
+from byoc_core.runtime import GraphModule
 from byoc_core.transform import FoldConstants
 from pydantic import BaseModel, Field
 
 from fakenpu.faults import break_compile_half
-from fakenpu.runtime import KERNELS, FakeEngine
+from fakenpu.runtime import KERNELS, FakeEngine, fake_module
 
 FLOATS = ("float32", "float64")
 DOUBLE = OpDef(
@@ -85,7 +87,10 @@ def byoc_estimate(function: Function) -> Estimate:
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Makes a graph document of the functions."""
-    return GraphCodegen().compile(functions, context, FakeEngine())
+    result = GraphCodegen().compile(functions, context, FakeEngine())
+    if isinstance(result.module, GraphModule):
+        result = replace(result, module=fake_module(result.module))
+    return result
 
 
 break_compile_half(globals())

@@ -9,9 +9,11 @@ import numpy as np
 from byoc_core.runtime.graph import GraphModule, KernelEngine, load_graph, save_graph
 from byoc_core.runtime.graph_document import GraphFunction
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
-from byoc_core.runtime.module import NDArray, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
+from byoc_core.vm.program import nbytes_of
 
 from fakenpu.faults import break_run_half
+from fakenpu.native import native_entry
 
 
 def _concat(*arrays: NDArray, axis: int) -> NDArray:
@@ -48,7 +50,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
 
 
 class FakeEngine(KernelEngine):
-    """Runs nodes one by one."""
+    """Runs nodes one by one; results are complete before the first is written, so they may lie over inputs."""
 
     def __init__(self) -> None:
         super().__init__(KERNELS)
@@ -58,15 +60,64 @@ class FakeEngine(KernelEngine):
         """The name of the runtime that loads this engine's modules."""
         return "fakenpu"
 
+    @property
+    def strided(self) -> bool:
+        """Whether arrays may be strided: numpy takes and fills any."""
+        return True
+
     def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
         """Gives a callable that runs the nodes, and is silent about numbers that are not finite."""
         run = super().build(function, constants)
+        num_inputs = len(function.signature.inputs)
+        last = num_inputs + len(function.signature.outputs)
 
         def run_silently(*arrays: NDArray) -> object:
+            outputs = arrays[num_inputs:last]
+            results = [np.empty(output.shape, output.dtype) for output in outputs]
+            for workspace in arrays[last:]:
+                memory = workspace[: results[0].nbytes]
+                results[0] = memory.view(results[0].dtype).reshape(results[0].shape)
             with np.errstate(all="ignore"):
-                return run(*arrays)
+                returned = run(*arrays[:num_inputs], *results)
+            for output, result in zip(outputs, results, strict=True):
+                output[...] = result
+            return returned
 
         return run_silently
+
+
+class FakeModule(GraphModule):
+    """A graph that says what its functions permit, and lets machine code call products."""
+
+    def find_function(self, name: str) -> PackedFunction:
+        """Gives a function."""
+        function = super().find_function(name)
+        if [node.op for node in self.document.functions[name].nodes] == ["multiply"] and function.native is None:
+            signature = self.document.functions[name].signature
+            dtypes = [*(spec.dtype for spec in (*signature.inputs, *signature.outputs)), "uint8"]
+            function.native = native_entry(function.impl, dtypes)
+        return function
+
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what a function permits: anything, as results are made apart, in the workspace if there is one."""
+        signature = self.document.functions[name].signature
+        pairs = (
+            (i, j)
+            for i, output in enumerate(signature.outputs)
+            for j, given in enumerate(signature.inputs)
+            if (output.dtype, output.shape) == (given.dtype, given.shape)
+        )
+        first = signature.outputs[0]
+        return CallTraits(
+            strided=super().call_traits(name).strided,
+            in_place=tuple(pairs),
+            workspace_nbytes=0 if signature.new_symbols else nbytes_of(first.shape, first.dtype),
+        )
+
+
+def fake_module(module: GraphModule) -> FakeModule:
+    """Gives a graph module as one of this backend."""
+    return FakeModule(module.document, module.constants, FakeEngine())
 
 
 @hookimpl
@@ -84,13 +135,13 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
     """Gives the module back."""
-    return load_graph(payload, context, FakeEngine())
+    return fake_module(load_graph(payload, context, FakeEngine()))
 
 
 @hookimpl
 def byoc_load_file(data: bytes, context: LoadContext) -> RuntimeModule:
     """Gives the module of a document in a file."""
-    return load_graph(data, context, FakeEngine())
+    return fake_module(load_graph(data, context, FakeEngine()))
 
 
 break_run_half(globals())

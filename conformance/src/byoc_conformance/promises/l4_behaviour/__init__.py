@@ -8,6 +8,7 @@ from byoc_conformance.promises.l4_behaviour import (
     calls,
     errors,
     memory,
+    permissions,
     process,
     sizes,
     threads,
@@ -26,5 +27,6 @@ PROMISES: tuple[Promise, ...] = (
     *threads.PROMISES,
     *process.PROMISES,
     *memory.PROMISES,
+    *permissions.PROMISES,
 )
 """The promises of the level."""

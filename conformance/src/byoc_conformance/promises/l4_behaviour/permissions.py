@@ -1,0 +1,149 @@
+"""What functions permit their callers beyond the plain contract, taken at their word; and calls by machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from byoc_core import VirtualMachine
+from byoc_core.runtime import CallTraits
+from byoc_core.runtime.workspaces import caller_nbytes
+
+from byoc_conformance.examples import Array, Example, compile_examples
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l4_behaviour.running import copies, require_examples, run, same_bytes
+from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+_ALIGNMENT = 64
+_POISON = 0xA5
+"""What workspaces hold, and the memory around them."""
+
+Call = Callable[[ObservedCall, CallTraits], Iterator[tuple[str, Sequence[Array]]]]
+"""Calls a function in a way that its traits permit; yields how, with the outputs."""
+
+
+def _judge(subject: Subject, call: Call, what: str) -> None:
+    """Compares what permitted calls give with what plain ones gave, bit for bit.
+
+    Raises:
+        FailedError: they differ.
+        NotCoveredError: nothing is permitted.
+    """
+    owners = {name: m for m in compile_examples(subject).executable.modules for name in m.function_names}
+    judged = 0
+    for observed in observe_calls(subject, require_examples(subject)):
+        name = observed.function.name
+        if observed.function.returns_results or name not in owners:
+            continue
+        for how, outputs in call(observed, owners[name].call_traits(name)):
+            judged += 1
+            # The same computation of the same numbers: where they lie in memory is no reason to round otherwise.
+            if not same_bytes(copies(outputs), observed.outputs):
+                raise FailedError(f"{observed.example.name}: {how}, it gives other results")
+    if not judged:
+        raise NotCoveredError(f"no function permits {what}")
+
+
+def _apart(array: Array) -> Array:
+    """Gives a view of the same type whose elements do not lie side by side."""
+    room = np.zeros((*array.shape, 2), array.dtype)
+    view: Array = room[..., 0]
+    return view
+
+
+def _call_strided(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
+    if not traits.strided:
+        return
+    inputs, outputs = [_apart(array) for array in call.inputs], [_apart(array) for array in call.outputs]
+    for view, array in zip(inputs, call.inputs, strict=True):
+        view[...] = array
+    call.function.impl(*inputs, *outputs)
+    yield "on strided inputs and outputs", outputs
+
+
+def _call_in_place(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
+    for output, number in traits.in_place:
+        if call.inputs[number].nbytes != call.outputs[output].nbytes:
+            continue  # sizes that only this call has
+        inputs, outputs = copies(call.inputs), [np.zeros_like(array) for array in call.outputs]
+        place = inputs[number].reshape(-1).view(np.uint8)
+        outputs[output] = place.view(outputs[output].dtype).reshape(outputs[output].shape)
+        call.function.impl(*inputs, *outputs)
+        yield f"with output {output} in the memory of input {number}", outputs
+
+
+def _call_with_workspace(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
+    shapes = [array.shape for array in (*call.inputs, *call.outputs)]
+    nbytes = caller_nbytes(traits.workspace_nbytes, call.function.signature, shapes)
+    if not isinstance(nbytes, int) or not nbytes:
+        return
+    room = np.full(nbytes + 3 * _ALIGNMENT, _POISON, np.uint8)
+    start = _ALIGNMENT - room.ctypes.data % _ALIGNMENT
+    workspace = room[start : start + nbytes]
+    inputs, outputs = copies(call.inputs), [np.zeros_like(array) for array in call.outputs]
+    call.function.impl(*inputs, *outputs, workspace)
+    if not ((room[:start] == _POISON).all() and (room[start + nbytes :] == _POISON).all()):
+        raise FailedError(f"{call.example.name}: memory before or behind the workspace was written")
+    yield "with a workspace that holds anything", outputs
+    outputs = [np.zeros_like(array) for array in call.outputs]
+    call.function.impl(*inputs, *outputs)
+    yield "without the workspace that it may have", outputs
+
+
+def _strided(subject: Subject, case: str) -> None:
+    _judge(subject, _call_strided, "strided arrays")
+
+
+def _in_place(subject: Subject, case: str) -> None:
+    _judge(subject, _call_in_place, "an output in an input's memory")
+
+
+def _workspace(subject: Subject, case: str) -> None:
+    _judge(subject, _call_with_workspace, "a workspace")
+
+
+def _native(subject: Subject, case: str) -> None:
+    attempt = compile_examples(subject)
+    functions = [module.get_function(name) for module in attempt.executable.modules for name in module.function_names]
+    if all(function.native is None for function in functions):
+        raise NotCoveredError("none of its functions can be called by machine code")
+    by_python = VirtualMachine(attempt.executable, native=False)
+
+    def compare(example: Example) -> None:
+        if not same_bytes(run(attempt.vm, example), run(by_python, example)):
+            raise FailedError(f"{example.name}: called by machine code, it gives other results than called by Python")
+
+    for example in require_examples(subject):
+        compare(example)
+
+
+PROMISES = (
+    Promise(
+        Level.L4,
+        "permitted-strides",
+        "takes and fills strided arrays where its functions say that they permit it",
+        _strided,
+    ),
+    Promise(
+        Level.L4,
+        "permitted-in-place",
+        "may write an output over an input where its functions say so",
+        _in_place,
+    ),
+    Promise(
+        Level.L4,
+        "permitted-workspace",
+        "uses the scratch memory that its functions ask for, and no more, and does without it",
+        _workspace,
+    ),
+    Promise(
+        Level.L4,
+        "native-calls",
+        "gives the same when its functions are called by machine code and by Python",
+        _native,
+    ),
+)

@@ -1,0 +1,87 @@
+"""Faults that tests of level 4 catch in what functions permit their callers, and in calls by machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fakenpu.faults.fault import Change, Fault
+from fakenpu.faults.l4 import Call, around
+
+_POISON = 0xA5
+
+
+def _loses_strided_outputs(call: Call, num_inputs: int) -> Call:
+    """Fills a compact copy of a strided output, and forgets the output."""
+
+    def run(*arrays: Any) -> object:
+        return call(*arrays[:num_inputs], *map(np.ascontiguousarray, arrays[num_inputs:]))
+
+    return run
+
+
+def _clears_outputs_first(call: Call, num_inputs: int) -> Call:
+    """Clears outputs before it reads the inputs."""
+
+    def run(*arrays: Any) -> object:
+        for output in arrays[num_inputs:]:
+            output[...] = 0
+        return call(*arrays)
+
+    return run
+
+
+def _trusts_workspace(call: Call, num_inputs: int) -> Call:
+    """Believes that a workspace holds what it left there, if it is not all zeros: a cache that nobody keeps."""
+
+    def run(*arrays: Any) -> object:
+        found = call(*arrays)
+        workspace = arrays[-1]
+        if workspace.dtype == np.uint8 and workspace.size and _is_left[0]:
+            arrays[num_inputs][...] = 0
+        return found
+
+    _is_left = [False]
+
+    def watch(*arrays: Any) -> object:
+        workspace = arrays[-1]
+        _is_left[0] = workspace.dtype == np.uint8 and workspace.ndim == 1 and bool((workspace == _POISON).all())
+        return run(*arrays)
+
+    return watch
+
+
+def _rounds_otherwise_in_python() -> Change:
+    """Gives the next number to what machine code would get, where Python calls a product."""
+
+    def change(names: dict[str, Any]) -> None:
+        module = names["FakeModule"]
+        find = module.find_function
+
+        def find_broken(self: Any, name: str) -> Any:
+            function = find(self, name)
+            if function.native is not None and not hasattr(function.impl, "is_broken"):
+                right, num_inputs = function.impl, len(function.signature.inputs)
+
+                def impl(*arrays: Any) -> None:
+                    right(*arrays)
+                    output = arrays[num_inputs]
+                    if output.dtype.kind == "f":
+                        output[...] = np.nextafter(output, output.dtype.type(np.inf))
+
+                impl.is_broken = True  # type: ignore[attr-defined]
+                function.impl = impl
+            return function
+
+        module.find_function = find_broken
+
+    return change
+
+
+FAULTS = {
+    "loses-strided-outputs": Fault(frozenset({"L4-permitted-strides"}), run_half=around(_loses_strided_outputs)),
+    "clears-outputs-first": Fault(frozenset({"L4-permitted-in-place"}), run_half=around(_clears_outputs_first)),
+    "trusts-workspace": Fault(frozenset({"L4-permitted-workspace"}), run_half=around(_trusts_workspace)),
+    "rounds-otherwise-in-python": Fault(frozenset({"L4-native-calls"}), run_half=_rounds_otherwise_in_python()),
+}

@@ -1,0 +1,48 @@
+"""A Python function as machine code calls it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from byoc_core.dtypes import to_numpy
+from byoc_core.native.abi import DLTensor, TVMFFIAny
+from byoc_core.runtime import NativeEntry
+
+_SAFE_CALL = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(TVMFFIAny), ctypes.c_int32, ctypes.c_void_p
+)
+
+
+def native_entry(function: Callable[..., object], dtypes: Sequence[str]) -> NativeEntry:
+    """Gives the entry of a function over compact tensors.
+
+    Args:
+        function: what to call; an exception becomes status 1.
+        dtypes: of its arguments.
+    """
+
+    def call(context: int, args: Any, num_args: int, result: int) -> int:
+        try:
+            function(*(_array(args[i].v_ptr, dtypes[i]) for i in range(num_args)))
+        except Exception:
+            return 1
+        return 0
+
+    pointer = _SAFE_CALL(call)
+    address = ctypes.cast(pointer, ctypes.c_void_p).value
+    assert address is not None
+    return NativeEntry(address, 0, lambda status: f"the device says {status}", pointer)
+
+
+def _array(address: int, dtype: str) -> Any:
+    tensor = ctypes.cast(address, ctypes.POINTER(DLTensor)).contents
+    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+    element = to_numpy(dtype)
+    nbytes = int(np.prod(shape, dtype=int)) * element.itemsize
+    if not nbytes:
+        return np.empty(shape, element)
+    memory = (ctypes.c_uint8 * nbytes).from_address(tensor.data)
+    return np.frombuffer(memory, element).reshape(shape)
