@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.dtypes import dtype_info, float_limits
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import new_function, op_cases
@@ -18,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 def _cut(array: Array) -> Array:
     """Gives the array as a block in the middle of a larger one, as a part of a split or a concat is."""
-    middle = (..., *(slice(1, size + 1) for size in array.shape))
+    middle: Any = (..., *(slice(1, size + 1) for size in array.shape))
     block = np.zeros(tuple(size + 3 for size in array.shape), array.dtype)[middle]
     block[...] = array
     return block
@@ -56,7 +55,7 @@ def _bound(dtype: str, num_terms: int, values: Iterable[Array]) -> float:
     roundoff = 2.0**-53 if dtype == "float64" else 2.0**-24
     gamma = num_terms * roundoff / (1 - num_terms * roundoff)
     largest = max(float(np.abs(value.astype(np.float64)).max(initial=1, where=~np.isnan(value))) for value in values)
-    return (4 * gamma + float(ml_dtypes.finfo(to_numpy(dtype)).eps)) * largest
+    return (4 * gamma + 2 * float_limits(dtype).unit_roundoff) * largest
 
 
 @pytest.mark.parametrize("lay_out", [_cut, _stepped, _transposed])
