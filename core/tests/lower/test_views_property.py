@@ -25,8 +25,8 @@ from core.tests.lower.view_modules import IN_PLACE, TraitModule, without_views
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 TRAITS = [CallTraits(strided, pairs) for strided in (False, True) for pairs in ((), IN_PLACE[:1], IN_PLACE)]
 NAMES = ("next_a", "next_b", "add_a", "add_b")
-SHAPES: tuple[tuple[int | str, ...], ...] = ((1, 4, 3), (2, 4, 3), ("n", 4, 2))
-SIZES = {"n": 3}
+SHAPES: tuple[tuple[int | str, ...], ...] = ((1, 4, 3), (2, 4, 3), ("n", 4, 2), ("n", 2, "m"))
+SIZES = {"n": 3, "m": 2}
 LARGEST = 400
 
 
