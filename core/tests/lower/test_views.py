@@ -182,6 +182,14 @@ COPIED = {
         f"a, b = R.split(x, sections=(2, 2), axis=1)\nreturn {call('add', 'a', 'b', shape='(3, 2)')}",
         2,
     ),
+    "an input reshaped for two, one of which takes no strides": (
+        "(3, 4, 5)",
+        f"""
+a = R.reshape(x, shape=(3, 2, 10))
+b = {call("next", "a", shape="(3, 2, 10)")}
+return R.concat(a, b, axis=1)""",
+        2,
+    ),
     "an input with its axes in another order": ("(3, 4)", "return R.permute_dims(x, axes=(1, 0))", 1),
     "an input reshaped": ("(3, 4)", "return R.reshape(x, shape=(12,))", 1),
     "a broadcast": ("(1, 4)", f"a = R.broadcast_to(x, shape=(3, 4))\nreturn {call('next', 'a', shape='(3, 4)')}", 1),

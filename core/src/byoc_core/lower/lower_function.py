@@ -55,7 +55,7 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
         if is_nonnegative(plain.arena_nbytes - found.arena_nbytes) and _is_provable(found, tables):
             return found
     if not _is_provable(plain, tables):
-        raise _without_code(f"function `{function.name}`", next(b for b in function.walk() if b.op.name == "concat"))
+        raise _without_code(f"function `{function.name}`", next(filter(is_view_op, function.walk())))
     return plain
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.vm.layout import Layout, compact_layout
 from byoc_core.vm.program import RegisterKind
 
@@ -57,7 +57,7 @@ class VirtualRegisters(list[VirtualRegister]):
         if layout == compact_layout(owner.shape):
             return base
         if (base, layout) not in self._views:
-            if owner.kind is RegisterKind.DYNAMIC or not layout.fits(product(owner.shape)):
+            if owner.kind is RegisterKind.DYNAMIC or not layout.fits(owner.shape):
                 return None
             if not layout.without_repeats.is_injective:
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from byoc_core.dims import Dim, exact_div, is_nonnegative, product, shape_symbols
+from byoc_core.dims import Dim, exact_div, product, shape_symbols
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ProgramError
 from byoc_core.vm.footprints import Footprints
@@ -29,7 +29,7 @@ def check_views(program: Program, function: VMFunction) -> None:
     known = function.input_symbols
     for index, view in enumerate(function.views):
         place = f"function `{function.name}`, register w{index}"
-        base = registers[view.base] if view.base < function.first_view else None
+        base = registers[view.base] if 0 <= view.base < function.first_view else None
         if base is None or base.kind not in _BASES or not shape_symbols(base.shape) <= known:
             raise ProgramError(
                 place,
@@ -44,18 +44,18 @@ def check_views(program: Program, function: VMFunction) -> None:
         itemsize = dtype_info(view.dtype).itemsize
         if exact_div(view.offset, itemsize) is None:
             raise ProgramError(place, "is not aligned", got=view.offset, expected=f"a multiple of {itemsize} bytes")
-        _check_extent(place, view.layout, product(base.shape))
+        _check_extent(place, view.layout, base.shape)
 
 
-def _check_extent(place: str, layout: Layout, num_elements: Dim) -> None:
-    if not all(map(is_nonnegative, layout.strides)):
+def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...]) -> None:
+    if any(isinstance(stride, int) and stride < 0 for stride in layout.strides):
         raise ProgramError(place, "has a negative stride", got=_list(layout.strides))
-    if not layout.fits(num_elements):
+    if not layout.fits(base):
         raise ProgramError(
             place,
             "does not provably lie inside its base",
             got=f"{layout.extent} elements from {layout.offset}",
-            expected=f"at most {num_elements} elements",
+            expected=f"at most {product(base)} elements",
         )
     if not layout.without_repeats.is_injective:
         raise ProgramError(place, "may name one place twice", got=f"strides {_list(layout.strides)}")
