@@ -9,7 +9,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ProgramError
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Builtin, Call, CallKind
-from byoc_core.vm.layout import Layout
+from byoc_core.vm.layout import Layout, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
 __all__ = ["check_memory", "check_views", "is_strided", "shared_places"]
@@ -27,6 +27,9 @@ def check_views(program: Program, function: VMFunction) -> None:
     """
     registers = program.registers(function) if function.views else ()
     known = function.input_symbols
+    # A call in which one of these is negative ends before the code runs.
+    checked = (tensor.shape for tensor in (*function.params, *function.tensors, *function.views))
+    sizes = unproved_sizes(dict.fromkeys(dim for shape in checked for dim in shape)) if function.views else ()
     for index, view in enumerate(function.views):
         place = f"function `{function.name}`, register w{index}"
         base = registers[view.base] if 0 <= view.base < function.first_view else None
@@ -44,13 +47,13 @@ def check_views(program: Program, function: VMFunction) -> None:
         itemsize = dtype_info(view.dtype).itemsize
         if exact_div(view.offset, itemsize) is None:
             raise ProgramError(place, "is not aligned", got=view.offset, expected=f"a multiple of {itemsize} bytes")
-        _check_extent(place, view.layout, base.shape)
+        _check_extent(place, view.layout, base.shape, sizes)
 
 
-def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...]) -> None:
+def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...], sizes: tuple[Dim, ...]) -> None:
     if any(isinstance(stride, int) and stride < 0 for stride in layout.strides):
         raise ProgramError(place, "has a negative stride", got=_list(layout.strides))
-    if not layout.fits(base):
+    if not layout.fits(base, sizes):
         raise ProgramError(
             place,
             "does not provably lie inside its base",
