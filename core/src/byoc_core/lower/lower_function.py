@@ -11,6 +11,7 @@ results of their operands, or the operands are made in the place of the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from byoc_core.dims import Dim, bound_symbols, shape_symbols
 from byoc_core.errors import CodegenError, ProgramError
@@ -52,7 +53,8 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
     plain = _Lowering(function, tables, Sharing.NONE).run()
     if not any(is_view_op(binding) for binding in function.walk()):
         return plain
-    sizes = unproved_sizes(dict.fromkeys(dim for tensor in (*plain.params, *plain.tensors) for dim in tensor.shape))
+    shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
+    sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
     for sharing in range(most, Sharing.NONE, -1):
         found = _Lowering(function, tables, Sharing(sharing)).run()
         if is_size(plain.arena_nbytes - found.arena_nbytes, sizes) and _is_provable(found, tables):

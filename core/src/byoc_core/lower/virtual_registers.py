@@ -63,8 +63,8 @@ class VirtualRegisters(list[VirtualRegister]):
         if (base, layout) not in self._views:
             if owner.kind is RegisterKind.DYNAMIC or not layout.fits(owner.shape, self._sizes):
                 return None
-            if not layout.without_repeats.is_injective:
+            if not layout.without_repeats.is_injective(self._sizes):
                 return None
             self.append(VirtualRegister(RegisterKind.VIEW, owner.dtype, layout.shape, base=base, layout=layout))
             self._views[base, layout] = len(self) - 1
-        return None if is_written and not layout.is_injective else self._views[base, layout]
+        return None if is_written and not layout.is_injective(self._sizes) else self._views[base, layout]

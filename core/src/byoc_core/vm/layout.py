@@ -69,15 +69,18 @@ class Layout:
         shape = tuple(1 if stride == 0 else dim for dim, stride in zip(self.shape, self.strides, strict=True))
         return Layout(self.offset, shape, self.strides)
 
-    @property
-    def is_injective(self) -> bool:
-        """Whether no two elements, provably, share a place."""
+    def is_injective(self, sizes: Iterable[Dim] = ()) -> bool:
+        """Tells whether no two elements, provably, share a place.
+
+        Args:
+            sizes: are zero or more, though they may not show it.
+        """
         if self.is_compact:
             return True
         span: Dim = 1
-        sizes = unproved_sizes(self.shape)
+        given = unproved_sizes((*self.shape, *sizes))
         for stride, dim in reversed(self._by_stride()):
-            if not is_size(stride - span, sizes):
+            if not is_size(stride - span, given):
                 return False
             span = span + (dim - 1) * stride
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from byoc_core.dims import Dim, exact_div, product, shape_symbols
 from byoc_core.dtypes import dtype_info
@@ -27,9 +28,7 @@ def check_views(program: Program, function: VMFunction) -> None:
     """
     registers = program.registers(function) if function.views else ()
     known = function.input_symbols
-    # A call in which one of these is negative ends before the code runs.
-    checked = (tensor.shape for tensor in (*function.params, *function.tensors, *function.views))
-    sizes = unproved_sizes(dict.fromkeys(dim for shape in checked for dim in shape)) if function.views else ()
+    sizes = _sizes_of_calls(function)
     for index, view in enumerate(function.views):
         place = f"function `{function.name}`, register w{index}"
         base = registers[view.base] if 0 <= view.base < function.first_view else None
@@ -60,7 +59,7 @@ def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...], sizes: tupl
             got=f"{layout.extent} elements from {layout.offset}",
             expected=f"at most {product(base)} elements",
         )
-    if not layout.without_repeats.is_injective:
+    if not layout.without_repeats.is_injective(sizes):
         raise ProgramError(place, "may name one place twice", got=f"strides {_list(layout.strides)}")
 
 
@@ -89,6 +88,8 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
             neither an extern that fills buffers nor a copy.
     """
     registers = program.registers(function)
+    sizes = _sizes_of_calls(function)
+    first_view = function.first_view
     for index, call in enumerate(function.code):
         if not isinstance(call, Call):
             continue
@@ -97,7 +98,8 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
         for number in call.results:
             if registers[footprints.owners[number]].kind in _READ_ONLY:
                 raise ProgramError(where, f"register {registers[number]} is read-only")
-            if number >= function.first_view and not function.views[number - function.first_view].layout.is_injective:
+            view = function.views[number - first_view] if number >= first_view else None
+            if view is not None and not view.layout.is_injective(sizes):
                 raise ProgramError(where, f"register {registers[number]} repeats elements, so it cannot be written")
             if not written.isdisjoint(footprints.of(number)):
                 raise ProgramError(where, f"register {registers[number]} is written while it is in use")
@@ -111,6 +113,14 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
             for number in (*call.args, *call.results):
                 if is_strided(function, number):
                     raise ProgramError(where, f"a {call.kind.mnemonic} takes no strides", got=registers[number])
+
+
+def _sizes_of_calls(function: VMFunction) -> tuple[Dim, ...]:
+    """Gives sizes that are zero or more where the code runs, because any other call ends before that."""
+    if not function.views:
+        return ()
+    shapes = chain((param.shape for param in function.params), (tensor.shape for tensor in function.tensors))
+    return unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
 
 
 def _list(dims: Iterable[Dim]) -> str:
