@@ -51,12 +51,17 @@ class Layout:
         """The elements from the first to the last one, both included; of an empty tensor, if that is certain, 0."""
         return 0 if self.is_empty else sum(((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)), 1)
 
-    def fits(self, buffer: Sequence[Dim]) -> bool:
-        """Tells whether all lies, provably, in a buffer of that shape."""
+    def fits(self, buffer: Sequence[Dim], sizes: Iterable[Dim] = ()) -> bool:
+        """Tells whether all lies, provably, in a buffer of that shape.
+
+        Args:
+            buffer: sizes of the buffer.
+            sizes: others that are zero or more, though they may not show it.
+        """
         extent = product(self.shape) if self.is_compact else self.extent
-        sizes = unproved_sizes((*self.shape, *buffer))
+        given = unproved_sizes((*self.shape, *buffer, *sizes))
         needed = (self.offset, *(() if self.is_compact else self.strides), product(buffer) - self.offset - extent)
-        return all(is_size(value, sizes) for value in needed)
+        return all(is_size(value, given) for value in needed)
 
     @property
     def without_repeats(self) -> Layout:
@@ -64,15 +69,18 @@ class Layout:
         shape = tuple(1 if stride == 0 else dim for dim, stride in zip(self.shape, self.strides, strict=True))
         return Layout(self.offset, shape, self.strides)
 
-    @property
-    def is_injective(self) -> bool:
-        """Whether no two elements, provably, share a place."""
+    def is_injective(self, sizes: Iterable[Dim] = ()) -> bool:
+        """Tells whether no two elements, provably, share a place.
+
+        Args:
+            sizes: are zero or more, though they may not show it.
+        """
         if self.is_compact:
             return True
         span: Dim = 1
-        sizes = unproved_sizes(self.shape)
+        given = unproved_sizes((*self.shape, *sizes))
         for stride, dim in reversed(self._by_stride()):
-            if not is_size(stride - span, sizes):
+            if not is_size(stride - span, given):
                 return False
             span = span + (dim - 1) * stride
         return True
