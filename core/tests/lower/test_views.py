@@ -78,6 +78,11 @@ FREE: dict[str, tuple[str, str, dict[str, CallTraits]]] = {
         {"next": STRIDED},
     ),
     "concat along axis 1 at a symbolic batch": ("('n', 4, 5)", two_calls("('n', 4, 5)", 1), {"next": STRIDED}),
+    "concat beside an axis whose size is zero or more only because calls are checked": (
+        "(2, 3, 'n-2')",
+        two_calls("(2, 3, 'n-2')", 1),
+        {"next": STRIDED},
+    ),
     "concat along the last of many axes": ("(2, 3, 'n', 5)", two_calls("(2, 3, 'n', 5)", 3), {"next": STRIDED}),
     "split to two": (
         "(4, 3)",
@@ -159,7 +164,6 @@ return R.reshape(c, shape=(12,))""",
         {"add": IN_ITS_PLACE},
     ),
 }
-SIZES = {"n": 3}
 
 
 @pytest.mark.parametrize("case", FREE)
@@ -167,7 +171,7 @@ def test_what_costs_nothing(case: str) -> None:
     shape, body, traits = FREE[case]
     source = module(f"x: {t(shape)}", body, **traits)
     assert copies(program(source)) == 0
-    x = ramp(*eval(shape.replace("'n'", "3")))
+    x = ramp(*eval(shape.replace("'n'", "3").replace("'n-2'", "3")))
     executable = Executable(without_views(source), source.attrs[EXTERNAL_MODULES], {})
     assert copies(executable.program) > 0
     np.testing.assert_array_equal(run(source, x), VirtualMachine(executable)["main"](x))
@@ -180,6 +184,14 @@ COPIED = {
     "a part that one who takes no strides reads": (
         "(3, 4)",
         f"a, b = R.split(x, sections=(2, 2), axis=1)\nreturn {call('add', 'a', 'b', shape='(3, 2)')}",
+        2,
+    ),
+    "an input reshaped for two, one of which takes no strides": (
+        "(3, 4, 5)",
+        f"""
+a = R.reshape(x, shape=(3, 2, 10))
+b = {call("next", "a", shape="(3, 2, 10)")}
+return R.concat(a, b, axis=1)""",
         2,
     ),
     "an input with its axes in another order": ("(3, 4)", "return R.permute_dims(x, axes=(1, 0))", 1),
@@ -203,6 +215,20 @@ def test_what_is_copied(case: str) -> None:
     x = ramp(*eval(shape))
     executable = Executable(without_views(source), source.attrs[EXTERNAL_MODULES], {})
     np.testing.assert_array_equal(run(source, x), VirtualMachine(executable)["main"](x))
+
+
+def test_a_concat_along_axes_whose_sizes_only_calls_prove() -> None:
+    params = ", ".join(["x: " + t("(2, 'n-2', 3)"), "y: " + t("(2, 4, 3)")])
+    joined = "(2, 'n+6', 3)"
+    body = f"""
+a = {call("next", "y", shape="(2, 4, 3)")}
+b = R.concat(x, a, y, axis=1)
+return {call("next", "b", shape=joined)}"""
+    for traits, count in ((STRIDED, 2), (PLAIN, 3)):
+        source = module(params, body, next=traits)
+        assert copies(program(source)) == count
+        x, y = ramp(2, 5, 3), ramp(2, 4, 3)
+        np.testing.assert_array_equal(run(source, x, y), np.concatenate([x, y + 1, y], 1) + 1)
 
 
 def test_listing() -> None:

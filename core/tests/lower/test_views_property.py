@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
-from byoc_core.dims import Dim, evaluate
+from byoc_core.dims import Dim, evaluate, parse_dim
 from byoc_core.ir import Function, FunctionBuilder, IRModule, TensorType, Value, Var, tensor, verify
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
@@ -25,8 +25,8 @@ from core.tests.lower.view_modules import IN_PLACE, TraitModule, without_views
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 TRAITS = [CallTraits(strided, pairs) for strided in (False, True) for pairs in ((), IN_PLACE[:1], IN_PLACE)]
 NAMES = ("next_a", "next_b", "add_a", "add_b")
-SHAPES: tuple[tuple[int | str, ...], ...] = ((1, 4, 3), (2, 4, 3), ("n", 4, 2))
-SIZES = {"n": 3}
+SHAPES: tuple[tuple[int | str, ...], ...] = ((1, 4, 3), (2, 4, 3), ("n", 4, 2), ("n", 2, "m-2"))
+SIZES = {"n": 3, "m": 4}
 LARGEST = 400
 
 
@@ -222,7 +222,7 @@ def test_programs_with_views_give_what_numpy_gives(data: st.DataObject) -> None:
     maker = Maker(data.draw, FunctionBuilder("main", ops=default_ops()))
     inputs = []
     for index, shape in enumerate(SHAPES):
-        concrete = [SIZES[dim] if isinstance(dim, str) else dim for dim in shape]
+        concrete = [evaluate(parse_dim(dim), SIZES) for dim in shape]
         inputs.append(np.arange(np.prod(concrete), dtype=np.float32).reshape(concrete) + 100 * index)
         maker.values.append(maker.fb.param(f"x{index}", tensor(shape)))
     maker.fill(data.draw(st.integers(1, 14)))

@@ -491,6 +491,17 @@ def main(x: R.Tensor((4,))):
     assert next(row for row in plain.report_data["ops"] if row["name"] == "v")["outcome"] == "(view)"
     only = R.parse("def main(x: R.Tensor((4,))):\n    y = R.reshape(x, shape=(2, 2))\n    return y")
     byoc_core.explain(only, [fake_backend("aone", [])]).require_offload(1)
+    byoc_core.build(only, [fake_backend("aone", [])], fallback="error")
+
+
+def test_a_view_of_a_constant_is_a_constant(fake_backend: Fake) -> None:
+    module = R.parse("""
+def main(x: R.Tensor((4,))):
+    w = R.reshape(R.const([[1.0, 2.0], [3.0, 4.0]], "float32"), shape=(4,))
+    y = R.add(x, w)
+    return y
+""")
+    assert [row["name"] for row in byoc_core.explain(module, [fake_backend("aone", None)]).report_data["ops"]] == ["y"]
 
 
 def test_an_op_that_the_user_placed_stays_there(fake_backend: Fake) -> None:

@@ -179,6 +179,45 @@ main(x) -> e
     )
 
 
+def test_a_joint_of_inputs_that_is_a_result_leaves(fake_backend: Fake) -> None:
+    """As in a DenseNet: the next layer reads it too. Without it ``x`` is read by the reshape alone, which follows."""
+    check(
+        """
+def main(x: R.Tensor((3, 2)), y: R.Tensor((3, 4))):
+    c = R.concat(x, y, axis=1, codegen="aone")
+    d = R.exp(c, codegen="aone")
+    e = R.reshape(x, shape=(6,), codegen="aone")
+    f = R.tanh(e, codegen="aone")
+    g = R.concat(f, f, codegen="aone")
+    h = R.exp(g, codegen="aone")
+    return c, d, f, h
+""",
+        """
+aone_main_0(c e) -> d f h
+  d = exp(c)
+  f = tanh(e)
+  g = concat(f f)
+  h = exp(g)
+main(x y) -> c d f h
+  c = concat(x y)
+  e = reshape(x)
+  d f h = aone_main_0(c e)
+""",
+        fake_backend,
+        sideways=True,
+    )
+
+
+def test_a_joint_that_only_the_region_reads_stays(fake_backend: Fake) -> None:
+    text = """
+def main(x: R.Tensor((1, 2)), y: R.Tensor((1, 4))):
+    c = R.concat(x, y, axis=1, codegen="btwo")
+    d = R.exp(c, codegen="btwo")
+    return d
+"""
+    assert sketch(peeled(text, fake_backend))[0] == "btwo_main_0(x y) -> d"
+
+
 def test_a_split_at_the_end_leaves_where_each_part_is_a_piece_that_is_read(fake_backend: Fake) -> None:
     check(
         """

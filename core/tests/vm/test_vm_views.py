@@ -433,3 +433,13 @@ def test_a_program_that_is_accepted_computes_what_memory_would(data: st.DataObje
     x = np.arange(16, dtype=np.float32)
     vm = machine(made, ANY)
     np.testing.assert_array_equal(vm["main"](x), Naive(made.functions[0], x).run())
+
+
+def test_a_size_without_a_value_is_no_harm() -> None:
+    """Orders to try are of sizes at some values of the symbols, at which others divide by zero."""
+    size = parse_dim("n//(n-1009)")
+    views = (View(2, 0, F32, (size,)), View(2, 0, F32, (size, 1)))
+    made = program(views, (extern(0, (0,), 7), Ret((2,))))
+    main = replace(made.functions[0], results=(TensorSpec("y", F32, (size,)),))
+    data = encode(replace(made, functions=(main, made.functions[1])))
+    verify(decode(data))

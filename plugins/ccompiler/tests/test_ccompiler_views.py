@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 import byoc_core
@@ -18,7 +19,7 @@ from byoc_core.vm.instructions import Builtin, Call, CallKind
 def densely_connected(num_layers: int) -> IRModule:
     """Gives layers of a DenseNet: each convolves all that was made before it, and joins its own to that."""
     rng = np.random.default_rng(0)
-    builder = FunctionBuilder("main")
+    builder: Any = FunctionBuilder("main")
     value = builder.param("x", tensor((1, 4, 8, 8)))
     for index in range(num_layers):
         weight = rng.standard_normal((4, 4 * (index + 1), 3, 3), np.float32) / 6
@@ -30,7 +31,7 @@ def densely_connected(num_layers: int) -> IRModule:
 def of_many_parts(num_parts: int) -> IRModule:
     """Gives a product that is split into parts, each computed on in a shape of its own, which are joined again."""
     rng = np.random.default_rng(1)
-    builder = FunctionBuilder("main")
+    builder: Any = FunctionBuilder("main")
     x = builder.param("x", tensor((num_parts, 16)))
     product = builder.emit("matmul", x, rng.standard_normal((16, 16), np.float32))
     parts = builder.bind("split", [product], {"sections": (1,) * num_parts, "axis": 0}).results
@@ -84,4 +85,4 @@ def test_calls_copies_and_arenas(
     (spec,) = after.program.functions[0].params
     x = np.random.default_rng(2).standard_normal(tuple(map(int, map(str, spec.shape))), np.float32)
     results = [byoc_core.VirtualMachine(executable)["main"](x) for executable in (before, after)]
-    assert np.array_equal(*results)
+    assert np.array_equal(results[0], results[1])

@@ -108,28 +108,29 @@ class Buffers:
         self.builtin(Builtin.ALLOCATE, (), register)
         return register
 
-    def is_aimed(self, var: Var) -> bool:
-        """Tells whether there is a place where a value should be made."""
-        return var in self.targets or var in self.aims or var in self._reserved
-
-    def buffer(self, var: Var) -> int:
-        """Gives the buffer into which a value has to be written, and makes it the value's place.
+    def has_place(self, var: Var) -> bool:
+        """Tells whether there is a place for a value that is not made yet, and reserves it.
 
         Cost: linear in the buffers around it that nobody has needed before.
         """
         path = [var]
-        while path[-1] not in self._reserved and path[-1] not in self.targets and path[-1] in self.aims:
+        while not self._is_placed(path[-1]) and path[-1] in self.aims:
             path.append(self.aims[path[-1]].owner.results[0])
         for value in reversed(path):
-            if value in self._reserved:
+            if self._is_placed(value):
                 continue
-            register = self.targets.pop(value, None)
-            if register is None and value in self.aims:
-                register = self._inside(self.aims[value])
-            self._reserved[value] = (
-                self.allocated(self.type_of(value), f"`{value.name}`") if register is None else register
-            )
-        self.places[var] = self._reserved.pop(var)
+            register = self._inside(self.aims[value]) if value in self.aims else None
+            if register is None and value is not var:
+                register = self.allocated(self.type_of(value), f"`{value.name}`")
+            if register is not None:
+                self._reserved[value] = register
+        return self._is_placed(var)
+
+    def buffer(self, var: Var) -> int:
+        """Gives the buffer into which a value has to be written, and makes it the value's place."""
+        if not self.has_place(var):
+            self._reserved[var] = self.allocated(self.type_of(var), f"`{var.name}`")
+        self.places[var] = self._reserved.pop(var) if var in self._reserved else self.targets.pop(var)
         return self.places[var]
 
     def returned(self, var: Var, binds: Sequence[str]) -> int:
@@ -146,11 +147,16 @@ class Buffers:
             self._operand_layouts[key] = operand_layouts(owner, self.registers.layout(register))
         return self._operand_layouts[key]
 
+    def _is_placed(self, var: Var) -> bool:
+        return var in self._reserved or var in self.targets
+
     def _inside(self, aim: Aim) -> int | None:
         """Gives the place of an operand inside its owner's, if the operand can be made there."""
-        owner = self._reserved[aim.owner.results[0]]
+        result = aim.owner.results[0]
+        owner = self._reserved[result] if result in self._reserved else self.targets[result]
         layout = self.operand_layouts(aim.owner, owner)[aim.index]
-        if layout is None or not (layout.is_compact or aim.may_stride):
+        # All that is empty lies in one place, so nobody could tell the operand from the others.
+        if layout is None or layout.is_empty or not (layout.is_compact or aim.may_stride):
             return None
         return self.registers.view(self.registers.owner(owner), layout, is_written=True)
 

@@ -11,9 +11,10 @@ results of their operands, or the operands are made in the place of the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
-from byoc_core.dims import Dim, bound_symbols, is_nonnegative, shape_symbols, symbols_of
-from byoc_core.errors import CodegenError
+from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
+from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.lower.aims import Sharing, aims_of, compact_only
@@ -26,7 +27,9 @@ from byoc_core.lower.view_ops import is_view_op
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.footprints import defines_all
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Ret
+from byoc_core.vm.layout import is_size, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
+from byoc_core.vm.view_laws import check_views
 
 __all__ = ["lower_function"]
 
@@ -50,18 +53,25 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
     plain = _Lowering(function, tables, Sharing.NONE).run()
     if not any(is_view_op(binding) for binding in function.walk()):
         return plain
+    shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
+    sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
     for sharing in range(most, Sharing.NONE, -1):
         found = _Lowering(function, tables, Sharing(sharing)).run()
-        if is_nonnegative(plain.arena_nbytes - found.arena_nbytes) and _is_provable(found, tables):
+        if is_size(plain.arena_nbytes - found.arena_nbytes, sizes) and _is_provable(found, tables):
             return found
     if not _is_provable(plain, tables):
-        raise _without_code(f"function `{function.name}`", next(b for b in function.walk() if b.op.name == "concat"))
+        raise _without_code(f"function `{function.name}`", next(filter(is_view_op, function.walk())))
     return plain
 
 
 def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
-    """Tells whether the machine can prove that what is written in parts is written as a whole."""
-    return defines_all(Program((), tables.externs, tables.constants), function)
+    """Tells whether the machine can prove where views lie, and that what is written in parts is written as a whole."""
+    program = Program((), tables.externs, tables.constants)
+    try:
+        check_views(program, function)
+    except ProgramError:
+        return False
+    return defines_all(program, function)
 
 
 def _without_code(where: str, binding: Binding) -> CodegenError:

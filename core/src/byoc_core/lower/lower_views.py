@@ -37,7 +37,7 @@ def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], s
     for result, found in zip(binding.results, result_layouts(binding, layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
         may_be_it = may_share and found is not None and (found.is_compact or result not in rigid)
-        if view is not None and may_be_it and not buffers.is_aimed(result):
+        if view is not None and may_be_it and not buffers.has_place(result):
             buffers.places[result] = view
             continue
         target = buffers.buffer(result)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from byoc_core.dims import Dim, product
-from byoc_core.vm.layout import Layout, compact_layout
+from byoc_core.dims import Dim
+from byoc_core.vm.layout import Layout, compact_layout, unproved_sizes
 from byoc_core.vm.program import RegisterKind
 
 __all__ = ["VirtualRegister", "VirtualRegisters"]
@@ -33,10 +33,14 @@ class VirtualRegisters(list[VirtualRegister]):
 
     def __init__(self) -> None:
         self._views: dict[tuple[int, Layout], int] = {}
+        # Sizes that are zero or more only because the machine refuses a call with any other.
+        self._sizes: dict[Dim, None] = {}
 
     def new(self, kind: RegisterKind, dtype: str, shape: tuple[Dim, ...], binds: tuple[str, ...] = ()) -> int:
         """Adds a register that is no view, and gives its number."""
         self.append(VirtualRegister(kind, dtype, shape, binds))
+        if kind in (RegisterKind.PARAM, RegisterKind.TENSOR):
+            self._sizes.update(dict.fromkeys(unproved_sizes(shape)))
         return len(self) - 1
 
     def owner(self, number: int) -> int:
@@ -57,10 +61,10 @@ class VirtualRegisters(list[VirtualRegister]):
         if layout == compact_layout(owner.shape):
             return base
         if (base, layout) not in self._views:
-            if owner.kind is RegisterKind.DYNAMIC or not layout.fits(product(owner.shape)):
+            if owner.kind is RegisterKind.DYNAMIC or not layout.fits(owner.shape, self._sizes):
                 return None
-            if not layout.without_repeats.is_injective:
+            if not layout.without_repeats.is_injective(self._sizes):
                 return None
             self.append(VirtualRegister(RegisterKind.VIEW, owner.dtype, layout.shape, base=base, layout=layout))
             self._views[base, layout] = len(self) - 1
-        return None if is_written and not layout.is_injective else self._views[base, layout]
+        return None if is_written and not layout.is_injective(self._sizes) else self._views[base, layout]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from itertools import product as pairs_of
 
-from byoc_core.dims import Dim, exact_div, is_nonnegative
-from byoc_core.vm.layout import Layout, compact_layout, typical
+from byoc_core.dims import Dim, exact_div, product
+from byoc_core.vm.layout import Layout, compact_layout, is_size, typical, unproved_sizes
 
 __all__ = ["parts_of"]
 
@@ -18,29 +18,30 @@ _MAX_STEPS = 4
 _MAX_PARTS_PER_LAYOUT = 16
 
 
-def parts_of(num_elements: Dim, layouts: Sequence[Layout]) -> list[tuple[int, ...]] | None:
+def parts_of(shape: Sequence[Dim], layouts: Sequence[Layout]) -> list[tuple[int, ...]] | None:
     """Gives the numbers of the parts of a buffer that each layout consists of, and before them those of all parts.
 
     The parts are disjoint and make up the buffer. ``None`` where that is not proved, or the layouts cut the buffer
     into too many parts.
 
     Args:
-        num_elements: of the buffer.
+        shape: of the buffer.
         layouts: lie in it; no element shares its place with another one, but along axes of stride 0.
 
     Cost: ``O(n log n)`` in the layouts, plus the numbers given.
     """
     steps = _common_steps(layouts)
-    whole = compact_layout((num_elements,))
     if steps is None:
         return None
-    known = [box for layout in (whole, *layouts) if (box := _box_of(layout, steps)) is not None]
+    sizes = unproved_sizes(dict.fromkeys(dim for layout in (compact_layout(shape), *layouts) for dim in layout.shape))
+    whole = compact_layout((product(shape),))
+    known = [box for layout in (whole, *layouts) if (box := _box_of(layout, steps, sizes)) is not None]
     if len(known) <= len(layouts):
         return None
     numbered = []
     num_parts = 1
     for digit in range(len(known[0])):
-        ends = _ordered({end for box in known for end in box[digit]})
+        ends = _ordered({end for box in known for end in box[digit]}, sizes)
         num_parts *= 0 if ends is None else len(ends) - 1
         if ends is None or num_parts > _MAX_PARTS_PER_LAYOUT * len(known) or (ends[0], ends[-1]) != known[0][digit]:
             return None
@@ -56,11 +57,11 @@ def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, .
     return tuple(numbers)
 
 
-def _ordered(ends: set[Dim]) -> list[Dim] | None:
+def _ordered(ends: set[Dim], sizes: Sequence[Dim]) -> list[Dim] | None:
     """Gives ends of intervals in order; ``None`` where the order is not proved."""
     found = sorted(ends, key=typical)
     for left, right in pairwise(found):
-        if not is_nonnegative(right - left):
+        if not is_size(right - left, sizes):
             return None
     return found
 
@@ -74,7 +75,7 @@ def _common_steps(layouts: Iterable[Layout]) -> list[Dim] | None:
     return steps
 
 
-def _box_of(layout: Layout, steps: Sequence[Dim]) -> _Box | None:
+def _box_of(layout: Layout, steps: Sequence[Dim], sizes: Sequence[Dim]) -> _Box | None:
     """Gives the elements of a layout as a box: for each digit of an element's number the interval that it runs through.
 
     The digits are the number's quotients by ``steps``, the largest first, then what is left. ``None`` where the
@@ -83,12 +84,13 @@ def _box_of(layout: Layout, steps: Sequence[Dim]) -> _Box | None:
     Args:
         layout: its elements lie in a buffer.
         steps: each a multiple of the next.
+        sizes: that are zero or more, though they do not show it.
     """
     levels, run = layout.levels()
     offset = layout.offset
     box: list[tuple[Dim, Dim]] = []
     for step in steps:
-        digit = _digit(offset, levels, run, step)
+        digit = _digit(offset, levels, run, step, sizes)
         if digit is None:
             return None
         interval, offset, levels, run = digit
@@ -96,10 +98,12 @@ def _box_of(layout: Layout, steps: Sequence[Dim]) -> _Box | None:
     return None if levels else (*box, (offset, offset + run))
 
 
-def _digit(offset: Dim, levels: _Levels, run: Dim, step: Dim) -> tuple[tuple[Dim, Dim], Dim, _Levels, Dim] | None:
+def _digit(
+    offset: Dim, levels: _Levels, run: Dim, step: Dim, sizes: Sequence[Dim]
+) -> tuple[tuple[Dim, Dim], Dim, _Levels, Dim] | None:
     """Gives the interval of the digit that counts ``step``, and what is left of the elements below it."""
     span = _span(levels, run)
-    quotient = _quotient(offset, span, step)
+    quotient = _quotient(offset, span, step, sizes)
     if quotient is not None:  # all within one step
         return (quotient, quotient + 1), offset - quotient * step, levels, run
     if not levels:
@@ -107,13 +111,13 @@ def _digit(offset: Dim, levels: _Levels, run: Dim, step: Dim) -> tuple[tuple[Dim
         return None if first is None or count is None else ((first, first + count), 0, [], step)
     (stride, dim), *inner = levels
     if stride == step:
-        quotient = _quotient(offset, _span(inner, run), step)
+        quotient = _quotient(offset, _span(inner, run), step, sizes)
         return None if quotient is None else ((quotient, quotient + dim), offset - quotient * step, inner, run)
     each = exact_div(step, stride)
     count = None if each is None else exact_div(dim, each)
     if each is None or count is None:
         return None
-    quotient = _quotient(offset, _span(inner, run), stride)
+    quotient = _quotient(offset, _span(inner, run), stride, sizes)
     if quotient is None:
         return None
     first = exact_div(quotient, each)
@@ -125,7 +129,7 @@ def _span(levels: Iterable[tuple[Dim, Dim]], run: Dim) -> Dim:
     return sum(((dim - 1) * stride for stride, dim in levels), run)
 
 
-def _quotient(offset: Dim, span: Dim, step: Dim) -> Dim | None:
+def _quotient(offset: Dim, span: Dim, step: Dim, sizes: Sequence[Dim]) -> Dim | None:
     """Gives ``q`` where ``span`` elements from ``offset`` provably lie between ``q * step`` and ``(q + 1) * step``."""
     if isinstance(step, int) and isinstance(offset, int):
         candidates: tuple[Dim, ...] = (offset // step,) if step > 0 else ()
@@ -133,6 +137,6 @@ def _quotient(offset: Dim, span: Dim, step: Dim) -> Dim | None:
         candidates = (0, offset // step) if step != 0 else ()
     for quotient in candidates:
         rest = offset - quotient * step
-        if is_nonnegative(rest) and is_nonnegative(step - rest - span):
+        if is_size(rest, sizes) and is_size(step - rest - span, sizes):
             return quotient
     return None

@@ -81,7 +81,7 @@ class Footprints:
         touching = [view for view in views if is_empty or not self._layouts[view].is_empty]
         parts = None
         if touching and not is_empty and register.kind not in _READ_ONLY:
-            parts = parts_of(product(register.shape), [self._layouts[view] for view in touching])
+            parts = parts_of(register.shape, [self._layouts[view] for view in touching])
             if parts is None:
                 self._inexact.update(touching)
             else:

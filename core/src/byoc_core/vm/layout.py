@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from byoc_core.dims import Dim, evaluate, exact_div, is_nonnegative, product, symbols_of
+from byoc_core.errors import IRTypeError
 
-__all__ = ["Layout", "compact_layout", "is_compact", "row_major", "typical"]
+__all__ = ["Layout", "compact_layout", "is_compact", "is_size", "row_major", "typical", "unproved_sizes"]
 
 _TYPICAL_SIZE = 1009
 
@@ -50,12 +51,17 @@ class Layout:
         """The elements from the first to the last one, both included; of an empty tensor, if that is certain, 0."""
         return 0 if self.is_empty else sum(((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)), 1)
 
-    def fits(self, num_elements: Dim) -> bool:
-        """Tells whether all lies, provably, in a buffer of so many elements."""
-        if self.is_compact:
-            return is_nonnegative(self.offset) and is_nonnegative(num_elements - self.offset - product(self.shape))
-        starts = (self.offset, *self.strides)
-        return all(map(is_nonnegative, starts)) and is_nonnegative(num_elements - self.offset - self.extent)
+    def fits(self, buffer: Sequence[Dim], sizes: Iterable[Dim] = ()) -> bool:
+        """Tells whether all lies, provably, in a buffer of that shape.
+
+        Args:
+            buffer: sizes of the buffer.
+            sizes: others that are zero or more, though they may not show it.
+        """
+        extent = product(self.shape) if self.is_compact else self.extent
+        given = unproved_sizes((*self.shape, *buffer, *sizes))
+        needed = (self.offset, *(() if self.is_compact else self.strides), product(buffer) - self.offset - extent)
+        return all(is_size(value, given) for value in needed)
 
     @property
     def without_repeats(self) -> Layout:
@@ -63,14 +69,18 @@ class Layout:
         shape = tuple(1 if stride == 0 else dim for dim, stride in zip(self.shape, self.strides, strict=True))
         return Layout(self.offset, shape, self.strides)
 
-    @property
-    def is_injective(self) -> bool:
-        """Whether no two elements, provably, share a place."""
+    def is_injective(self, sizes: Iterable[Dim] = ()) -> bool:
+        """Tells whether no two elements, provably, share a place.
+
+        Args:
+            sizes: are zero or more, though they may not show it.
+        """
         if self.is_compact:
             return True
         span: Dim = 1
+        given = unproved_sizes((*self.shape, *sizes))
         for stride, dim in reversed(self._by_stride()):
-            if not is_nonnegative(stride - span):
+            if not is_size(stride - span, given):
                 return False
             span = span + (dim - 1) * stride
         return True
@@ -148,9 +158,25 @@ def is_compact(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     return True
 
 
+def unproved_sizes(shape: Iterable[Dim]) -> tuple[Dim, ...]:
+    """Gives the sizes of axes that are zero or more only because a call with any other size is refused."""
+    return tuple(dict.fromkeys(dim for dim in shape if not is_nonnegative(dim)))
+
+
+def is_size(value: Dim, sizes: Sequence[Dim]) -> bool:
+    """Tells whether a value is, provably, zero or more where some sizes are."""
+    if is_nonnegative(value):
+        return True
+    quotients = (exact_div(value, size) for size in sizes if not isinstance(value, int))
+    return any(quotient is not None and is_size(quotient, sizes) for quotient in quotients)
+
+
 def typical(dim: Dim) -> int:
-    """Gives the value of a dimension with all symbols large: an order to try, never a proof."""
-    return dim if isinstance(dim, int) else evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_SIZE))
+    """Gives the value of a dimension with all symbols large, 0 if it has none there: an order to try, never a proof."""
+    try:
+        return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_SIZE))
+    except IRTypeError:
+        return 0
 
 
 def _strides_of_groups(shape: Sequence[Dim], strides: Sequence[Dim], target: tuple[Dim, ...]) -> tuple[Dim, ...] | None:

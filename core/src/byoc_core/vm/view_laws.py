@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
-from byoc_core.dims import Dim, exact_div, is_nonnegative, product, shape_symbols
+from byoc_core.dims import Dim, exact_div, product, shape_symbols
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ProgramError
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Builtin, Call, CallKind
-from byoc_core.vm.layout import Layout
+from byoc_core.vm.layout import Layout, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
 __all__ = ["check_memory", "check_views", "is_strided", "shared_places"]
@@ -27,9 +28,10 @@ def check_views(program: Program, function: VMFunction) -> None:
     """
     registers = program.registers(function) if function.views else ()
     known = function.input_symbols
+    sizes = _sizes_of_calls(function)
     for index, view in enumerate(function.views):
         place = f"function `{function.name}`, register w{index}"
-        base = registers[view.base] if view.base < function.first_view else None
+        base = registers[view.base] if 0 <= view.base < function.first_view else None
         if base is None or base.kind not in _BASES or not shape_symbols(base.shape) <= known:
             raise ProgramError(
                 place,
@@ -44,20 +46,20 @@ def check_views(program: Program, function: VMFunction) -> None:
         itemsize = dtype_info(view.dtype).itemsize
         if exact_div(view.offset, itemsize) is None:
             raise ProgramError(place, "is not aligned", got=view.offset, expected=f"a multiple of {itemsize} bytes")
-        _check_extent(place, view.layout, product(base.shape))
+        _check_extent(place, view.layout, base.shape, sizes)
 
 
-def _check_extent(place: str, layout: Layout, num_elements: Dim) -> None:
-    if not all(map(is_nonnegative, layout.strides)):
+def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...], sizes: tuple[Dim, ...]) -> None:
+    if any(isinstance(stride, int) and stride < 0 for stride in layout.strides):
         raise ProgramError(place, "has a negative stride", got=_list(layout.strides))
-    if not layout.fits(num_elements):
+    if not layout.fits(base, sizes):
         raise ProgramError(
             place,
             "does not provably lie inside its base",
             got=f"{layout.extent} elements from {layout.offset}",
-            expected=f"at most {num_elements} elements",
+            expected=f"at most {product(base)} elements",
         )
-    if not layout.without_repeats.is_injective:
+    if not layout.without_repeats.is_injective(sizes):
         raise ProgramError(place, "may name one place twice", got=f"strides {_list(layout.strides)}")
 
 
@@ -86,6 +88,8 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
             neither an extern that fills buffers nor a copy.
     """
     registers = program.registers(function)
+    sizes = _sizes_of_calls(function)
+    first_view = function.first_view
     for index, call in enumerate(function.code):
         if not isinstance(call, Call):
             continue
@@ -94,7 +98,8 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
         for number in call.results:
             if registers[footprints.owners[number]].kind in _READ_ONLY:
                 raise ProgramError(where, f"register {registers[number]} is read-only")
-            if number >= function.first_view and not function.views[number - function.first_view].layout.is_injective:
+            view = function.views[number - first_view] if number >= first_view else None
+            if view is not None and not view.layout.is_injective(sizes):
                 raise ProgramError(where, f"register {registers[number]} repeats elements, so it cannot be written")
             if not written.isdisjoint(footprints.of(number)):
                 raise ProgramError(where, f"register {registers[number]} is written while it is in use")
@@ -108,6 +113,14 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
             for number in (*call.args, *call.results):
                 if is_strided(function, number):
                     raise ProgramError(where, f"a {call.kind.mnemonic} takes no strides", got=registers[number])
+
+
+def _sizes_of_calls(function: VMFunction) -> tuple[Dim, ...]:
+    """Gives sizes that are zero or more where the code runs, because any other call ends before that."""
+    if not function.views:
+        return ()
+    shapes = chain((param.shape for param in function.params), (tensor.shape for tensor in function.tensors))
+    return unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
 
 
 def _list(dims: Iterable[Dim]) -> str:

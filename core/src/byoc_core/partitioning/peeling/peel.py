@@ -34,7 +34,8 @@ class PeelViews(Pass):
     A region of the host that holds nothing else is opened. Of others leave:
 
     - in front of the call what alone reads a parameter: ops that reshape; slices and splits whose parts are in one
-      piece; all of these and ``permute_dims`` where the backend takes strided views (``BackendInfo.strided``);
+      piece; all of these and ``permute_dims`` where the backend takes strided views (``BackendInfo.strided``); and a
+      ``concat`` of parameters that is a result itself, whatever reads it;
     - behind it what makes a result that nothing in the region reads: ops that reshape; ``concat``, of whose result each
       part is one piece, or a strided view that the backend can write; a ``split`` all of whose parts are results, each
       in one piece.

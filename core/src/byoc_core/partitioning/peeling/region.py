@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from byoc_core.ir import Binding, Constant, Function, Value, Var
@@ -42,7 +42,7 @@ def peel_region(
     Returns:
         ``None`` where nothing moves.
 
-    Cost: linear in the region's bindings and operands.
+    Cost: linear in the region's bindings and operands, once more for each joint in front that sets others free.
     """
     peeler = _Peeler(call, region, is_view, strided=strided, views_only=views_only)
     peeler.move_behind()
@@ -109,26 +109,31 @@ class _Peeler:
 
     def move_in_front(self) -> None:
         """Moves what alone reads a parameter; then what alone reads what that gives, and so on."""
-        readers: dict[int, list[Binding]] = {}
-        for binding in self._remaining():
-            for value in {id(operand): operand for operand in binding.operands}.values():
-                readers.setdefault(id(value), []).append(binding)
-        pending = [id(param) for param in self._region.params]
-        for value_id in pending:  # grows
-            leaving = readers.get(value_id, [])
-            if not all(self._may_go_in_front(binding) for binding in leaving):
-                continue
-            for binding in leaving:
-                self._moved.add(id(binding))
-                results = tuple(map(self._released, binding.results))
-                self._outer.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
-                self._front.append(replace(binding, operands=(self._outer[value_id],), results=results))
-                pending += map(id, binding.results)
+        num_moved = -1
+        while num_moved < len(self._moved):  # a joint that leaves may leave a parameter to one reader
+            num_moved = len(self._moved)
+            remaining = self._remaining()
+            staying = {id(o) for b in remaining if not self._may_go_in_front(b) for o in b.operands}
+            for binding in remaining:
+                if self._leaves_in_front(binding, staying):
+                    self._moved.add(id(binding))
+                    operands = tuple(map(self._handed_out, binding.operands))
+                    results = tuple(map(self._released, binding.results))
+                    self._outer.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
+                    self._front.append(replace(binding, operands=operands, results=results))
 
     def _may_go_in_front(self, binding: Binding) -> bool:
         if binding.op.name == CONCAT or not self._is_view(binding):
             return False
         return self._strided or is_in_one_piece(binding)
+
+    def _leaves_in_front(self, binding: Binding, staying: Collection[int]) -> bool:
+        if any(isinstance(operand, Var) and id(operand) not in self._outer for operand in binding.operands):
+            return False
+        if binding.op.name == CONCAT:
+            # It has to be in one piece anyway, since it is a result; so nobody can make it in a better way.
+            return self._is_view(binding) and id(binding.results[0]) in self._given
+        return self._may_go_in_front(binding) and id(binding.operands[0]) not in staying
 
     def peeled(self) -> Peeled | None:
         """Gives what takes the place of the call."""
