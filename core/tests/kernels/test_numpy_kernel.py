@@ -79,10 +79,9 @@ def test_unknown_dtypes_give_a_form_that_looks_at_the_operands() -> None:
 
 
 def test_dtypes_that_differ_are_no_promise() -> None:
-    dtypes = [np.dtype("float32"), np.dtype("float64")]
+    dtypes: list[Any] = [np.dtype("float32"), np.dtype("float64")]
     for name in ("add", "concat", "nn.bias_add", "matmul"):
-        form = KERNELS[name].form_for(dtypes, [2, 2], {"axis": 0})
-        assert (form.dtype, form.takes_out and name != "concat" and name != "nn.bias_add") == (None, False)
+        assert KERNELS[name].form_for(dtypes, [2, 2], {"axis": 0}).dtype is None
 
 
 def test_memory_for_results_is_no_attribute() -> None:

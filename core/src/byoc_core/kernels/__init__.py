@@ -3,9 +3,11 @@
 A kernel takes arrays and the op's normalised attributes (sizes as ints) and gives an array, or a tuple of arrays where
 the op has several results. It computes in the dtype it is given (floating-point types below 32 bits: in float32,
 rounded once), gives the shape and dtype that the op's type rule promises, never writes to its inputs, and never warns.
-Its result may share memory with an input. The functions of the modules here are what kernels are made of: numpy may
-warn in them. Kernels serve the host backend and constant folding, and they are the oracle
+Its result may share memory with an input. Kernels serve the host backend and constant folding, and they are the oracle
 that backends are compared with.
+
+Kernels are made of the functions of the modules here, in which numpy may warn. A module's table names these as they
+are, or as a :class:`~byoc_core.kernels.numpy_kernel.NumpyKernel` that says how host regions call them cheaply.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ def bias_add(x: NDArray, bias: NDArray, *, axis: int, out: NDArray | None = None
     Raises:
         ExecutionError: there is not one value for each index.
     """
-    require_shape("nn.bias_add", "bias", bias.shape, (x.shape[axis],))
+    if bias.shape != (x.shape[axis],):
+        require_shape("nn.bias_add", "bias", bias.shape, (x.shape[axis],))
     if axis % x.ndim < x.ndim - 1:
         bias = bias.reshape(-1, *[1] * (x.ndim - 1 - axis % x.ndim))
     return np.asarray(np.add(x, bias, out=out))
