@@ -1,8 +1,9 @@
-"""Peak memory of running ResNet-50 from its artifact in a fresh process, over what it cannot do without.
+"""Peak memory of running models from their artifacts in fresh processes, over what they cannot do without.
 
-That is the weights, the arena that was planned for intermediates, the inputs and the outputs. What numpy and the run
-side take by themselves is not counted. Linux only: peaks are read from ``/proc`` (``ru_maxrss`` of a child starts at
-its parent's).
+That is what :class:`byoc_core.artifact.MemoryNeed` says: constants, the modules' payloads, and for each call under way
+the planned arena, the inputs and the outputs. What Python, numpy and the run side take by themselves is not counted:
+each process has run a small model of the same kind before. Linux only: peaks are read from ``/proc`` (``ru_maxrss``
+of a child starts at its parent's).
 """
 
 from __future__ import annotations
@@ -11,62 +12,114 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
+import onnx
 from byoc_core.dims import evaluate
-from byoc_core.vm.program import nbytes_of
+from byoc_core.runtime.arguments import bind_symbols
 
 from benchmarks.compile_time import compiling_backends
 from benchmarks.pairing import Samples, measure
 from benchmarks.zoo.light import SEED, draw_inputs, load_light_model
+from benchmarks.zoo.networks import NETWORKS
 
-MODEL = "light_resnet50"
+LIGHT_MODELS = ("light_resnet50", "light_squeezenet", "light_densenet121")
+BERT_SIZES = {"batch": 1, "sequence": 128}
+WARM_UP = """
+@R.function
+def main(x: R.Tensor((1, 2, 4, 4), "float32")):
+    pooled = R.nn.max_pool2d(x, pool_size=(2, 2))
+    shares = R.nn.softmax(pooled)
+    return shares
+"""
 SCRIPT = """
-import json, sys, numpy as np, byoc_core, byoc_core.artifact.loading, byoc_core.kernels, byoc_core.vm
+import gc, json, sys, threading, numpy as np, byoc_core
 
 def status(field):
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
 
+def run(artifact, inputs, num_threads):
+    machine = byoc_core.VirtualMachine(byoc_core.load(artifact, allow_native=True))
+    ready = threading.Barrier(num_threads)
+    def call():
+        given = dict(np.load(inputs))
+        ready.wait()
+        machine.run("main", given)
+    threads = [threading.Thread(target=call) for _ in range(num_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+warm_up, warm_up_inputs, artifact, inputs, num_threads = sys.argv[1:]
+run(warm_up, warm_up_inputs, int(num_threads))
+gc.collect()
 before = status("VmRSS")
-executable = byoc_core.load(sys.argv[1], allow_native=True)
-inputs = dict(np.load(sys.argv[2]))
-byoc_core.VirtualMachine(executable).run("main", inputs)
+run(artifact, inputs, int(num_threads))
 print(json.dumps({"peak": status("VmHWM") - before}))
 """
 
+Inputs = Mapping[str, npt.NDArray[Any]]
+
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives, for the host and for each backend that compiles here, the peak and its ratio to what is needed."""
-    model = load_light_model(MODEL)
-    module, inputs = byoc_core.from_onnx(model), draw_inputs(model, SEED)
+    """Gives peak and needed bytes of each model, on the host and each backend that compiles here, 1 and 2 threads."""
     figures: dict[str, Any] = {"unit": "bytes"}
-    with tempfile.TemporaryDirectory() as folder:
-        np.savez(Path(folder) / "inputs.npz", **inputs)  # type: ignore[arg-type]  # no input is called `allow_pickle`
-        for name in ("host", *compiling_backends()):
-            path = Path(folder) / f"{name}.byoc"
-            byoc_core.build(module, [name]).save(path)
-            figures[name] = measure_peak(path, Path(folder) / "inputs.npz", num_rounds)
-            needed, ratio = figures[name]["needed"], figures[name]["peak"]["median"] / figures[name]["needed"]
-            print(f"  {name}: peak {figures[name]['peak']['median']:,.0f}, {ratio:.2f} times the {needed:,} needed")
+    for name, model, inputs in draw_models():
+        module = byoc_core.from_onnx(model)
+        figures[name] = {}
+        for backend in ("host", *compiling_backends()):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder)
+                save_warm_up(path, backend)
+                byoc_core.build(module, [backend]).save(path / "model.byoc")
+                np.savez(path / "model.npz", **inputs)  # type: ignore[arg-type]  # no input is called `allow_pickle`
+                for num_threads in (1, 2):
+                    figure = measure_peak(path, inputs, num_threads, num_rounds)
+                    figures[name][f"{backend}, {num_threads} threads"] = figure
+                    needed, peak = figure["needed"], figure["peak"]["median"]
+                    print(
+                        f"  {name}, {backend}, {num_threads} threads: peak {peak:,.0f}, {peak / needed:.3f} times the "
+                        f"{needed:,} needed",
+                        flush=True,
+                    )
     return figures
 
 
-def measure_peak(path: Path, inputs: Path, num_rounds: int) -> dict[str, Any]:
-    """Gives the peaks of running an artifact in fresh processes, and the bytes that it needs."""
+def draw_models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
+    """Yields names, models and their inputs."""
+    for name in LIGHT_MODELS:
+        model = load_light_model(name)
+        yield name, model, draw_inputs(model, SEED)
+    bert = NETWORKS["bert"]
+    yield "bert", bert.build("real", "exported17"), bert.draw("real", BERT_SIZES, SEED)
+
+
+def save_warm_up(folder: Path, backend: str) -> None:
+    """Writes the small model that loads whatever a backend's artifacts need."""
+    byoc_core.build(byoc_core.parse(WARM_UP), [backend]).save(folder / "warm_up.byoc")
+    np.savez(folder / "warm_up.npz", x=np.ones((1, 2, 4, 4), np.float32))
+
+
+def measure_peak(folder: Path, inputs: Inputs, num_threads: int, num_rounds: int) -> dict[str, Any]:
+    """Gives the peaks of fresh processes that call the model in a folder from threads at once, and the bytes needed."""
+    files = [folder / name for name in ("warm_up.byoc", "warm_up.npz", "model.byoc", "model.npz")]
 
     def peak() -> float:
-        command = [sys.executable, "-c", SCRIPT, str(path), str(inputs)]
+        command = [sys.executable, "-c", SCRIPT, *map(str, files), str(num_threads)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return float(json.loads(done.stdout)["peak"])
 
-    summary = byoc_core.inspect(path)
-    signature = summary.functions["main"]
-    in_and_out = [nbytes_of(spec.shape, spec.dtype) for spec in (*signature.inputs, *signature.outputs)]
-    sizes = [summary.constants_nbytes, summary.arena_nbytes["main"], *in_and_out]
-    needed = sum(evaluate(size, {}) for size in sizes)
+    summary = byoc_core.inspect(folder / "model.byoc")
+    specs = summary.functions["main"].inputs
+    need = summary.memory["main"].at(bind_symbols(specs, [inputs[spec.name] for spec in specs]))
+    shared = need.constants_nbytes + need.payload_nbytes
+    needed = shared + num_threads * (evaluate(need.needed_nbytes, {}) - shared)
     samples: Samples = measure({"peak": peak}, num_rounds=num_rounds)["peak"]
     return {"needed": needed, "peak": samples.to_json()}

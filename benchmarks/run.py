@@ -38,10 +38,11 @@ SIZES = (1_000, 10_000, 100_000)
 FIGURES = {
     "import-time": Figure("benchmarks.import_time", "run", 15, "import byoc_core over import numpy"),
     "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
-    "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running ResNet-50 over weights, arena, in and out"),
+    "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running models over what they need"),
     "call-overhead": Figure("benchmarks.call_overhead", "run", 31, "calls of tiny models, beside ONNX Runtime"),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of such calls, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
+    "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),

@@ -39,10 +39,11 @@ static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *
 }
 
 static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"instructions", "num_registers", "fail", NULL};
+  static char *names[] = {"instructions", "num_registers", "fail", "num_threads", NULL};
   PyObject *instructions, *fail;
-  int num_registers;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iO", names, &PyTuple_Type, &instructions, &num_registers, &fail))
+  int num_registers, num_threads = -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iO|i", names, &PyTuple_Type, &instructions, &num_registers, &fail,
+                                   &num_threads))
     return NULL;
   Py_ssize_t count = PyTuple_Size(instructions);
   if (count == 0 || count > INT32_MAX / 2 || num_registers < 0) {
@@ -53,6 +54,7 @@ static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   if (!self) return NULL;
   self->fail = Py_NewRef(fail);
   self->num_registers = num_registers;
+  self->num_threads = num_threads;
   self->num_instructions = (int32_t)count;
   self->instructions = PyMem_Calloc((size_t)count, sizeof *self->instructions);
   if (!self->instructions) {
@@ -96,7 +98,7 @@ static void code_dealloc(CodeObject *self) {
 }
 
 static PyType_Slot code_slots[] = {
-    {Py_tp_doc, "Code(instructions, num_registers, fail)\n--\n\nThe instructions of a function, without memory."},
+    {Py_tp_doc, "Code(instructions, num_registers, fail, num_threads=-1)\n--\n\nThe instructions of a function, without memory."},
     {Py_tp_new, code_new},
     {Py_tp_traverse, code_traverse},
     {Py_tp_clear, code_clear},

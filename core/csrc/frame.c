@@ -1,4 +1,5 @@
 #include "objects.h"
+#include "threads.h"
 
 #include <string.h>
 
@@ -141,8 +142,15 @@ int32_t byoc_frame_run(FrameObject *frame, int32_t index) {
   int32_t op = frame->frame.code[index].op;
   if (op == BYOC_PYTHON || op == BYOC_RET) return index;
   byoc_stop stop;
+  const int num_threads = frame->code->num_threads;
   Py_BEGIN_ALLOW_THREADS;
-  stop = byoc_run(&frame->frame, index);
+  if (num_threads < 0) {
+    stop = byoc_run(&frame->frame, index);
+  } else {
+    const byoc_call call = byoc_threads_enter(num_threads);
+    stop = byoc_run(&frame->frame, index);
+    byoc_threads_leave(call);
+  }
   Py_END_ALLOW_THREADS;
   if (!stop.status) return stop.index;
   PyObject *made = PyObject_CallFunction(frame->code->fail, "ii", (int)stop.index, (int)stop.status);

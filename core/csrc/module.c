@@ -15,6 +15,7 @@ static PyModuleDef definition = {
     .m_name = "byoc_core._native",
     .m_doc = "Runs the native calls of a program in one go, without the interpreter lock.",
     .m_size = -1,
+    .m_methods = byoc_threads_methods,
 };
 
 PyMODINIT_FUNC PyInit__native(void) {

@@ -20,7 +20,8 @@ typedef struct {
   byoc_instruction *instructions;
   int32_t *registers; /* of all operands */
   int32_t num_instructions, num_operands, num_registers;
-  PyObject *fail; /* fail(instruction, status) raises */
+  PyObject *fail;  /* fail(instruction, status) raises */
+  int num_threads; /* that a call wants, 0: those of the process; negative: nothing uses threads */
 } CodeObject;
 
 /* A register that lies in another one's memory. */
@@ -60,6 +61,7 @@ typedef struct {
 } PlanObject;
 
 extern PyType_Spec byoc_code_spec, byoc_frame_spec, byoc_plan_spec, byoc_entry_spec, byoc_bound_spec;
+extern PyMethodDef byoc_threads_methods[];
 extern PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
 /* Gives a register the data and sizes of an array of its rank. Those that follow it come behind, all at once. */

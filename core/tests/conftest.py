@@ -19,19 +19,22 @@ from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Function, 
 from byoc_core.pattern import CompositePattern
 from byoc_core.plugin.discovery import installed
 from byoc_core.plugin.metadata import snapshot
-from byoc_core.runtime.module import PackedFunction, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.module import CallTraits, PackedFunction, RuntimeModule, Signature, TensorSpec
 from byoc_core.runtime.registry import runtimes
 from byoc_core.transform import evaluate_function
 from pydantic import BaseModel
 
 
 class FakeModule(RuntimeModule):
-    """Functions run by the reference interpreter."""
+    """Functions run by the reference interpreter; they hold their callers to the contract."""
 
     type_key = "fake"
 
-    def __init__(self, backend: str, functions: Sequence[Function], context: CompileContext) -> None:
+    def __init__(
+        self, backend: str, functions: Sequence[Function], context: CompileContext, *, strided: bool = False
+    ) -> None:
         self.backend = backend
+        self.strided = strided
         self.functions = {str(function.attrs["global_symbol"]): function for function in functions}
         self._context = context
 
@@ -39,12 +42,16 @@ class FakeModule(RuntimeModule):
     def function_names(self) -> tuple[str, ...]:
         return tuple(self.functions)
 
+    def call_traits(self, name: str) -> CallTraits:
+        return CallTraits(strided=self.strided)
+
     def find_function(self, name: str) -> PackedFunction:
         function = self.functions[name]
         assert self._context.module is not None
         module = IRModule({function.name: function}, self._context.module.constants)
 
         def run(*arrays: Any) -> None:
+            assert self.strided or all(array.flags.c_contiguous for array in arrays)
             outputs = arrays[len(function.params) :]
             for output, value in zip(outputs, _evaluate(module, function, arrays), strict=True):
                 np.copyto(output, value)
@@ -80,6 +87,7 @@ class FakeBackend:
         dynamic_shapes: whether it takes symbolic sizes.
         data_dependent_sizes: whether it takes sizes that only the data tells.
         constants: how it wants its constants.
+        strided: whether its functions take strided views.
         options: the model of its options.
         status: whether it can compile here.
         prepare: what ``byoc_prepare`` does.
@@ -99,6 +107,7 @@ class FakeBackend:
         data_dependent_sizes: bool = False,
         constants: Literal["embedded", "lifted"] = "embedded",
         unit_roundoff: Mapping[str, float] = MappingProxyType({}),
+        strided: bool = False,
         options: type[BaseModel] | None = None,
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
@@ -119,6 +128,7 @@ class FakeBackend:
             constants=constants,
             options=options,
             unit_roundoff=unit_roundoff,
+            strided=strided,
         )
         self._status = status or Status(ok=True)
         self._prepare = prepare
@@ -158,7 +168,10 @@ class FakeBackend:
         rejections = {f.name: reason for f in functions if (reason := self._refusal(f)) is not None}
         taken = [f for f in functions if f.name not in rejections and f.attrs["global_symbol"] not in self.forgets]
         self.compiled.extend(taken)
-        return CodegenResult(FakeModule(self.name, taken, context) if taken else None, rejections=rejections)
+        return CodegenResult(self._module(taken, context) if taken else None, rejections=rejections)
+
+    def _module(self, functions: Sequence[Function], context: CompileContext) -> FakeModule:
+        return FakeModule(self.name, functions, context, strided=self._info.strided)
 
     def _refusal(self, function: Function) -> Rejection | None:
         reason = self.rejects.get(str(function.attrs["global_symbol"])) or self.rejects.get("*")

@@ -271,6 +271,8 @@ def test_dump_and_progress(fake: Any, tmp_path: Path) -> None:
     assert names == [
         "compile/00_input.py",
         "compile/01_RunCodegen.py",
+        "peel/00_input.py",
+        "peel/01_PeelViews.py",
         *(f"prepare/{number:02}_{name}.py" for number, name in enumerate(steps)),
     ]
 
@@ -285,7 +287,7 @@ def test_every_pass_is_observed(fake: Any, *, with_backends: bool) -> None:
     assert all(observed.seconds > 0 for observed in runs)
     preparations = [f"prepare_{backend.name}" for backend in chosen]
     assert [name for name in names if name.startswith("prepare_")] == preparations
-    assert names[-2:] == ["partition_host", "RunCodegen"]
+    assert names[-3:] == ["partition_host", "PeelViews", "RunCodegen"]
     assert len(runs[-1].module.functions) < len(runs[-2].module.functions)
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 

@@ -21,11 +21,24 @@ LOOP_TEST: int
 IF: int
 GOTO: int
 
+# The accounts of byoc_core.runtime.worker_accounts; the addresses: omp_get_max_threads, omp_set_num_threads and
+# omp_pause_resource_all, or 0.
+def threads_enter(wanted: int, /) -> tuple[int, int, int]: ...
+def threads_leave(token: tuple[int, int, int], /) -> None: ...
+def threads_number() -> int: ...
+def threads_set_limit(number: int, /) -> None: ...
+def threads_set_openmp(addresses: tuple[int, int, int], /) -> None: ...
+def threads_start_anew() -> None: ...
+
 class Code:
     # An instruction: operation, registers, target, address of the function and of its context.
 
     def __new__(
-        cls, instructions: tuple[_Instruction, ...], num_registers: int, fail: Callable[[int, int], object]
+        cls,
+        instructions: tuple[_Instruction, ...],
+        num_registers: int,
+        fail: Callable[[int, int], object],
+        num_threads: int = -1,
     ) -> Self: ...
 
 class Frame:

@@ -13,10 +13,14 @@ from typing import Any
 from byoc_core.dims import Dim, evaluate, read_dim, symbols_of
 from byoc_core.errors import IRTypeError, OptionsError, near_names
 
-__all__ = ["HOST", "MAX_FLOPS", "apportion", "decisive_reasons", "items_of", "reason_keys"]
+__all__ = ["HOST", "MAX_FLOPS", "VIEW", "apportion", "decisive_reasons", "items_of", "reason_keys"]
 
 HOST = "host"
 """The backend whose ops count as not offloaded."""
+
+VIEW = "(view)"
+"""Stands for a backend where an op belongs to no region, since it only looks at memory in another way; no backend can
+have this name."""
 
 MAX_FLOPS = 10**30
 """What counts more than this is no count."""

@@ -18,10 +18,11 @@ from typing import Any
 import byoc_core
 import numpy as np
 import pytest
-from byoc_core.artifact import Executable, inspect, is_trusted, load, load_module, trust, verify
+from byoc_core.artifact import Executable, MemoryNeed, inspect, is_trusted, load, load_module, trust, verify
 from byoc_core.artifact import archive as archive_module
 from byoc_core.artifact.archive import ALIGNMENT, read_archive, write_archive
 from byoc_core.artifact.manifest import FORMAT_VERSION
+from byoc_core.dims import symbol
 from byoc_core.errors import ArtifactError, CallError, InternalError, RuntimeNotFoundError, UntrustedCodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -110,6 +111,11 @@ def test_inspect(saved: Path) -> None:
     ]
     assert (result.num_constants, result.constants_nbytes) == (2, 32)
     assert result.arena_nbytes == load(saved).arena_nbytes == {"main": 0}
+    (module,) = result.modules
+    n = symbol("n")
+    assert result.memory == {"main": MemoryNeed(32, module.nbytes, 0, 16 * n, 16 * n)}
+    assert result.memory["main"].needed_nbytes == 32 + module.nbytes + 32 * n
+    assert result.memory["main"].at({"n": 3}) == MemoryNeed(32, module.nbytes, 0, 48, 48)
     assert result.nbytes == saved.stat().st_size
     assert "region0" in result.listing
     assert not result.is_native

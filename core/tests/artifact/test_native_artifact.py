@@ -15,7 +15,7 @@ from byoc_core.digest import digest_of
 from byoc_core.dims import symbol
 from byoc_core.errors import ArtifactError, UntrustedCodeError
 from byoc_core.runtime.csource import CSourceModule
-from byoc_core.runtime.module import Signature, TensorSpec
+from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
 from byoc_core.vm import Call, CallKind, Program, Ret, VirtualMachine, VMFunction
 
 SHIFT = """\
@@ -69,6 +69,33 @@ def check(executable: Executable) -> None:
     one, eleven = VirtualMachine(executable)["main"](np.arange(3, dtype="float32"))
     assert one.tolist() == [1, 2, 3]
     assert eleven.tolist() == [11, 12, 13]
+
+
+def test_compiled_code_reads_constants_where_they_are_mapped(native: Executable, tmp_path: Path) -> None:
+    native.save(tmp_path / "model.byoc")
+    loaded = load(tmp_path / "model.byoc", allow_native=True)
+    check(loaded)
+    cited = [item for module in loaded.modules for item in module.constants.items()]
+    assert len(cited) == 2
+    for digest, array in cited:
+        assert np.shares_memory(array, loaded.constants[digest])
+
+
+def test_the_manifest_names_the_format_that_the_payloads_need(native: Executable, tmp_path: Path) -> None:
+    one, ten = native.modules
+    assert isinstance(ten, CSourceModule)
+    wanting = CSourceModule(
+        ten.get_source(),
+        ten.signatures,
+        constants=ten.constants,
+        options=ten.options,
+        traits={"ten": CallTraits(in_place=((0, 0),))},
+    )
+    for modules, version in (((one, ten), 1), ((wanting, one), 2), ((one, wanting), 2)):
+        Executable(native.program, modules).save(tmp_path / "model.byoc")
+        (need,) = inspect(tmp_path / "model.byoc").runtimes
+        assert need.payload_format == version
+        check(load(tmp_path / "model.byoc", allow_native=True))
 
 
 def test_native_artifact_needs_permission_and_no_compiler(

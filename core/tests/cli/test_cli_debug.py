@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+NOTHING_TO_COMPARE = (
+    "error: debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why.\n"
+)
+
 
 @pytest.fixture
 def faulty(byoc: Any, install_faulty: Callable[[], str]) -> str:
@@ -79,8 +83,7 @@ def test_inputs_and_bounds_of_the_user(byoc: Any, faulty: str, model: Path) -> N
 
 def test_where_nothing_can_be_tested(byoc: Any, faulty: str, model: Path) -> None:
     done = byoc("debug", model, "--backend", "host")
-    expected = "error: debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why.\n"
-    assert (done.code, done.out, done.err) == (1, "", expected)
+    assert (done.code, done.out, done.err) == (1, "", NOTHING_TO_COMPARE)
     done = byoc("debug", model, "--option", "faulty.fault=refuse")
     assert done.code == 1
     assert "every region was refused, so nothing was tested" in done.out
@@ -98,10 +101,7 @@ def test_constraints_keep_the_suspect_away(byoc: Any, faulty: str, model: Path) 
         assert (report["right"], report["tested"]) == (True, True)
         assert not any("nn.relu" in op for region in report["regions"] for op in region["ops"])
     done = byoc("debug", model, *fault, "--min-ops", "50")
-    assert (done.code, done.err) == (
-        1,
-        "error: debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why.\n",
-    )
+    assert (done.code, done.err) == (1, NOTHING_TO_COMPARE)
 
 
 def test_json_has_no_nan(byoc: Any, faulty: str, model: Path) -> None:

@@ -73,12 +73,16 @@ def test_run_takes_a_model_and_compiles_it_first(byoc: Any, model: Path) -> None
 
 
 def test_inspect_shows_the_interface_and_the_needs(byoc: Any, artifact: Path) -> None:
-    done = byoc("inspect", artifact, "--program", "--members")
+    done = byoc("inspect", artifact, "--program", "--members", "--dim", "n=7")
     assert (done.code, done.err) == (0, "")
     words = [line.split() for line in done.out.splitlines()]
     assert ["main", "in", "x", "float32", "(n,", "16)"] in words
     assert ["out", "z", "float32", "(n,", "8)"] in words
     assert ["native", "code", "no"] in words
+    (row,) = (row for row in words if row[:1] == ["main"] and len(row) == 7)
+    constants, modules, needed = (int(row[column].replace(",", "")) for column in (1, 2, 6))
+    assert row[3:6] == ["0", "672", "448"]
+    assert needed == constants + modules + 672 + 448
     assert any(row[:2] == ["graph", "byoc-core"] and row[-1] == "yes" for row in words)
     assert any(row[:1] == ["manifest.json"] for row in words)
     assert "function main(" in done.out

@@ -94,7 +94,7 @@ def test_a_loop_without_rounds_tests_nothing_and_says_so(faulty: Callable[..., A
 def test_where_nothing_is_claimed_nothing_is_tested(faulty: Callable[..., Any]) -> None:
     with pytest.raises(ByocError) as caught:
         debug(faulty("exp"), LOOP, X, np.array(1))
-    expected = "debug: no backend claims any op, so there is nothing to compare. `byoc explain` says why."
+    expected = "debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why."
     assert str(caught.value) == expected
 
 

@@ -79,6 +79,7 @@ def main(x: R.Tensor((4,))):
     b = R.negative(a)
     return b
 """
+FLAT = R.parse("def main(x: R.Tensor((4, 2))):\n    y = R.reshape(x, shape=(8,))\n    return y")
 PATTERN = CompositePattern("aone.relu_tanh", is_op("tanh")(is_op("nn.relu")(wildcard())))
 PAIR = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return b")
 LEAK = R.parse("def main(x: R.Tensor((4,))):\n    a = R.nn.relu(x)\n    b = R.tanh(a)\n    return a, b")
@@ -166,6 +167,7 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
     ),
     "no-kernel": lambda _: host_codes(own_op(kernel=lambda x: x)),
     "same-region": region_and_mate,
+    "view": lambda fake: codes(FLAT, fake("aone", None)),
     "barrier": lambda fake: codes(
         R.parse(DIAMOND.format(middle='R.call_packed("log", (a,), out_types=[R.Tensor((4,))])')), fake("aone", None)
     ),

@@ -17,7 +17,7 @@ from byoc_core.backend import Support
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import IRModule
 from byoc_core.ops import FunctionBuilder
-from byoc_core.partitioning import PartitionLog, build_report, partition
+from byoc_core.partitioning import REASONS, PartitionLog, PartitionOptions, build_report, partition
 from byoc_core.partitioning.reporting import borders as borders_module
 from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
@@ -432,7 +432,69 @@ def test_a_required_share(explained: byoc_core.Explanation) -> None:
 
 
 def test_where_no_op_counts_flops_it_is_all_or_nothing(fake_backend: Fake) -> None:
-    module = R.parse("def main(x: R.Tensor((4, 2))):\n    y = R.reshape(x, shape=(8,))\n    return y")
+    module = R.parse("def main(x: R.Tensor((4, 2))):\n    y = R.flip(x, axis=0)\n    return y")
     byoc_core.explain(module, [fake_backend("aone", None)]).require_offload(1)
     with pytest.raises(PartitionError, match=r"got 0.0%, expected at least 1%"):
         byoc_core.explain(module, [fake_backend("aone", [])]).require_offload(0.01)
+
+
+VIEWED = """
+def main(x: R.Tensor((2, 8)), y: R.Tensor((4,))):
+    a = R.reshape(x, shape=(16,))
+    b = R.exp(a)
+    c, d = R.split(b, sections=(4, 12))
+    e = R.tanh(c)
+    f = R.add(e, y)
+    g = R.reshape(f, shape=(2, 2))
+    return d, g
+"""
+
+
+def test_views_belong_to_no_backend(fake_backend: Fake) -> None:
+    explained = byoc_core.explain(R.parse(VIEWED), [fake_backend("aone", ["exp", "reshape", "split", "add"])])
+    data = explained.report_data
+    check_form(data)
+    rows = {row["name"]: row for row in data["ops"]}
+    assert list(rows) == ["a", "b", "c", "e", "f", "g"]
+    assert {name: row["outcome"] for name, row in rows.items()} == {
+        "a": "(view)", "b": "aone", "c": "(view)", "e": "host", "f": "aone", "g": "(view)"
+    }  # fmt: skip
+    view = rows["a"]
+    assert (view["region"], view["code"], view["text"], view["share"]) == (None, "view", REASONS["view"], 0)
+    assert rows["c"]["outputs"] == ["c", "d"]
+    assert [(r["name"], r["ops"], r["inputs"], r["outputs"]) for r in data["regions"]] == [
+        ("aone_main_0", 1, ["a"], ["b"]),
+        ("host_main_0", 1, ["c"], ["e"]),
+        ("aone_main_1", 1, ["e", "y"], ["f"]),
+    ]
+    assert {b["name"]: (b["ops"], b["regions"]) for b in data["backends"]} == {
+        "aone": (2, 2), "host": (1, 1), "(view)": (3, 0)
+    }  # fmt: skip
+    assert [reason["ops"] for reason in data["summary"]] == [1]
+    assert "  (view)    0.0%          0 FLOPs  3 ops" in explained.report()
+    assert f"a = R.reshape(x, shape=(16,))  # (view): {REASONS['view']}" in explained.to_script()
+    assert R.parse(explained.to_script()) == explained.module
+
+
+def test_views_are_no_fallback_and_borders_see_through_them(fake_backend: Fake) -> None:
+    module = R.parse("""
+def main(x: R.Tensor((4,))):
+    a = R.nn.relu(x)
+    v = R.reshape(a, shape=(2, 2))
+    t = R.tanh(v)
+    c = R.add(v, t)
+    return c
+""")
+    plain = byoc_core.explain(module, [fake_backend("aone", ["nn.relu", "reshape", "add"])])
+    (border,) = plain.report_data["borders"]
+    assert (border["before"], border["after"], border["ops"]) == ("aone_main_0", "aone_main_1", ["t"])
+    assert next(row for row in plain.report_data["ops"] if row["name"] == "v")["outcome"] == "(view)"
+    only = R.parse("def main(x: R.Tensor((4,))):\n    y = R.reshape(x, shape=(2, 2))\n    return y")
+    byoc_core.explain(only, [fake_backend("aone", [])]).require_offload(1)
+
+
+def test_an_op_that_the_user_placed_stays_there(fake_backend: Fake) -> None:
+    placed = PartitionOptions(force={"a": "aone", "g": "host"})
+    explained = byoc_core.explain(R.parse(VIEWED), [fake_backend("aone", None)], partition_options=placed)
+    outcomes = {row["name"]: row["outcome"] for row in explained.report_data["ops"]}
+    assert (outcomes["a"], outcomes["g"]) == ("aone", "host")

@@ -372,3 +372,30 @@ def test_kernel_of_another_shape_is_named() -> None:
     assert str(caught.value) == (
         "graph function `f`, output `y`: the result is not of the declared type; got float32[1], expected float32[3]"
     )
+
+
+def test_strided_functions_are_those_of_the_core_and_of_engines_that_say_so() -> None:
+    class Scaling(KernelEngine):
+        """An engine of somebody's library, which may not take strides."""
+
+    class Strided(Scaling):
+        @property
+        def strided(self) -> bool:
+            return True
+
+    function = GraphFunction("f", (spec("x", 4),), (), (GraphNode("nn.relu", (0,), (tensor(4),)),), (("y", 1),))
+    document = GraphDocument({"f": function})
+    engines = {"core": None, "kernels": KernelEngine(KERNELS | {"nn.relu": abs}), "mine": Scaling(), "says": Strided()}
+    strided = {name: GraphModule(document, {}, engine).call_traits("f").strided for name, engine in engines.items()}
+    assert strided == {"core": True, "kernels": False, "mine": False, "says": True}
+
+
+def test_a_function_of_the_core_fills_strided_outputs() -> None:
+    function = GraphFunction("f", (spec("x", 2, 4),), (), (GraphNode("negative", (0,), (tensor(2, 4),)),), (("y", 1),))
+    module = GraphModule(GraphDocument({"f": function}), {})
+    memory = np.zeros((4, 6), np.float32)
+    x = np.arange(8, dtype=np.float32).reshape(4, 2).T
+    module.find_function("f").impl(x, memory[1::2, 1:5])
+    wanted = np.zeros((4, 6), np.float32)
+    wanted[1::2, 1:5] = -x
+    assert memory.tolist() == wanted.tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, ExecutionError
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule, TensorSpec
 from byoc_core.vm import (
     Builtin,
     Call,
@@ -27,7 +27,7 @@ from byoc_core.vm import (
     VMFunction,
 )
 from byoc_core.vm.extension import extension, extension_status
-from byoc_core.vm.program import nbytes_of
+from byoc_core.vm.program import View, nbytes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -259,6 +259,55 @@ def test_any_mix_of_native_and_python_calls_gives_the_same(data: st.DataObject) 
             values[write] = np.empty_like(x)
             operation(name)(values[left], values[right], values[write])
         np.testing.assert_array_equal(vm["main"](x), values[1])
+
+
+class Permissive(Module):
+    def call_traits(self, name: str) -> CallTraits:
+        return CallTraits(strided=True)
+
+
+def test_views_are_set_with_what_they_are_views_of() -> None:
+    """Columns of an input are doubled into columns of the result and of a tensor, which is added row by row."""
+    pair = TensorSpec("x", "float32", (n, 2))
+    column = (n,)
+    main = VMFunction(
+        "main",
+        (pair,),
+        (TensorSpec("y", "float32", (n, 2)),),
+        (),
+        (8 * n,),
+        (PlannedTensor(0, 0, "float32", (n, 2)),),
+        (),
+        (
+            Call(EXTERN, 0, (3, 3), (5,)),  # left column of x, doubled, into the tensor's right one
+            Call(EXTERN, 0, (4, 4), (6,)),  # the other way round
+            Call(EXTERN, 0, (5, 3), (7,)),
+            Call(BUILTIN, Builtin.COPY, (6,), (8,)),
+            Ret((1,)),
+        ),
+        (
+            View(0, 0, "float32", column, (2,)),
+            View(0, 4, "float32", column, (2,)),
+            View(2, 4, "float32", column, (2,)),
+            View(2, 0, "float32", column, (2,)),
+            View(1, 0, "float32", column, (2,)),
+            View(1, 4, "float32", column, (2,)),
+        ),
+    )
+    program = Program((main,), ("add",))
+    function = native_function("add", add)
+    for native in (True, False):
+        function.impl = fail if native else add
+        vm = VirtualMachine(Executable(program, Permissive(add=function)), native=native)
+        for size in (3, 3, 1, 0, 4):
+            x = ones(2 * size).reshape(size, 2)
+            expected = np.stack([3 * x[:, 0], 2 * x[:, 1]], axis=1)
+            np.testing.assert_array_equal(vm["main"](x), expected)
+            y = np.empty_like(x)
+            bound = vm.bind("main", {"x": x}, {"y": y})
+            x += 1
+            bound()
+            np.testing.assert_array_equal(y, np.stack([3 * x[:, 0], 2 * x[:, 1]], axis=1))
 
 
 def test_threads_have_frames_of_their_own() -> None:

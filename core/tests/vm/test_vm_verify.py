@@ -162,7 +162,7 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
         "function `main`, instruction 0: a call without results",
     ),
     "written while read": (
-        edit_code(4, Call(EXTERN, 0, (0, 5), (5,))),
+        edit_code(4, Call(FUNCTION, 1, (5,), (5,))),
         "function `main`, instruction 4: register t0 is written while it is in use",
     ),
     "written input": (

@@ -156,18 +156,6 @@ def test_a_split_of_which_one_part_is_unused(bench: Any) -> None:
     _check(bench, function, _random((2, 6)))
 
 
-def test_intermediates_share_one_workspace(bench: Any) -> None:
-    builder = bench.builder()
-    value = builder.param("x", tensor((1, 4, 16, 16)))
-    for _ in range(6):
-        value = builder.emit("nn.max_pool2d", value, pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
-    function = bench.add(builder, value)
-    source = bench.module.get_source()
-    # Five intermediates of 4 KiB live two at a time.
-    assert f"malloc({2 * 4096 + 64})" in source
-    _check(bench, function, _random((1, 4, 16, 16)))
-
-
 def test_a_failed_allocation_is_an_error(bench: Any) -> None:
     from byoc_core.errors import ExecutionError
 

@@ -9,13 +9,25 @@ if TYPE_CHECKING:
     from byoc_core.artifact.inspection import InspectResult, inspect, verify
     from byoc_core.artifact.library import load_module
     from byoc_core.artifact.loading import load
+    from byoc_core.artifact.memory_need import MemoryNeed
     from byoc_core.artifact.trusted import is_trusted, trust
 
-__all__ = ["Executable", "InspectResult", "inspect", "is_trusted", "load", "load_module", "trust", "verify"]
+__all__ = [
+    "Executable",
+    "InspectResult",
+    "MemoryNeed",
+    "inspect",
+    "is_trusted",
+    "load",
+    "load_module",
+    "trust",
+    "verify",
+]
 
 _HOMES = {
     "Executable": "executable",
     "InspectResult": "inspection",
+    "MemoryNeed": "memory_need",
     "inspect": "inspection",
     "is_trusted": "trusted",
     "load": "loading",

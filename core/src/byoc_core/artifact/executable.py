@@ -55,7 +55,10 @@ class Executable:
 
     @property
     def arena_nbytes(self) -> Mapping[str, Dim]:
-        """The bytes of intermediates that were planned for a call of each function; regions may need more inside."""
+        """The bytes that were planned for a call of each function: intermediates, and scratch memory of regions.
+
+        Regions that take no scratch memory from their caller may allocate more inside.
+        """
         return MappingProxyType({function.name: function.arena_nbytes for function in self.program.functions})
 
     def signature(self, name: str) -> Signature:

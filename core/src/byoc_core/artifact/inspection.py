@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from byoc_core.artifact.loading import OpenedArtifact, map_file
+from byoc_core.artifact.memory_need import MemoryNeed
 from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
@@ -61,7 +62,8 @@ class InspectResult:
         modules: the compiled regions.
         num_constants: how many constants there are.
         constants_nbytes: their bytes in all.
-        arena_nbytes: bytes of intermediates that were planned for a call of each function.
+        arena_nbytes: bytes that were planned for a call of each function: intermediates, and scratch memory of regions.
+        memory: all that a call of each function needs.
         is_native: whether loading it needs permission for native code.
         is_trusted: whether this user has given that permission for this artifact.
         members: size in bytes of each member, by name.
@@ -80,6 +82,7 @@ class InspectResult:
     num_constants: int
     constants_nbytes: int
     arena_nbytes: Mapping[str, Dim]
+    memory: Mapping[str, MemoryNeed]
     is_native: bool
     is_trusted: bool
     members: Mapping[str, int]
@@ -153,6 +156,8 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         )
         for index, entry in enumerate(manifest.modules)
     )
+    constants_nbytes = sum(entry.nbytes for entry in manifest.constants.values())
+    payload_nbytes = sum(module.nbytes for module in modules)
     return InspectResult(
         path=path,
         nbytes=len(artifact.data),
@@ -166,8 +171,11 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         ),
         modules=modules,
         num_constants=len(constants),
-        constants_nbytes=sum(entry.nbytes for entry in manifest.constants.values()),
+        constants_nbytes=constants_nbytes,
         arena_nbytes=MappingProxyType({function.name: function.arena_nbytes for function in program.functions}),
+        memory=MappingProxyType(
+            {f.name: MemoryNeed.of(f, constants_nbytes, payload_nbytes) for f in program.functions}
+        ),
         is_native=any(module.is_native for module in modules),
         is_trusted=is_trusted(digest),
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),

@@ -68,11 +68,14 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         handle = runtimes().get(module.type_key)
         payload = handle.save(module)
         members[f"modules/{index}/payload"] = payload
+        payload_format = module.payload_format or max(handle.info().formats)
         needed[module.type_key] = RuntimeEntry(
             type_key=module.type_key,
             distribution=handle.record.distribution,
             version=handle.record.version,
-            payload_format=max(handle.info().formats),
+            payload_format=max(payload_format, needed[module.type_key].payload_format)
+            if module.type_key in needed
+            else payload_format,
         )
         entries.append(
             ModuleEntry(

@@ -6,6 +6,9 @@ Every function becomes three layers::
     int32_t f_wrapper_(const DLTensor *x, const DLTensor *out)  checks the tensors, then calls f_
     int32_t __tvm_ffi_f(...)                                    the packed export that runtimes call
 
+A function that has asked for a workspace (:meth:`FunctionScope.workspace`) takes it as one more argument behind all
+others in each layer: ``NULL`` in the first two, left out in the third, where it shall allocate its own.
+
 A backend of its own overrides what it does differently, in the smallest case the two visits::
 
     class MyCodegen(CSourceCodegen):
@@ -37,7 +40,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
-from byoc_core.runtime.module import NDArray, Signature, TensorSpec
+from byoc_core.runtime.module import CallTraits, NDArray, Signature, TensorSpec
 
 __all__ = ["CSourceCodegen", "FunctionScope"]
 
@@ -136,6 +139,7 @@ class CSourceCodegen:
             functions = (functions,)
         pool = ConstantPool(constants or {})
         signatures: dict[str, Signature] = {}
+        traits: dict[str, CallTraits] = {}
         owners: dict[str, str] = {}
         texts: list[str] = []
         for function in functions:
@@ -151,11 +155,12 @@ class CSourceCodegen:
             scope.copy_remaining_results()
             texts += [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
             signatures[symbol] = _signature(scope)
+            traits[symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
         table = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
         parts = [*table, *pool.literals.values(), *texts]
         source = "\n\n".join([_HEADERS + self.preamble("\n".join(parts)), *parts]) + "\n"
         cited = {digest: pool.arrays[digest] for digest in pool.table}
-        return CSourceModule(source, signatures, constants=cited, options=self.options)
+        return CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
 
     def preamble(self, text: str) -> str:
         """Gives C text that stands once, after the standard headers: includes and declarations of a backend's own.

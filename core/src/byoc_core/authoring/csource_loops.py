@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, product
 
@@ -81,12 +82,19 @@ class LoopNest:
         """Gives the C expression of a tensor's element at the current position."""
         return offset_expression(self._dims[name], self.sizes, self.indices)
 
-    def wrap(self, body: Sequence[str], *, indent: str = "  ") -> list[str]:
-        """Gives the loops around the lines of a body."""
+    def wrap(self, body: Sequence[str], *, indent: str = "  ", part: int | None = None) -> list[str]:
+        """Gives the loops around the lines of a body.
+
+        Args:
+            body: the innermost lines.
+            indent: before every line.
+            part: a loop that only goes from ``first_item`` to ``end_item``; see :class:`ParallelLoop`.
+        """
         lines = []
         depth = indent
-        for size, index in zip(self.sizes, self.indices, strict=True):
-            lines.append(f"{depth}for (int64_t {index} = 0; {index} < {c_dim(size)}; ++{index}) {{")
+        for axis, (size, index) in enumerate(zip(self.sizes, self.indices, strict=True)):
+            first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
+            lines.append(f"{depth}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
             depth += "  "
         lines += [f"{depth}{line}" for line in body]
         for level in range(len(self.sizes), 0, -1):

@@ -13,11 +13,27 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import Constant, ConstantStore, Function, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["ConstantPool", "FunctionScope", "tensor_type"]
+__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "FunctionScope", "tensor_type"]
+
+WORKSPACE_ALIGNMENT = 64
+"""Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
 
 _LITERAL_NBYTES = 64
 # What the three layers call themselves and their own; a parameter of that name gets another.
-_RESERVED = ("status", "done", "handle", "args", "num_args", "result", "malloc", "free", "memcpy", "size_t", "int64_t")
+_RESERVED = (
+    "status",
+    "done",
+    "handle",
+    "args",
+    "num_args",
+    "result",
+    "malloc",
+    "aligned_alloc",
+    "free",
+    "memcpy",
+    "size_t",
+    "int64_t",
+)
 _RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratch")
 
 
@@ -104,6 +120,9 @@ class FunctionScope:
         kernels: C definitions that stand before the function.
         statements: the function's calls, in order.
         checks: C expressions over the sizes that are not zero, and have set an error, where a call must not go on.
+        workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
+        in_place: pairs of an output's and an input's number that a call may place in the same memory; the kernels
+            must make that true.
     """
 
     def __init__(self, function: Function, symbol: str, constants: ConstantPool) -> None:
@@ -124,6 +143,8 @@ class FunctionScope:
         self.kernels: list[str] = []
         self.statements: list[str] = []
         self.checks: list[str] = []
+        self.workspace_nbytes: Dim = 0
+        self.in_place: tuple[tuple[int, int], ...] = ()
         self._buffers: list[tuple[str, str, str]] = []
         self._values: dict[Value, str] = {}
         self._destinations: dict[Value, str] = {}
@@ -186,6 +207,18 @@ class FunctionScope:
         """
         self._buffers.append((ctype, hint, nbytes))
         return hint
+
+    def workspace(self, nbytes: Dim) -> str:
+        """Says how much scratch memory a call needs, and gives the C name of the ``char *`` to it.
+
+        The caller may hand it over; where it does not, the function allocates it for the duration of the call. Said
+        once in a function. The memory is aligned to :data:`WORKSPACE_ALIGNMENT` bytes.
+
+        Args:
+            nbytes: a multiple of that alignment, above zero where it is a number.
+        """
+        self.workspace_nbytes = nbytes
+        return "workspace"
 
     def new_kernel_name(self) -> str:
         """Gives the name of the next kernel: the symbol and a number."""
@@ -263,6 +296,7 @@ class FunctionScope:
                 for r, n in self._zip(self.function.results, self.outputs)
             ),
             *(f"int64_t dim_{c_identifier(symbol)}" for symbol in self.symbols),
+            *(["char *workspace"] if self.workspace_nbytes != 0 else []),
         ]
         mentioned = set(re.findall(r"\w+", "\n".join(body)))
         names = [text.split()[-1].lstrip("*") for text in parameters]
@@ -275,20 +309,37 @@ class FunctionScope:
         return list(zip(values, names, strict=True))
 
     def _body(self) -> list[str]:
+        no_memory = f'byoc_fail("MemoryError", "function `{self.symbol}`: no memory for intermediate tensors")'
+        own, freed = [], []
+        if self.workspace_nbytes != 0:
+            nbytes = c_dim(self.workspace_nbytes)
+            # No memory of no bytes: it could not be told from a failure.
+            nbytes += "" if isinstance(self.workspace_nbytes, int) else f" + {WORKSPACE_ALIGNMENT}"
+            own = [
+                "  char *workspace_own = NULL;",
+                "  if (!workspace) {",
+                f"    workspace_own = (char *)aligned_alloc({WORKSPACE_ALIGNMENT}, {nbytes});",
+                f"    if (!workspace_own) return {no_memory};",
+                "    workspace = workspace_own;",
+                "  }",
+            ]
+            freed = ["  free(workspace_own);"]
         if not self._buffers:
-            return [*(f"  {line}" for line in self.statements), "  return 0;"]
+            return [*own, *(f"  {line}" for line in self.statements), *freed, "  return 0;"]
         lines = [f"  {ctype} *{name} = ({ctype} *)malloc({nbytes});" for ctype, name, nbytes in self._buffers]
         names = [name for _, name, _ in self._buffers]
         return [
+            *own,
             *lines,
             "  int32_t status = 0;",
             f"  if ({' || '.join(f'!{name}' for name in names)}) {{",
-            f'    status = byoc_fail("MemoryError", "function `{self.symbol}`: no memory for intermediate tensors");',
+            f"    status = {no_memory};",
             "    goto done;",
             "  }",
             *(f"  {line}" for line in self.statements),
             "done:",
             *(f"  free({name});" for name in names),
+            *freed,
             "  return status;",
         ]
 

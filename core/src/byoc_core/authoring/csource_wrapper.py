@@ -27,7 +27,10 @@ def wrapper_function(scope: FunctionScope) -> str:
         *zip(scope.function.params, scope.inputs, strict=True),
         *zip(scope.function.results, scope.outputs, strict=True),
     ]
-    parameters = ", ".join(f"const DLTensor *{name}" for _, name in arguments)
+    names = [name for _, name in arguments]
+    if scope.workspace_nbytes != 0:
+        names.append("workspace")
+    parameters = ", ".join(f"const DLTensor *{name}" for name in names)
     lines = [f"  int64_t dim_{c_identifier(symbol)} = 0;" for symbol in scope.symbols]
     axes: list[tuple[str, int, Dim]] = []
     for value, name in arguments:
@@ -45,6 +48,10 @@ def wrapper_function(scope: FunctionScope) -> str:
     lines += [f"  if ({check}) return -1;" for check in scope.checks]
     data = [f"byoc_data({name})" for _, name in arguments]
     sizes = [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
+    if scope.workspace_nbytes != 0:
+        check = f"byoc_check_workspace({_quoted(scope.symbol)}, workspace, {c_dim(scope.workspace_nbytes)})"
+        lines.append(f"  if (workspace && {check}) return -1;")
+        sizes.append("workspace ? byoc_data(workspace) : NULL")
     head = f"BYOC_EXPORT int32_t {scope.symbol}_wrapper_({parameters or 'void'})"
     lines.append(f"  return {scope.symbol}_({', '.join([*data, *sizes])});")
     return "\n".join([f"{head} {{", *lines, "}"])
@@ -102,12 +109,21 @@ def packed_export(scope: FunctionScope) -> str:
         "TVMFFIAny *result)"
     )
     lines = ["  (void)handle;", "  (void)args;", "  (void)result;"]
-    lines.append(f"  if (byoc_check_count({_quoted(scope.symbol)}, num_args, {len(names)})) return -1;")
+    count = len(names)
+    check = f"byoc_check_count({_quoted(scope.symbol)}, num_args, {count})"
+    if scope.workspace_nbytes != 0:
+        check = f"num_args != {count + 1} && {check}"
+    lines.append(f"  if ({check}) return -1;")
     for index, name in enumerate(names):
         lines.append(
             f"  const DLTensor *{name} = byoc_tensor({_quoted(scope.symbol)}, {_quoted(name)}, &args[{index}]);"
         )
         lines.append(f"  if (!{name}) return -1;")
+    if scope.workspace_nbytes != 0:
+        names.append("workspace")
+        taken = f'byoc_tensor({_quoted(scope.symbol)}, "workspace", &args[{count}])'
+        lines.append(f"  const DLTensor *workspace = num_args > {count} ? {taken} : NULL;")
+        lines.append(f"  if (num_args > {count} && !workspace) return -1;")
     lines.append(f"  return {scope.symbol}_wrapper_({', '.join(names)});")
     return "\n".join([f"{head} {{", *lines, "}"])
 

@@ -57,6 +57,9 @@ class BackendInfo:
         unit_roundoff: by the name of a floating-point dtype, the unit roundoff with which it computes on that dtype,
             where that is coarser than the dtype's own (``{"float32": 2**-11}`` for TF32). Who judges its numbers
             goes by it.
+        strided: whether functions of its modules mostly take strided views and write into them, so that ops which make
+            such views cost nothing outside its regions. What a function permits in the end its module says
+            (:attr:`byoc_core.runtime.module.CallTraits.strided`).
     """
 
     name: str
@@ -68,6 +71,7 @@ class BackendInfo:
     constants: Literal["embedded", "lifted"] = "embedded"
     preferred_layouts: tuple[str, ...] = ()
     unit_roundoff: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    strided: bool = False
 
 
 def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:

@@ -161,7 +161,9 @@ class _Walk:
         self.checks: list[RegionCheck] = []
         if not self._regions:
             raise PartitionError(
-                "debug", "no backend claims any op, so there is nothing to compare", hint="`byoc explain` says why."
+                "debug",
+                "no backend claims any op that computes, so there is nothing to compare",
+                hint="`byoc explain` says why.",
             )
 
     def on_call(self, function: Function, inputs: Sequence[NDArray]) -> Sequence[NDArray] | None:

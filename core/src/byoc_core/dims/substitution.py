@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, floordiv, mod, symbol
+from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, exact_div, floordiv, mod, symbol
 from byoc_core.errors import IRTypeError
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "evaluate",
     "evaluate_at_one",
     "has_calls",
+    "match_symbols",
     "shape_symbols",
     "solve_symbol",
     "substitute",
@@ -84,6 +85,36 @@ def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
     """
     if isinstance(dim, int):
         return None
+    linear = _linear_form(dim)
+    if linear is None:
+        return None
+    name, factor, constant = linear
+    if (value - constant) % factor:
+        return None
+    size = (value - constant) // factor
+    return (name, size) if size >= 0 else None
+
+
+def match_symbols(declared: Iterable[Dim], given: Iterable[Dim]) -> dict[str, Dim]:
+    """Gives what the symbols of declared sizes stand for where they are met by the given sizes, which have their own.
+
+    A symbol that stands alone in no size ``k*s + c``, or there only where ``k`` does not divide what it meets, is left
+    out.
+    """
+    found: dict[str, Dim] = {}
+    for dim, size in zip(declared, given, strict=True):
+        linear = None if isinstance(dim, int) else _linear_form(dim)
+        if linear is None or linear[0] in found:
+            continue
+        name, factor, constant = linear
+        quotient = exact_div(size - constant, factor)
+        if quotient is not None:
+            found[name] = quotient
+    return found
+
+
+def _linear_form(dim: DimExpr) -> tuple[str, int, int] | None:
+    """Gives (symbol, factor, constant) of ``factor * symbol + constant``; ``None`` for another form."""
     constant, name, factor = 0, None, 0
     for monomial, coefficient in dim.terms:
         if not monomial:
@@ -92,10 +123,7 @@ def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
             name, factor = monomial[0][0].name, coefficient
         else:
             return None
-    if name is None or (value - constant) % factor:
-        return None
-    size = (value - constant) // factor
-    return (name, size) if size >= 0 else None
+    return None if name is None else (name, factor, constant)
 
 
 def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:

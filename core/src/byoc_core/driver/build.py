@@ -18,7 +18,15 @@ from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.partitioning import PartitionLog, PartitionOptions, Policy, Refusal, RunCodegen, build_report
+from byoc_core.partitioning import (
+    PartitionLog,
+    PartitionOptions,
+    PeelViews,
+    Policy,
+    Refusal,
+    RunCodegen,
+    build_report,
+)
 from byoc_core.partitioning.claiming.admission import new_admission
 from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.partition import check_module, check_option_owners, partition_pipeline
@@ -152,7 +160,8 @@ def carve_regions(
 ) -> IRModule:
     """Gives the module as :func:`build` has it just before it compiles for these backends.
 
-    What they claim stands in functions annotated for them; what they leave, :func:`build` gives to the host.
+    What they claim stands in functions annotated for them, but for views at the borders (see :class:`PeelViews`); what
+    they leave, :func:`build` gives to the host.
 
     Args:
         module: what to partition.
@@ -168,7 +177,7 @@ def carve_regions(
     wishes = partition_options or PartitionOptions()
     chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes)
     job = _Build(module, backends, options or {}, chosen)
-    return job.offload(job.prepare())
+    return job.peel(job.offload(job.prepare()))
 
 
 def pass_names(backends: Sequence[str | object] = ()) -> tuple[str, ...]:
@@ -181,7 +190,7 @@ def pass_names(backends: Sequence[str | object] = ()) -> tuple[str, ...]:
     asked = [name for name in names if name != HOST_NAME]
     preparations = [*map(pass_name, default_passes()), *map(_prepare_name, asked), UniqueNames.__name__]
     partitions = [*([_PARTITION] if asked else []), _PARTITION_HOST]
-    return (*preparations, *partitions, RunCodegen.__name__)
+    return (*preparations, *partitions, PeelViews.__name__, RunCodegen.__name__)
 
 
 _PARTITION, _PARTITION_HOST = "partition", "partition_host"
@@ -247,12 +256,18 @@ class _Build:
         self._say("partition")
         return self._partition(module, self._offloading, self._chosen.policy, _PARTITION)
 
+    def peel(self, module: IRModule) -> IRModule:
+        """Gives the module with views at the borders of regions in the callers, but for those that the user placed."""
+        peel = PeelViews(self._handles, lambda function, name: (function, name) in self._constraints.forced)
+        return self._sequence([peel], verify_input=False, dump=self._dump("peel"))(module)
+
     def compile(self) -> _Compiled:
         annotated = {name for name, function in self._module.functions.items() if "Codegen" in function.attrs}
         module = self.prepare()
         sizes = [origin.to_data() for origin in trace_sizes(module).origins]
         module = self.offload(module)
-        module = self._partition(module, [self._handles[-1]], None, _PARTITION_HOST)
+        carved = self._partition(module, [self._handles[-1]], None, _PARTITION_HOST)
+        module = self.peel(carved)
         self._say("compile")
         codegen = RunCodegen(
             options=self._options,
@@ -261,7 +276,11 @@ class _Build:
         )
         compiled = self._sequence([codegen], verify_input=False, dump=self._dump("compile"))(module)
         partitioned = module.with_functions({**module.functions, **self._moved})
-        report = {**build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked), "sizes": sizes}
+        takers = {name: function.attrs["Codegen"] for name, function in self._moved.items()}
+        moved = {name: carved[name].with_attrs(Codegen=taker) for name, taker in takers.items()}
+        whole = carved.with_functions({**carved.functions, **moved})
+        told = build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked, whole=whole)
+        report = {**told, "sizes": sizes}
         return _Compiled(partitioned, compiled, report)
 
     def keeps_on_host(self, function: str, name: str) -> bool:

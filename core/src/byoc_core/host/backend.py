@@ -17,8 +17,8 @@ __all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_sup
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Gives the name ``host``, and that sizes may be symbolic and may depend on the data."""
-    return BackendInfo("host", dynamic_shapes=True, data_dependent_sizes=True)
+    """Gives the name ``host``; sizes may be symbolic and may depend on the data, and values may be strided."""
+    return BackendInfo("host", dynamic_shapes=True, data_dependent_sizes=True, strided=True)
 
 
 @hookimpl

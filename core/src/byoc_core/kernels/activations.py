@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from byoc_core.kernels.elementwise import sigmoid
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "prelu"]
 
 
-def _rounded_once(function: Callable[..., Any]) -> Callable[..., NDArray]:
-    """Gives the kernel that applies a function to ``x`` in float64 without warnings, and rounds once."""
+def _rounded_once(function: Callable[..., Any]) -> NumpyKernel:
+    """Gives the kernel that applies a function to ``x`` in float64, and rounds once."""
 
     def kernel(x: NDArray, **attrs: float) -> NDArray:
-        with np.errstate(all="ignore"):
-            return np.asarray(function(x.astype(np.float64, copy=False), **attrs)).astype(x.dtype, copy=False)
+        return np.asarray(function(x.astype(np.float64, copy=False), **attrs)).astype(x.dtype, copy=False)
 
-    return kernel
+    return NumpyKernel(kernel, fresh=True)
 
 
 def _gated(x: NDArray, gate: NDArray) -> NDArray:
@@ -74,8 +74,7 @@ def _shrink(x: NDArray, *, lambd: float, bias: float) -> NDArray:
 
 def prelu(x: NDArray, slope: NDArray) -> NDArray:
     """Gives ``x`` where it is zero or more, else ``slope * x``."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.where(x < 0, x * slope, x))
+    return np.asarray(np.where(x < 0, x * slope, x))
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
@@ -90,5 +89,5 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "nn.mish": _rounded_once(_mish),
     "nn.thresholded_relu": _rounded_once(_thresholded_relu),
     "nn.shrink": _rounded_once(_shrink),
-    "nn.prelu": prelu,
+    "nn.prelu": NumpyKernel(prelu, fresh=True),
 }

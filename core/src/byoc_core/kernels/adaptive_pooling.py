@@ -26,9 +26,8 @@ def adaptive_avg_pool(x: NDArray, *, output_size: tuple[int, ...], layout: str) 
         ExecutionError: a spatial axis is empty.
     """
     image = channels_first(x, layout).astype(working_dtype(x.dtype), copy=False)
-    with np.errstate(all="ignore"):
-        for axis, count in enumerate(output_size, start=2):
-            image = _reduce(np.add, image, axis, count) / _window_sizes(image.shape[axis], count, image, axis)
+    for axis, count in enumerate(output_size, start=2):
+        image = _reduce(np.add, image, axis, count) / _window_sizes(image.shape[axis], count, image, axis)
     return channels_restored(image.astype(x.dtype, copy=False), layout)
 
 

@@ -56,23 +56,22 @@ def attention(
     factor = 1 / math.sqrt(max(size, 1)) if scale is None else scale
     queries, keys, values = (operand.astype(wide, copy=False) for operand in (query, key, value))
     shared = (batch, groups, heads // groups * steps)
-    with np.errstate(all="ignore"):
-        products = queries.reshape(*shared, size) @ keys.swapaxes(2, 3)
-        stage = products.reshape(batch, heads, steps, length) * np.asarray(factor, wide)
-        stages = {"products": stage}
-        if softcap:
-            stage = np.tanh(stage / np.asarray(softcap, wide)) * np.asarray(softcap, wide)
-        stages["capped"] = stage
-        for added in mask:
-            stage = stage + added.astype(wide, copy=False)
-        if causal:
-            future = np.arange(length) > np.arange(steps)[:, np.newaxis] + offset
-            stage = np.where(future, np.asarray(-np.inf, wide), stage)
-        stages["masked"] = stage
-        stages["weights"] = _weigh(stage) if zero_unseen else softmax(stage, axis=-1)
-        weighed = stages["weights"].reshape(*shared, length) @ values
-        result = weighed.reshape(batch, heads, steps, value.shape[3]).astype(query.dtype, copy=False)
-        return result if scores is None else (result, stages[scores].astype(query.dtype, copy=False))
+    products = queries.reshape(*shared, size) @ keys.swapaxes(2, 3)
+    stage = products.reshape(batch, heads, steps, length) * np.asarray(factor, wide)
+    stages = {"products": stage}
+    if softcap:
+        stage = np.tanh(stage / np.asarray(softcap, wide)) * np.asarray(softcap, wide)
+    stages["capped"] = stage
+    for added in mask:
+        stage = stage + added.astype(wide, copy=False)
+    if causal:
+        future = np.arange(length) > np.arange(steps)[:, np.newaxis] + offset
+        stage = np.where(future, np.asarray(-np.inf, wide), stage)
+    stages["masked"] = stage
+    stages["weights"] = _weigh(stage) if zero_unseen else softmax(stage, axis=-1)
+    weighed = stages["weights"].reshape(*shared, length) @ values
+    result = weighed.reshape(batch, heads, steps, value.shape[3]).astype(query.dtype, copy=False)
+    return result if scores is None else (result, stages[scores].astype(query.dtype, copy=False))
 
 
 def _require_mask(found: tuple[int, ...], scores: tuple[int, ...]) -> None:
@@ -117,9 +116,8 @@ def rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: boo
     turned = result[..., : 2 * half]
     places = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, half), slice(half, None))
     left, right = (turned[..., place].copy() for place in places)
-    with np.errstate(all="ignore"):
-        turned[..., places[0]] = across * left - along * right
-        turned[..., places[1]] = along * left + across * right
+    turned[..., places[0]] = across * left - along * right
+    turned[..., places[1]] = along * left + across * right
     return result.astype(x.dtype, copy=False)
 
 

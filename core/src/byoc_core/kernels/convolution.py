@@ -62,9 +62,8 @@ def conv(
     ]
     padded = pad_image(image.astype(wide, copy=False), padding, 0)
     windows = window_view(padded, window, strides, dilation, out_size)
-    with np.errstate(all="ignore"):
-        depthwise = groups > 1 and filters.shape[1] == 1 and filters.shape[0] == groups
-        result = _depthwise(windows, filters) if depthwise else _by_columns(windows, filters, groups)
+    depthwise = groups > 1 and filters.shape[1] == 1 and filters.shape[0] == groups
+    result = _depthwise(windows, filters) if depthwise else _by_columns(windows, filters, groups)
     return channels_restored(result.astype(x.dtype, copy=False), data_layout)
 
 
@@ -155,16 +154,15 @@ def conv_transpose(
             )
     depth = per_group * math.prod(window)
     matrix = np.ascontiguousarray(filters).reshape(groups, channels // groups, depth).swapaxes(1, 2)
-    with np.errstate(all="ignore"):
-        products = np.matmul(matrix, image.reshape(batch, groups, channels // groups, math.prod(size)))
-        products = products.reshape(batch, groups, per_group, *window, *size)
-        result = np.zeros((batch, groups, per_group, *whole), wide)
-        for tap in np.ndindex(*window):
-            reached: list[Any] = [
-                slice(first, first + (count - 1) * stride + 1 if count else first, stride)
-                for first, count, stride in zip(np.multiply(tap, dilation), size, strides, strict=True)
-            ]
-            result[(..., *reached)] += products[(slice(None), slice(None), slice(None), *tap)]
+    products = np.matmul(matrix, image.reshape(batch, groups, channels // groups, math.prod(size)))
+    products = products.reshape(batch, groups, per_group, *window, *size)
+    result = np.zeros((batch, groups, per_group, *whole), wide)
+    for tap in np.ndindex(*window):
+        reached: list[Any] = [
+            slice(first, first + (count - 1) * stride + 1 if count else first, stride)
+            for first, count, stride in zip(np.multiply(tap, dilation), size, strides, strict=True)
+        ]
+        result[(..., *reached)] += products[(slice(None), slice(None), slice(None), *tap)]
     cut: list[Any] = [slice(padding[axis], whole[axis] - padding[rank + axis]) for axis in range(rank)]
     kept = result[(..., *cut)]
     restored = kept.reshape(batch, groups * per_group, *kept.shape[3:])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from byoc_core.dtypes import to_numpy
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "arange", "full", "shape_of", "shape_to_tensor", "size"]
@@ -14,8 +15,7 @@ __all__ = ["KERNELS", "arange", "full", "shape_of", "shape_to_tensor", "size"]
 
 def arange(*, start: int, stop: int, step: int, dtype: str) -> NDArray:
     """Gives ``start``, ``start + step``, ... up to (not with) ``stop``, each rounded once to ``dtype``."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.arange(start, stop, step, dtype="int64").astype(to_numpy(dtype)))
+    return np.asarray(np.arange(start, stop, step, dtype="int64").astype(to_numpy(dtype)))
 
 
 def full(fill_value: NDArray, *, shape: Sequence[int]) -> NDArray:
@@ -39,9 +39,9 @@ def shape_to_tensor(*, sizes: Sequence[int]) -> NDArray:
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
-    "arange": arange,
+    "arange": NumpyKernel(arange, gives=fixed_dtype(None)),
     "full": full,
-    "shape_of": shape_of,
-    "size": size,
-    "shape_to_tensor": shape_to_tensor,
+    "shape_of": NumpyKernel(shape_of, gives=fixed_dtype("int64")),
+    "size": NumpyKernel(size, gives=fixed_dtype("int64")),
+    "shape_to_tensor": NumpyKernel(shape_to_tensor, gives=fixed_dtype("int64")),
 }

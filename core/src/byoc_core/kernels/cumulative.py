@@ -18,13 +18,12 @@ def _cumulative(ufunc: Any, neutral: int) -> Callable[..., NDArray]:
     def kernel(x: NDArray, *, axis: int, exclusive: bool, reverse: bool) -> NDArray:
         wide = x.astype(native_dtype(x.dtype), copy=False)
         walked = np.flip(wide, axis) if reverse else wide
-        with np.errstate(all="ignore"):
-            total = np.asarray(ufunc.accumulate(walked, axis=axis, dtype=wide.dtype))
-            if exclusive:
-                edge = np.full_like(np.take(total, np.arange(min(total.shape[axis], 1)), axis=axis), neutral)
-                kept = np.take(total, np.arange(max(total.shape[axis] - 1, 0)), axis=axis)
-                total = np.concatenate((edge, kept), axis=axis)
-            return (np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False)
+        total = np.asarray(ufunc.accumulate(walked, axis=axis, dtype=wide.dtype))
+        if exclusive:
+            edge = np.full_like(np.take(total, np.arange(min(total.shape[axis], 1)), axis=axis), neutral)
+            kept = np.take(total, np.arange(max(total.shape[axis] - 1, 0)), axis=axis)
+            total = np.concatenate((edge, kept), axis=axis)
+        return (np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False)
 
     return kernel
 

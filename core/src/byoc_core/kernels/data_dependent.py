@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from byoc_core.errors import ExecutionError
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray, is_integer, working_dtype
 
 __all__ = ["KERNELS", "compress", "nonzero", "range_", "range_length", "unique"]
@@ -113,9 +114,9 @@ def _comparable(x: NDArray) -> NDArray:
 
 
 KERNELS: Mapping[str, Callable[..., Any]] = {
-    "nonzero": nonzero,
+    "nonzero": NumpyKernel(nonzero, gives=fixed_dtype("int64")),
     "compress": compress,
-    "unique": unique,
+    "unique": NumpyKernel(unique, gives=fixed_dtype(None)),
     "range": range_,
 }
 """The family's kernels, by op name."""

@@ -18,9 +18,8 @@ def einsum(*operands: NDArray, equation: str) -> NDArray:
     """
     dtype = operands[0].dtype
     wide = working_dtype(dtype)
-    with np.errstate(all="ignore"):
-        result = np.einsum(equation, *(operand.astype(wide, copy=False) for operand in operands), optimize="greedy")
-        return np.array(result).astype(dtype, copy=False)
+    result = np.einsum(equation, *(operand.astype(wide, copy=False) for operand in operands), optimize="greedy")
+    return np.array(result).astype(dtype, copy=False)
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {"einsum": einsum}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.kernels.error_function import erf64, erfc64
-from byoc_core.kernels.precision import NDArray, is_integer, working_dtype
-from byoc_core.kernels.ufuncs import arithmetic, predicate
+from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, common_dtype, predicate
+from byoc_core.kernels.precision import NDArray, is_integer
 
 __all__ = [
     "KERNELS",
@@ -36,14 +39,13 @@ def divide(x: NDArray, y: NDArray) -> NDArray:
     Integers truncate towards zero, as in C and ONNX. Where C has no answer this does: division by zero gives 0, and
     the smallest integer divided by -1 is itself.
     """
-    with np.errstate(all="ignore"):
-        if not is_integer(x.dtype):
-            return np.asarray(np.divide(x, y))
-        divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
-        floor = np.floor_divide(x, divisor)
-        inexact = x - floor * divisor != 0
-        adjusted = floor + (inexact & ((x < 0) != (y < 0))).astype(x.dtype)
-        return np.asarray(np.where(y != 0, adjusted, np.zeros_like(adjusted)))
+    if not is_integer(x.dtype):
+        return np.asarray(np.divide(x, y))
+    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+    floor = np.floor_divide(x, divisor)
+    inexact = x - floor * divisor != 0
+    adjusted = floor + (inexact & ((x < 0) != (y < 0))).astype(x.dtype)
+    return np.asarray(np.where(y != 0, adjusted, np.zeros_like(adjusted)))
 
 
 def power(x: NDArray, y: NDArray) -> NDArray:
@@ -52,48 +54,42 @@ def power(x: NDArray, y: NDArray) -> NDArray:
     Integers wrap around. A negative exponent gives ``1 / x**-y`` truncated towards zero: 1 and -1 keep their
     magnitude, every other base (0 too) gives 0.
     """
-    with np.errstate(all="ignore"):
-        if not is_integer(x.dtype):
-            return np.asarray(np.power(x, y))
-        negative = y < 0
-        zero, one = np.zeros_like(x), np.ones_like(x)
-        result = np.power(x, np.where(negative, np.zeros_like(y), y))
-        if np.any(negative):
-            odd_sign = np.where(y % 2 != 0, x, one)
-            inverse = np.where(x == one, one, np.where(x == zero - one, odd_sign, zero)) if _signed(x) else result
-            result = np.where(negative, inverse, result)
-        return np.asarray(result).astype(x.dtype, copy=False)
+    if not is_integer(x.dtype):
+        return np.asarray(np.power(x, y))
+    negative = y < 0
+    zero, one = np.zeros_like(x), np.ones_like(x)
+    result = np.power(x, np.where(negative, np.zeros_like(y), y))
+    if np.any(negative):
+        odd_sign = np.where(y % 2 != 0, x, one)
+        inverse = np.where(x == one, one, np.where(x == zero - one, odd_sign, zero)) if _signed(x) else result
+        result = np.where(negative, inverse, result)
+    return np.asarray(result).astype(x.dtype, copy=False)
 
 
 def _signed(x: NDArray) -> bool:
     return x.dtype.kind != "u"
 
 
-def sigmoid(x: NDArray) -> NDArray:
+def sigmoid(x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
-    with np.errstate(all="ignore"):
-        wide = x.astype(working_dtype(x.dtype), copy=False)
-        one = wide.dtype.type(1)
-        decay = np.exp(-np.abs(wide))
-        return np.asarray(np.where(wide >= 0, one, decay) / (one + decay)).astype(x.dtype, copy=False)
+    one = x.dtype.type(1)
+    decay = np.exp(-np.abs(x))
+    return np.asarray(np.divide(np.where(x >= 0, one, decay), one + decay, out=out))
 
 
 def erf(x: NDArray) -> NDArray:
     """Gives the error function, computed in float64 and rounded once to the dtype of ``x``."""
-    with np.errstate(all="ignore"):
-        return erf64(x).astype(x.dtype, copy=False)
+    return erf64(x).astype(x.dtype, copy=False)
 
 
-def relu(x: NDArray) -> NDArray:
+def relu(x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives ``max(x, 0)``; NaN stays NaN."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.maximum(x, np.zeros((), x.dtype))).astype(x.dtype, copy=False)
+    return np.asarray(np.maximum(x, np.zeros((), x.dtype), out=out)).astype(x.dtype, copy=False)
 
 
 def leaky_relu(x: NDArray, *, alpha: float) -> NDArray:
     """Gives ``x`` where it is zero or more, else ``alpha * x``."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.where(x < 0, x * np.asarray(alpha, x.dtype), x))
+    return np.asarray(np.where(x < 0, x * np.asarray(alpha, x.dtype), x))
 
 
 def gelu(x: NDArray, *, approximate: str) -> NDArray:
@@ -102,37 +98,47 @@ def gelu(x: NDArray, *, approximate: str) -> NDArray:
     ``approximate="none"`` is ``x * Phi(x)`` with the normal distribution's ``Phi`` (by ``erfc``, so that the negative
     tail keeps its digits); ``"tanh"`` is ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3)))``.
     """
-    with np.errstate(all="ignore"):
-        wide = x.astype(np.float64, copy=False)
-        if approximate == "none":
-            scale = 0.5 * erfc64(-_SQRT_HALF * wide)
-        else:
-            # (1 + tanh(u)) / 2 is sigmoid(2u), which does not cancel for negative u.
-            scale = sigmoid(2.0 * _SQRT_TWO_OVER_PI * (wide + _GELU_CUBIC * wide**3))
-        # The limit at minus infinity is zero, where the product would be NaN.
-        return np.asarray(np.where(np.isneginf(wide), 0.0, wide * scale)).astype(x.dtype, copy=False)
+    wide = x.astype(np.float64, copy=False)
+    if approximate == "none":
+        scale = 0.5 * erfc64(-_SQRT_HALF * wide)
+    else:
+        # (1 + tanh(u)) / 2 is sigmoid(2u), which does not cancel for negative u.
+        scale = sigmoid(2.0 * _SQRT_TWO_OVER_PI * (wide + _GELU_CUBIC * wide**3))
+    # The limit at minus infinity is zero, where the product would be NaN.
+    return np.asarray(np.where(np.isneginf(wide), 0.0, wide * scale)).astype(x.dtype, copy=False)
 
 
-def clip(x: NDArray, *, min: float | None, max: float | None) -> NDArray:  # noqa: A002 - the op's attribute names
+def clip(
+    x: NDArray,
+    *,
+    min: float | None,  # noqa: A002 - the op's attribute name
+    max: float | None,  # noqa: A002 - the op's attribute name
+    out: NDArray | None = None,
+) -> NDArray:
     """Gives ``x`` limited from below, then from above; an open end is ``None``; NaN stays NaN."""
-    result = x
-    with np.errstate(all="ignore"):
-        if min is not None:
-            result = np.asarray(np.maximum(result, np.asarray(min, x.dtype)))
-        if max is not None:
-            result = np.asarray(np.minimum(result, np.asarray(max, x.dtype)))
-    return result
+    if min is None and max is None:
+        return x.copy()
+    result = x if min is None else np.maximum(x, np.asarray(min, x.dtype), out=out)
+    return np.asarray(result if max is None else np.minimum(result, np.asarray(max, x.dtype), out=out))
 
 
-def cast(x: NDArray, *, dtype: str) -> NDArray:
+def cast(x: NDArray, *, dtype: str, out: NDArray | None = None) -> NDArray:
     """Gives ``x`` in another dtype: floats truncate towards zero to integers; all but zero is true.
 
     A value that the target integer type cannot hold has an unspecified result, as in C and ONNX.
     """
-    from byoc_core.dtypes import to_numpy
+    if out is None:
+        return x.astype(_numpy_dtype(dtype))
+    out[...] = x
+    return out
 
-    with np.errstate(all="ignore"):
-        return x.astype(to_numpy(dtype))
+
+_numpy_dtype = lru_cache(maxsize=None)(to_numpy)
+
+
+def _cast_dtype(_: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
+    dtype = attrs["dtype"]
+    return _numpy_dtype(dtype) if dtype in all_dtypes() else None
 
 
 def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
@@ -140,14 +146,18 @@ def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
     return np.asarray(np.where(condition, x, y))
 
 
+def _dtype_of_choice(dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
+    return common_dtype(dtypes[1:], attrs)
+
+
 KERNELS: dict[str, Callable[..., NDArray]] = {
     "add": arithmetic(np.add),
     "subtract": arithmetic(np.subtract),
     "multiply": arithmetic(np.multiply),
-    "divide": divide,
+    "divide": NumpyKernel(divide, ufunc=np.divide, only_floats=True, fresh=True),
     "maximum": arithmetic(np.maximum),
     "minimum": arithmetic(np.minimum),
-    "power": power,
+    "power": NumpyKernel(power, ufunc=np.power, only_floats=True, fresh=True),
     "equal": predicate(np.equal),
     "less": predicate(np.less),
     "less_equal": predicate(np.less_equal),
@@ -162,12 +172,12 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "log": arithmetic(np.log),
     "sqrt": arithmetic(np.sqrt),
     "tanh": arithmetic(np.tanh),
-    "sigmoid": sigmoid,
+    "sigmoid": NumpyKernel(sigmoid, widens=True, fresh=True, elementwise=True),
     "erf": erf,
-    "clip": clip,
-    "cast": cast,
-    "where": where,
-    "nn.relu": relu,
-    "nn.leaky_relu": leaky_relu,
-    "nn.gelu": gelu,
+    "clip": NumpyKernel(clip, fresh=True, elementwise=True),
+    "cast": NumpyKernel(cast, fresh=True, elementwise=True, gives=_cast_dtype),
+    "where": NumpyKernel(where, fresh=True, gives=_dtype_of_choice),
+    "nn.relu": NumpyKernel(relu, fresh=True, elementwise=True),
+    "nn.leaky_relu": NumpyKernel(leaky_relu, fresh=True),
+    "nn.gelu": NumpyKernel(gelu, fresh=True),
 }

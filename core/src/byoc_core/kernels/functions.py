@@ -6,23 +6,21 @@ from collections.abc import Callable
 
 import numpy as np
 
+from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, fixed_dtype, predicate
 from byoc_core.kernels.precision import NDArray, is_integer
-from byoc_core.kernels.ufuncs import arithmetic, predicate
 
 __all__ = ["KERNELS", "isinf", "mod", "reciprocal"]
 
 
 def reciprocal(x: NDArray) -> NDArray:
     """Gives ``1 / x``; infinity for zero, with its sign."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.ones((), x.dtype) / x)
+    return np.asarray(np.ones((), x.dtype) / x)
 
 
 def isinf(x: NDArray, *, detect_negative: bool, detect_positive: bool) -> NDArray:
     """Tells where ``x`` is infinite, of the signs asked for."""
     infinite = np.isinf(x)
-    with np.errstate(all="ignore"):
-        negative = infinite & (x < 0)
+    negative = infinite & (x < 0)
     return np.asarray((negative & detect_negative) | (infinite & ~negative & detect_positive))
 
 
@@ -32,24 +30,23 @@ def mod(x: NDArray, y: NDArray, *, fmod: bool) -> NDArray:
     An integer divided by zero leaves 0, a float NaN.
     """
     remainder = np.fmod if fmod else np.mod
-    with np.errstate(all="ignore"):
-        if not is_integer(x.dtype):
-            return np.asarray(remainder(x, y)).astype(x.dtype, copy=False)
-        divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
-        return np.where(y != 0, remainder(x, divisor), 0).astype(x.dtype, copy=False)
+    if not is_integer(x.dtype):
+        return np.asarray(remainder(x, y)).astype(x.dtype, copy=False)
+    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+    return np.where(y != 0, remainder(x, divisor), 0).astype(x.dtype, copy=False)
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
     "not_equal": predicate(np.not_equal),
     "logical_xor": predicate(np.logical_xor),
-    "mod": mod,
+    "mod": NumpyKernel(mod, fresh=True),
     "isnan": predicate(np.isnan),
-    "isinf": isinf,
+    "isinf": NumpyKernel(isinf, fresh=True, gives=fixed_dtype("bool")),
     "floor": arithmetic(np.floor),
     "ceil": arithmetic(np.ceil),
     "round": arithmetic(np.rint),
     "sign": arithmetic(np.sign),
-    "reciprocal": reciprocal,
+    "reciprocal": NumpyKernel(reciprocal, fresh=True),
     "sin": arithmetic(np.sin),
     "cos": arithmetic(np.cos),
     "tan": arithmetic(np.tan),

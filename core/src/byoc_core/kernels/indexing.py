@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from byoc_core.kernels.indices import element_places, require_shape, resolve_coordinates, widened
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "gather_elements", "gather_nd", "one_hot"]
@@ -49,7 +50,7 @@ def one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: i
 
 
 KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "gather_elements": gather_elements,
-    "gather_nd": gather_nd,
+    "gather_elements": NumpyKernel(gather_elements, gives=dtype_of(0)),
+    "gather_nd": NumpyKernel(gather_nd, gives=dtype_of(0)),
     "one_hot": one_hot,
 }

@@ -7,31 +7,30 @@ from collections.abc import Callable
 import numpy as np
 
 from byoc_core.kernels.indices import require_shape
-from byoc_core.kernels.precision import NDArray, working_dtype
+from byoc_core.kernels.numpy_kernel import NumpyKernel
+from byoc_core.kernels.precision import NDArray
 
 __all__ = ["KERNELS", "bias_add", "dense", "matmul"]
 
 
-def matmul(x: NDArray, y: NDArray) -> NDArray:
+def matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives the product of (stacks of) matrices by numpy's rules.
 
     Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``; a 1-d operand is a row on the left, a column on the right.
     """
-    wide = working_dtype(x.dtype)
-    with np.errstate(all="ignore"):
-        product = np.matmul(x.astype(wide, copy=False), y.astype(wide, copy=False))
-        return np.asarray(product).astype(x.dtype, copy=False)
+    # numpy would repeat a product of fewer matrices over a larger stack.
+    return np.asarray(np.matmul(x, y, out=out if x.ndim == y.ndim == 2 else None))
 
 
-def dense(x: NDArray, weight: NDArray) -> NDArray:
+def dense(x: NDArray, weight: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives ``x @ weight.T``.
 
     Shapes: ``(..., I), (O, I) -> (..., O)``.
     """
-    return matmul(x, weight.T)
+    return matmul(x, weight.T, out=out)
 
 
-def bias_add(x: NDArray, bias: NDArray, *, axis: int) -> NDArray:
+def bias_add(x: NDArray, bias: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
     """Gives ``x`` plus one value for each index of one axis.
 
     Shapes: ``(..., C, ...), (C,) -> (..., C, ...)``.
@@ -40,10 +39,13 @@ def bias_add(x: NDArray, bias: NDArray, *, axis: int) -> NDArray:
         ExecutionError: there is not one value for each index.
     """
     require_shape("nn.bias_add", "bias", bias.shape, (x.shape[axis],))
-    shape = [1] * x.ndim
-    shape[axis] = -1
-    with np.errstate(all="ignore"):
-        return np.asarray(x + bias.reshape(shape))
+    if axis % x.ndim < x.ndim - 1:
+        bias = bias.reshape(-1, *[1] * (x.ndim - 1 - axis % x.ndim))
+    return np.asarray(np.add(x, bias, out=out))
 
 
-KERNELS: dict[str, Callable[..., NDArray]] = {"matmul": matmul, "nn.dense": dense, "nn.bias_add": bias_add}
+KERNELS: dict[str, Callable[..., NDArray]] = {
+    "matmul": NumpyKernel(matmul, widens=True, fresh=True),
+    "nn.dense": NumpyKernel(dense, widens=True, fresh=True),
+    "nn.bias_add": NumpyKernel(bias_add, fresh=True, elementwise=True),
+}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import require_shape
-from byoc_core.kernels.precision import NDArray, working_dtype
+from byoc_core.kernels.numpy_kernel import NumpyKernel
+from byoc_core.kernels.precision import NDArray
 
 __all__ = [
     "KERNELS",
@@ -24,7 +26,15 @@ __all__ = [
 
 
 def batch_norm(
-    x: NDArray, gamma: NDArray, beta: NDArray, mean: NDArray, variance: NDArray, *, axis: int, epsilon: float
+    x: NDArray,
+    gamma: NDArray,
+    beta: NDArray,
+    mean: NDArray,
+    variance: NDArray,
+    *,
+    axis: int,
+    epsilon: float,
+    out: NDArray | None = None,
 ) -> NDArray:
     """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.
 
@@ -35,16 +45,24 @@ def batch_norm(
     """
     for name, given in (("gamma", gamma), ("beta", beta), ("mean", mean), ("variance", variance)):
         require_shape("nn.batch_norm", name, given.shape, (x.shape[axis],))
-    wide = working_dtype(x.dtype)
     shape = [1] * x.ndim
     shape[axis] = -1
-    scale, shift, centre, spread = (p.astype(wide, copy=False).reshape(shape) for p in (gamma, beta, mean, variance))
-    with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(spread + np.asarray(epsilon, wide))
-        return np.asarray((x.astype(wide, copy=False) - centre) * factor + shift).astype(x.dtype, copy=False)
+    scale, shift, centre, spread = (parameter.reshape(shape) for parameter in (gamma, beta, mean, variance))
+    factor = scale / np.sqrt(spread + np.asarray(epsilon, x.dtype))
+    scaled = x - centre
+    scaled *= factor
+    return np.asarray(np.add(scaled, shift, out=out))
 
 
-def layer_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, axes: tuple[int, ...], epsilon: float) -> NDArray:
+def layer_norm(
+    x: NDArray,
+    gamma: NDArray,
+    beta: NDArray,
+    *,
+    axes: tuple[int, ...],
+    epsilon: float,
+    out: NDArray | None = None,
+) -> NDArray:
     """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the statistics of ``x`` over ``axes``.
 
     Shapes: ``gamma`` and ``beta`` have the sizes of ``axes``, in order; the result has the shape of ``x``.
@@ -52,41 +70,48 @@ def layer_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, axes: tuple[int, ..
     Raises:
         ExecutionError: a parameter has another shape.
     """
-    wide = working_dtype(x.dtype)
-    normalised = sorted(axis % x.ndim for axis in axes)
+    normalised = tuple(sorted(axis % x.ndim for axis in axes))
     for name, given in (("gamma", gamma), ("beta", beta)):
         require_shape("nn.layer_norm", name, given.shape, [x.shape[axis] for axis in normalised])
     shape = [size if axis in normalised else 1 for axis, size in enumerate(x.shape)]
     if x.size == 0:
         return x.copy()
-    with np.errstate(all="ignore"):
-        values = x.astype(wide, copy=False)
-        centred = values - values.mean(axis=tuple(normalised), keepdims=True)
-        variance = np.square(centred).mean(axis=tuple(normalised), keepdims=True)
-        scaled = centred / np.sqrt(variance + np.asarray(epsilon, wide))
-        result = scaled * gamma.astype(wide, copy=False).reshape(shape) + beta.astype(wide, copy=False).reshape(shape)
-        return np.asarray(result).astype(x.dtype, copy=False)
+    scaled = _standardised(x, normalised, epsilon)
+    scaled *= gamma.reshape(shape)
+    return np.asarray(np.add(scaled, beta.reshape(shape), out=out))
 
 
-def softmax(x: NDArray, *, axis: int) -> NDArray:
+def _standardised(x: NDArray, axes: tuple[int, ...], epsilon: float) -> NDArray:
+    """Gives ``(x - mean) / sqrt(variance + epsilon)`` with the statistics of ``x`` over ``axes``."""
+    centred = x - _mean(x, axes)
+    centred /= np.sqrt(_mean(np.square(centred), axes) + np.asarray(epsilon, x.dtype))
+    return centred
+
+
+def _mean(x: NDArray, axes: tuple[int, ...]) -> NDArray:
+    """Gives what ``x.mean`` gives over axes that are kept, in a fraction of its overhead."""
+    total = np.add.reduce(x, axes, keepdims=True)
+    total /= np.asarray(math.prod([x.shape[axis] for axis in axes]), x.dtype)
+    return np.asarray(total)
+
+
+def softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
     """Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum so that nothing overflows."""
     if x.size == 0:
         return x.copy()
-    with np.errstate(all="ignore"):
-        values = x.astype(working_dtype(x.dtype), copy=False)
-        powers = np.exp(values - values.max(axis=axis, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=axis, keepdims=True)).astype(x.dtype, copy=False)
+    powers = np.subtract(x, np.maximum.reduce(x, axis, keepdims=True), out=out)
+    np.exp(powers, out=powers)
+    powers /= np.add.reduce(powers, axis, keepdims=True)
+    return powers
 
 
-def log_softmax(x: NDArray, *, axis: int) -> NDArray:
+def log_softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
     """Gives ``x - log(sum(exp(x)))`` along one axis, shifted by the maximum so that nothing overflows."""
     if x.size == 0:
         return x.copy()
-    with np.errstate(all="ignore"):
-        values = x.astype(working_dtype(x.dtype), copy=False)
-        shifted = values - values.max(axis=axis, keepdims=True)
-        total = np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-        return np.asarray(shifted - total).astype(x.dtype, copy=False)
+    shifted = np.subtract(x, np.maximum.reduce(x, axis, keepdims=True), out=out)
+    shifted -= np.log(np.add.reduce(np.exp(shifted), axis, keepdims=True))
+    return shifted
 
 
 def group_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, groups: int, epsilon: float) -> NDArray:
@@ -112,15 +137,11 @@ def _normalise_groups(op: str, x: NDArray, gamma: NDArray, beta: NDArray, groups
         require_shape(op, name, given.shape, (x.shape[1],))
     if x.size == 0:
         return x.copy()
-    wide = working_dtype(x.dtype)
     column = (-1, *[1] * (x.ndim - 2))
-    with np.errstate(all="ignore"):
-        values = x.astype(wide, copy=False).reshape(x.shape[0], groups, -1)
-        centred = values - values.mean(axis=2, keepdims=True)
-        variance = np.square(centred).mean(axis=2, keepdims=True)
-        scaled = (centred / np.sqrt(variance + np.asarray(epsilon, wide))).reshape(x.shape)
-        result = scaled * gamma.astype(wide, copy=False).reshape(column) + beta.astype(wide, copy=False).reshape(column)
-        return np.asarray(result).astype(x.dtype, copy=False)
+    result = _standardised(x.reshape(x.shape[0], groups, -1), (2,), epsilon).reshape(x.shape)
+    result *= gamma.reshape(column)
+    result += beta.reshape(column)
+    return result
 
 
 def instance_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, epsilon: float) -> NDArray:
@@ -146,13 +167,10 @@ def rms_norm(x: NDArray, gamma: NDArray, *, axes: tuple[int, ...], epsilon: floa
     require_shape("nn.rms_norm", "gamma", gamma.shape, [x.shape[axis] for axis in normalised])
     if x.size == 0:
         return x.copy()
-    wide = working_dtype(x.dtype)
     shape = [size if axis in normalised else 1 for axis, size in enumerate(x.shape)]
-    with np.errstate(all="ignore"):
-        values = x.astype(wide, copy=False)
-        power = np.square(values).mean(axis=normalised, keepdims=True)
-        scaled = values / np.sqrt(power + np.asarray(epsilon, wide))
-        return np.asarray(scaled * gamma.astype(wide, copy=False).reshape(shape)).astype(x.dtype, copy=False)
+    scaled = x / np.sqrt(_mean(np.square(x), normalised) + np.asarray(epsilon, x.dtype))
+    scaled *= gamma.reshape(shape)
+    return np.asarray(scaled)
 
 
 def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float) -> NDArray:
@@ -162,26 +180,23 @@ def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float) -> NDA
 
     Shapes: ``(N, C, ...) -> (N, C, ...)``.
     """
-    wide = working_dtype(x.dtype)
-    with np.errstate(all="ignore"):
-        values = x.astype(wide, copy=False)
-        squares = np.square(values)
-        total = np.zeros_like(squares)
-        channels = x.shape[1]
-        for step in range(-((size - 1) // 2), size // 2 + 1):
-            first, last = max(0, -step), max(0, channels - max(0, step))
-            total[:, first:last] += squares[:, first + step : max(0, last + step)]
-        base = np.asarray(bias, wide) + np.asarray(alpha / size, wide) * total
-        return np.asarray(values / np.power(base, np.asarray(beta, wide))).astype(x.dtype, copy=False)
+    squares = np.square(x)
+    total = np.zeros_like(squares)
+    channels = x.shape[1]
+    for step in range(-((size - 1) // 2), size // 2 + 1):
+        first, last = max(0, -step), max(0, channels - max(0, step))
+        total[:, first:last] += squares[:, first + step : max(0, last + step)]
+    base = np.asarray(bias, x.dtype) + np.asarray(alpha / size, x.dtype) * total
+    return np.asarray(x / np.power(base, np.asarray(beta, x.dtype)))
 
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
-    "nn.batch_norm": batch_norm,
-    "nn.group_norm": group_norm,
-    "nn.instance_norm": instance_norm,
-    "nn.layer_norm": layer_norm,
-    "nn.log_softmax": log_softmax,
-    "nn.lrn": lrn,
-    "nn.rms_norm": rms_norm,
-    "nn.softmax": softmax,
+    "nn.batch_norm": NumpyKernel(batch_norm, widens=True, fresh=True, elementwise=True),
+    "nn.group_norm": NumpyKernel(group_norm, widens=True, fresh=True),
+    "nn.instance_norm": NumpyKernel(instance_norm, widens=True, fresh=True),
+    "nn.layer_norm": NumpyKernel(layer_norm, widens=True, fresh=True, elementwise=True),
+    "nn.log_softmax": NumpyKernel(log_softmax, widens=True, fresh=True, elementwise=True),
+    "nn.lrn": NumpyKernel(lrn, widens=True, fresh=True),
+    "nn.rms_norm": NumpyKernel(rms_norm, widens=True, fresh=True),
+    "nn.softmax": NumpyKernel(softmax, widens=True, fresh=True, elementwise=True),
 }

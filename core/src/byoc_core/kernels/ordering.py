@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from byoc_core.errors import ExecutionError
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray, native_dtype
 
 __all__ = ["KERNELS", "argsort", "sort", "topk"]
@@ -55,4 +56,8 @@ def topk(
     return np.asarray(np.take_along_axis(x, chosen, axis)), chosen
 
 
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {"argsort": argsort, "sort": sort, "topk": topk}
+KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
+    "argsort": NumpyKernel(argsort, gives=fixed_dtype("int64")),
+    "sort": sort,
+    "topk": NumpyKernel(topk, gives=fixed_dtype(None)),
+}

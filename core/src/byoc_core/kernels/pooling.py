@@ -55,22 +55,21 @@ def avg_pool(
     image = channels_first(x, layout).astype(wide, copy=False)
     windows = _windows(image, pool_size, strides, padding, dilation, ceil_mode, 0)
     rank = len(pool_size)
-    with np.errstate(all="ignore"):
-        total = _total(windows, pool_size)
-        counts = [
-            _counts(
-                image.shape[2 + axis],
-                pool_size[axis],
-                strides[axis],
-                dilation[axis],
-                padding[axis],
-                padding[rank + axis] if count_include_pad else 0,
-                total.shape[2 + axis],
-                count_leading=count_include_pad,
-            )
-            for axis in range(rank)
-        ]
-        result = total / np.maximum(reduce(np.multiply.outer, counts), 1).astype(wide)
+    total = _total(windows, pool_size)
+    counts = [
+        _counts(
+            image.shape[2 + axis],
+            pool_size[axis],
+            strides[axis],
+            dilation[axis],
+            padding[axis],
+            padding[rank + axis] if count_include_pad else 0,
+            total.shape[2 + axis],
+            count_leading=count_include_pad,
+        )
+        for axis in range(rank)
+    ]
+    result = total / np.maximum(reduce(np.multiply.outer, counts), 1).astype(wide)
     return channels_restored(result.astype(x.dtype, copy=False), layout)
 
 
@@ -90,11 +89,10 @@ def lp_pool(
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
     wide = working_dtype(x.dtype)
-    with np.errstate(all="ignore"):
-        powers = np.abs(channels_first(x, layout).astype(wide, copy=False)) ** p
-        windows = _windows(powers, pool_size, strides, padding, dilation, ceil_mode, 0)
-        total = _total(windows, pool_size)
-        result = np.sqrt(total) if p == 2 else total ** np.asarray(1.0 / p, wide)
+    powers = np.abs(channels_first(x, layout).astype(wide, copy=False)) ** p
+    windows = _windows(powers, pool_size, strides, padding, dilation, ceil_mode, 0)
+    total = _total(windows, pool_size)
+    result = np.sqrt(total) if p == 2 else total ** np.asarray(1.0 / p, wide)
     return channels_restored(np.asarray(result).astype(x.dtype, copy=False), layout)
 
 
@@ -104,9 +102,8 @@ def _total(windows: NDArray, pool_size: tuple[int, ...]) -> NDArray:
 
 def _over_taps(combine: np.ufunc, windows: NDArray, pool_size: tuple[int, ...], result: NDArray) -> NDArray:
     """Combines each tap of all windows into ``result``: one pass per tap keeps memory at the result's size."""
-    with np.errstate(all="ignore"):
-        for tap in np.ndindex(*pool_size):
-            combine(result, tap_view(windows, tap), out=result)
+    for tap in np.ndindex(*pool_size):
+        combine(result, tap_view(windows, tap), out=result)
     return result
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from byoc_core.kernels.indices import require_shape
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 
 __all__ = ["KERNELS", "dequantize", "quantize"]
@@ -20,10 +21,9 @@ def quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, bloc
     """
     divisor, zero = _spread("quantize", scale, zero_point, x, axis, block_size)
     wide = working_dtype(x.dtype)
-    with np.errstate(all="ignore"):
-        shifted = np.rint(x.astype(wide, copy=False) / divisor.astype(wide, copy=False)) + zero.astype(wide)
-        limited = np.clip(np.where(np.isnan(shifted), 0, shifted), lowest(zero_point.dtype), highest(zero_point.dtype))
-        return np.asarray(limited).astype(zero_point.dtype)
+    shifted = np.rint(x.astype(wide, copy=False) / divisor.astype(wide, copy=False)) + zero.astype(wide)
+    limited = np.clip(np.where(np.isnan(shifted), 0, shifted), lowest(zero_point.dtype), highest(zero_point.dtype))
+    return np.asarray(limited).astype(zero_point.dtype)
 
 
 def dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
@@ -34,10 +34,9 @@ def dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, bl
     """
     factor, zero = _spread("dequantize", scale, zero_point, x, axis, block_size)
     wide = working_dtype(scale.dtype)
-    with np.errstate(all="ignore"):
-        steps = x.astype(np.int64) - zero.astype(np.int64)
-        result = steps.astype(wide) * factor.astype(wide, copy=False)
-        return np.asarray(result).astype(scale.dtype, copy=False)
+    steps = x.astype(np.int64) - zero.astype(np.int64)
+    result = steps.astype(wide) * factor.astype(wide, copy=False)
+    return np.asarray(result).astype(scale.dtype, copy=False)
 
 
 def _spread(
@@ -58,4 +57,7 @@ def _spread(
     return scale.reshape(broadcast), zero_point.reshape(broadcast)
 
 
-KERNELS: dict[str, Callable[..., NDArray]] = {"dequantize": dequantize, "quantize": quantize}
+KERNELS: dict[str, Callable[..., NDArray]] = {
+    "dequantize": NumpyKernel(dequantize, gives=dtype_of(1)),
+    "quantize": NumpyKernel(quantize, gives=dtype_of(2)),
+}

@@ -143,24 +143,23 @@ def _run(
         require_range(op, given, 0, steps, "a length does not fit the steps")
     every = np.empty((steps, directions, batch, hidden_size), wide)
     last = tuple(np.empty((directions, batch, hidden_size), wide) for _ in initial)
-    with np.errstate(all="ignore"):
-        for index in range(directions):
-            shift = bias[index].astype(wide, copy=False)
-            projected = x.astype(wide, copy=False) @ weight[index].astype(wide, copy=False).T + shift[:width]
-            step = make_step(recurrence[index].astype(wide, copy=False), shift[width:])
-            state = tuple(value[index].astype(wide, copy=False) for value in initial)
-            backwards = direction == "reverse" or index == 1
-            for time in reversed(range(steps)) if backwards else range(steps):
-                following = step(projected[time], state)
-                if lengths:
-                    runs = (lengths[0] > time)[:, None]
-                    state = tuple(np.where(runs, new, old) for new, old in zip(following, state, strict=True))
-                    every[time, index] = np.where(runs, state[0], 0)
-                else:
-                    state = following
-                    every[time, index] = state[0]
-            for kept, value in zip(last, state, strict=True):
-                kept[index] = value
+    for index in range(directions):
+        shift = bias[index].astype(wide, copy=False)
+        projected = x.astype(wide, copy=False) @ weight[index].astype(wide, copy=False).T + shift[:width]
+        step = make_step(recurrence[index].astype(wide, copy=False), shift[width:])
+        state = tuple(value[index].astype(wide, copy=False) for value in initial)
+        backwards = direction == "reverse" or index == 1
+        for time in reversed(range(steps)) if backwards else range(steps):
+            following = step(projected[time], state)
+            if lengths:
+                runs = (lengths[0] > time)[:, None]
+                state = tuple(np.where(runs, new, old) for new, old in zip(following, state, strict=True))
+                every[time, index] = np.where(runs, state[0], 0)
+            else:
+                state = following
+                every[time, index] = state[0]
+        for kept, value in zip(last, state, strict=True):
+            kept[index] = value
     return every.astype(x.dtype, copy=False), tuple(value.astype(x.dtype, copy=False) for value in last)
 
 

@@ -34,23 +34,22 @@ def resize(
         )
     wide = x.dtype if method == "nearest" else working_dtype(x.dtype)
     result = x.astype(wide, copy=False)
-    with np.errstate(all="ignore"):
-        for position, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
-            length = x.shape[axis]
-            scale = size / length if scales is None else scales[position]
-            if size == length and scale == 1.0:
-                continue
-            places = _places(size, length, scale, coordinates)
-            if method == "nearest":
-                result = result.take(np.clip(_ROUNDINGS[rounding](places), 0, length - 1).astype(np.int64), axis)
-            elif method == "linear":
-                result = _weigh(result, axis, *_linear_taps(np.clip(places, 0, length - 1)))
-            else:
-                taps, weights = _cubic_taps(places, cubic_coefficient)
-                if exclude_outside:
-                    weights = np.where((taps >= 0) & (taps < length), weights, 0.0)
-                    weights /= weights.sum(axis=0)
-                result = _weigh(result, axis, taps, weights)
+    for position, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        length = x.shape[axis]
+        scale = size / length if scales is None else scales[position]
+        if size == length and scale == 1.0:
+            continue
+        places = _places(size, length, scale, coordinates)
+        if method == "nearest":
+            result = result.take(np.clip(_ROUNDINGS[rounding](places), 0, length - 1).astype(np.int64), axis)
+        elif method == "linear":
+            result = _weigh(result, axis, *_linear_taps(np.clip(places, 0, length - 1)))
+        else:
+            taps, weights = _cubic_taps(places, cubic_coefficient)
+            if exclude_outside:
+                weights = np.where((taps >= 0) & (taps < length), weights, 0.0)
+                weights /= weights.sum(axis=0)
+            result = _weigh(result, axis, taps, weights)
     return np.ascontiguousarray(result.astype(x.dtype, copy=False))
 
 

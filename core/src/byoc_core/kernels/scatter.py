@@ -105,12 +105,11 @@ def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: s
         return result
     wide = native_dtype(rows.dtype)
     result, terms = rows.astype(wide, order="C"), updates.astype(wide, copy=False)
-    with np.errstate(all="ignore"):
-        if reduction in _NEUTRAL and wide.kind == "f" and (np.isnan(terms).any() or np.isnan(result).any()):
-            _scatter_extremes_with_nan(result, places, terms, reduction)
-        else:
-            _combine(_REDUCTIONS[reduction], result, places, terms)
-        return result.astype(rows.dtype, copy=False)
+    if reduction in _NEUTRAL and wide.kind == "f" and (np.isnan(terms).any() or np.isnan(result).any()):
+        _scatter_extremes_with_nan(result, places, terms, reduction)
+    else:
+        _combine(_REDUCTIONS[reduction], result, places, terms)
+    return result.astype(rows.dtype, copy=False)
 
 
 def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> None:

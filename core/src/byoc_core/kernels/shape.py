@@ -8,6 +8,7 @@ import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import resolve_indices, widened
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray
 
 __all__ = [
@@ -39,9 +40,9 @@ def broadcast_to(x: NDArray, *, shape: Sequence[int]) -> NDArray:
     return np.broadcast_to(x, tuple(shape))
 
 
-def concat(*parts: NDArray, axis: int) -> NDArray:
+def concat(*parts: NDArray, axis: int, out: NDArray | None = None) -> NDArray:
     """Gives the parts joined along one axis."""
-    return np.concatenate(parts, axis=axis)
+    return np.concatenate(parts, axis, out)
 
 
 def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, ...]:
@@ -57,7 +58,7 @@ def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, .
     return tuple(np.split(x, np.cumsum(sections)[:-1], axis=axis))
 
 
-def take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
+def take(x: NDArray, indices: NDArray, *, axis: int, mode: str, out: NDArray | None = None) -> NDArray:
     """Gives the slices of ``x`` at ``indices`` along one axis.
 
     Negative indices count from the end with ``mode="fast"``; with ``"clip"`` every index is limited to the axis.
@@ -69,7 +70,16 @@ def take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
     size = x.shape[axis]
     if mode == "clip" and size:
         indices = np.clip(widened(indices), 0, size - 1)
-    return np.asarray(np.take(x, resolve_indices("take", indices, size, axis), axis=axis))
+    elif indices.dtype.kind == "i" and (out is None or out.size < _FEW_ELEMENTS):
+        try:
+            return np.asarray(x.take(indices, axis))
+        except IndexError:
+            pass  # told below, with the index
+    return np.asarray(x.take(resolve_indices("take", indices, size, axis), axis, out, "clip"))
+
+
+# numpy checks indices in less time than `resolve_indices`, but then it writes to memory given to it by way of a copy.
+_FEW_ELEMENTS = 1 << 14
 
 
 OPEN_BOUND = 1 << 62
@@ -109,8 +119,7 @@ def strided_slice(
 def pad(x: NDArray, *, pad_width: Sequence[int], pad_value: float) -> NDArray:
     """Gives ``x`` with ``pad_value`` around it; ``pad_width`` is (before, after) for each axis in turn."""
     widths = [(pad_width[2 * axis], pad_width[2 * axis + 1]) for axis in range(x.ndim)]
-    with np.errstate(all="ignore"):
-        value = np.asarray(pad_value).astype(x.dtype)
+    value = np.asarray(pad_value).astype(x.dtype)
     result = np.full([size + sum(width) for size, width in zip(x.shape, widths, strict=True)], value)
     result[tuple(slice(before, before + size) for size, (before, _) in zip(x.shape, widths, strict=True))] = x
     return result
@@ -120,9 +129,9 @@ KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
     "reshape": reshape,
     "permute_dims": permute_dims,
     "broadcast_to": broadcast_to,
-    "concat": concat,
+    "concat": NumpyKernel(concat, fresh=True),
     "split": split,
-    "take": take,
+    "take": NumpyKernel(take, fresh=True, gives=dtype_of(0)),
     "strided_slice": strided_slice,
     "nn.pad": pad,
 }

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 
-from byoc_core.dims import Dim
-from byoc_core.lower.liveness import live_intervals
-from byoc_core.lower.plan_storage import Interval, SymbolicInterval, plan, plan_symbolic
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.dtypes import dtype_info
+from byoc_core.lower.in_place import places_taken
+from byoc_core.lower.liveness import live_intervals, uses
+from byoc_core.lower.plan_storage import Interval, SymbolicInterval, peak_nbytes, plan, plan_symbolic
+from byoc_core.lower.virtual_registers import VirtualRegister, VirtualRegisters
+from byoc_core.runtime.module import CallTraits, TensorSpec
 from byoc_core.vm.instructions import Call, Goto, If, Instruction, Ret
-from byoc_core.vm.program import ALIGNMENT, DynamicTensor, PlannedTensor, RegisterKind, VMFunction, nbytes_of
+from byoc_core.vm.program import ALIGNMENT, DynamicTensor, PlannedTensor, RegisterKind, View, VMFunction, nbytes_of
 
-__all__ = ["VirtualRegister", "assign_registers"]
-
-
-@dataclass(frozen=True, slots=True)
-class VirtualRegister:
-    """A register before it has a number in its group; see :mod:`byoc_core.vm.program` for the groups."""
-
-    kind: RegisterKind
-    dtype: str
-    shape: tuple[Dim, ...]
-    binds: tuple[str, ...] = ()
+__all__ = ["assign_registers"]
 
 
 def assign_registers(
@@ -30,8 +23,9 @@ def assign_registers(
     params: tuple[TensorSpec, ...],
     results: tuple[TensorSpec, ...],
     constants: Sequence[int],
-    registers: Sequence[VirtualRegister],
+    registers: VirtualRegisters,
     code: Sequence[Instruction],
+    traits: Callable[[int], CallTraits],
 ) -> VMFunction:
     """Gives the function with storage planned and registers in the machine's order.
 
@@ -42,54 +36,100 @@ def assign_registers(
         constants: the program's number of each constant, in the order of the constant registers.
         registers: by virtual number; within a group, that order stays.
         code: instructions over virtual numbers.
+        traits: what the function of an extern's number permits.
     """
-    order = {kind: group for group, kind in enumerate(RegisterKind)}
-    ranked = sorted(range(len(registers)), key=lambda number: (order[registers[number].kind], number))
-    numbers = {virtual: number for number, virtual in enumerate(ranked)}
-    tensors = [number for number in ranked if registers[number].kind is RegisterKind.TENSOR]
-    storages, planned = _plan_tensors(registers, tensors, code)
+    owners = [registers.owner(number) for number in range(len(registers))]
+    spans = live_intervals(code, owners)
+    taken = places_taken(registers, code, spans, traits)
+    storages, places = _plan_tensors(registers, spans, taken)
+    if taken and not is_nonnegative(_least_arena(registers, spans) - sum(storages, 0)):
+        apart = _plan_tensors(registers, spans, {})
+        if not is_nonnegative(sum(apart[0], 0) - sum(storages, 0)):
+            taken, (storages, places) = {}, apart
+    used = {number for instruction in code for number in uses(instruction)}
+    moved = {number: _moved(registers[number], taken) for number in used if registers[number].base >= 0}
+    moved |= {
+        number: View(owner, 0, registers[number].dtype, registers[number].shape)
+        for number, owner in taken.items()
+        if number in used and registers[number].shape != registers[owner].shape
+    }
+    numbers = _numbers(registers, places, moved)
+    numbers |= {number: numbers[owner] for number, owner in taken.items() if number not in moved}
     return VMFunction(
         name,
         params,
         results,
         tuple(constants),
         storages,
-        planned,
+        tuple(PlannedTensor(*places[n], registers[n].dtype, registers[n].shape) for n in sorted(places)),
         tuple(
-            DynamicTensor(registers[number].dtype, registers[number].shape, registers[number].binds)
-            for number in ranked
-            if registers[number].kind is RegisterKind.DYNAMIC
+            DynamicTensor(register.dtype, register.shape, register.binds)
+            for register in registers
+            if register.kind is RegisterKind.DYNAMIC
         ),
         tuple(_renumbered(instruction, numbers) for instruction in code),
+        tuple(replace(moved[n], base=numbers[moved[n].base]) for n in sorted(moved)),
     )
 
 
+def _moved(register: VirtualRegister, taken: Mapping[int, int]) -> View:
+    """Gives the view for a register; its base has its virtual number still."""
+    layout = register.layout
+    assert layout is not None
+    offset = layout.offset * dtype_info(register.dtype).itemsize
+    strides = None if layout.is_compact else layout.strides
+    return View(taken.get(register.base, register.base), offset, register.dtype, register.shape, strides)
+
+
+def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], views: Container[int]) -> dict[int, int]:
+    """Gives the machine's number of every register that it has, group by group."""
+    groups: dict[RegisterKind, list[int]] = {kind: [] for kind in RegisterKind}
+    for number, register in enumerate(registers):
+        if number in views:
+            groups[RegisterKind.VIEW].append(number)
+        elif number in planned or register.kind not in (RegisterKind.TENSOR, RegisterKind.VIEW):
+            groups[register.kind].append(number)
+    ranked = (number for group in groups.values() for number in group)
+    return {virtual: number for number, virtual in enumerate(ranked)}
+
+
 def _plan_tensors(
-    registers: Sequence[VirtualRegister], tensors: Sequence[int], code: Sequence[Instruction]
-) -> tuple[tuple[Dim, ...], tuple[PlannedTensor, ...]]:
-    """Gives the storages, and the place of each tensor.
+    registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]], taken: Mapping[int, int]
+) -> tuple[tuple[Dim, ...], dict[int, tuple[int, int]]]:
+    """Gives the storages, and storage and offset of each tensor that has a place of its own.
 
     All known sizes share storage 0; symbolic ones have storages after it.
     """
-    live = live_intervals(code, tensors)
+    merged: dict[int, tuple[int, int]] = {}
+    for number, (start, end) in spans.items():
+        owner = taken.get(number, number)
+        first, last = merged.get(owner, (start, end))
+        merged[owner] = min(first, start), max(last, end)
     static: dict[int, Interval] = {}
     symbolic: dict[int, SymbolicInterval] = {}
-    for number in tensors:
-        nbytes = nbytes_of(registers[number].shape, registers[number].dtype)
-        if isinstance(nbytes, int):
-            static[number] = Interval(nbytes, *live[number])
-        else:
-            symbolic[number] = SymbolicInterval(nbytes, *live[number])
+    for number in sorted(merged):
+        if registers[number].kind is RegisterKind.TENSOR:
+            nbytes = nbytes_of(registers[number].shape, registers[number].dtype)
+            if isinstance(nbytes, int):
+                static[number] = Interval(nbytes, *merged[number])
+            else:
+                symbolic[number] = SymbolicInterval(nbytes, *merged[number])
     offsets, total = plan(tuple(static.values()), ALIGNMENT)
     chosen, sizes = plan_symbolic(tuple(symbolic.values()))
     first_symbolic = 1 if static else 0
     places = {number: (0, offset) for number, offset in zip(static, offsets, strict=True)}
     places |= {number: (first_symbolic + storage, 0) for number, storage in zip(symbolic, chosen, strict=True)}
-    planned = tuple(PlannedTensor(*places[n], registers[n].dtype, registers[n].shape) for n in tensors)
-    return ((total, *sizes) if static else sizes), planned
+    return ((total, *sizes) if static else sizes), places
 
 
-def _renumbered(instruction: Instruction, numbers: dict[int, int]) -> Instruction:
+def _least_arena(registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]]) -> int:
+    """Gives what no plan in which every tensor has a place of its own can do without."""
+    tensors = [number for number in spans if registers[number].kind is RegisterKind.TENSOR]
+    sizes = {number: nbytes_of(registers[number].shape, registers[number].dtype) for number in tensors}
+    return peak_nbytes(Interval(size, *spans[n]) for n, size in sizes.items() if isinstance(size, int))
+
+
+def _renumbered(instruction: Instruction, numbers: Mapping[int, int]) -> Instruction:
     match instruction:
         case Call(kind=kind, callee=callee, args=args, results=results):
             return Call(kind, callee, tuple(numbers[n] for n in args), tuple(numbers[n] for n in results))

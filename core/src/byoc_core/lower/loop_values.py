@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import LOOP
+from byoc_core.lower.view_ops import is_view_op
 
 __all__ = ["is_unchanged", "results_in_place"]
 
@@ -31,8 +32,7 @@ def results_in_place(body: Function) -> list[bool]:
         for operand in binding.operands:
             if id(operand) in carrier:
                 last_read[carrier[id(operand)]] = position
-        # What an inner loop does not change stays where it was, under another name.
-        carrier.update((id(new), carrier[id(old)]) for new, old in _unchanged(binding) if id(old) in carrier)
+        carrier.update((id(new), carrier[id(old)]) for new, old in _renamed(binding) if id(old) in carrier)
         made.update((id(result), position) for result in binding.results)
     for result in body.results:
         if id(result) in carrier:
@@ -44,8 +44,13 @@ def results_in_place(body: Function) -> list[bool]:
     ]
 
 
-def _unchanged(binding: Binding) -> Iterator[tuple[Var, Value]]:
-    """Yields the results of a loop that are its operands, with these."""
+def _renamed(binding: Binding) -> Iterator[tuple[Var, Value]]:
+    """Yields results that may lie where an operand does, with these.
+
+    What an inner loop does not change stays where it was, and a view op's results may be views.
+    """
     if binding.op is LOOP:
         pairs = zip(binding.results, binding.operands[2:], strict=True)
         yield from (pair for index, pair in enumerate(pairs) if is_unchanged(binding.regions[0], index))
+    elif is_view_op(binding):
+        yield from ((result, operand) for result in binding.results for operand in binding.operands[:1])

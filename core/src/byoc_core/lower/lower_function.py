@@ -4,112 +4,105 @@ While code is emitted, every buffer is a virtual register. A result of the funct
 register by the op that makes it, a result of an ``if`` by both branches into one register, and the parameters of
 a region are the registers of its operands; so nothing is copied but inputs, constants and values that are results
 twice, and the values that a loop takes and those of a round that are made before the last round's were read for the
-last time. What a loop carries unchanged stays where it is.
+last time. What a loop carries unchanged stays where it is. Ops that only rearrange are views where they can be: their
+results of their operands, or the operands are made in the place of the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.dims import Dim, DimExpr, bound_symbols, shape_symbols
+from byoc_core.dims import Dim, bound_symbols, is_nonnegative, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError
-from byoc_core.ir.constants import Constant
-from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
+from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.types import TensorType, Type
-from byoc_core.lower.assign_registers import VirtualRegister, assign_registers
+from byoc_core.lower.aims import Sharing, aims_of, compact_only
+from byoc_core.lower.assign_registers import assign_registers
+from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
+from byoc_core.lower.lower_views import emit_view_op
+from byoc_core.lower.tables import ProgramTables
+from byoc_core.lower.view_ops import is_view_op
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.program import ConstantRef, RegisterKind, VMFunction
+from byoc_core.vm.footprints import defines_all
+from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Ret
+from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
-__all__ = ["ProgramTables", "lower_function"]
+__all__ = ["lower_function"]
 
 _BOOL = TensorType((), "bool")
 _INT64 = TensorType((), "int64")
-_HOW_SIZES_ARE_KNOWN = "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
 
 
-class ProgramTables:
-    """The program's external symbols and constants, numbered in order of first use, and its functions."""
-
-    def __init__(self, module: IRModule) -> None:
-        self._functions = {name: index for index, name in enumerate(module.functions)}
-        self._externs: dict[str, int] = {}
-        self._constants: dict[Constant, int] = {}
-
-    @property
-    def externs(self) -> tuple[str, ...]:
-        """The external symbols."""
-        return tuple(self._externs)
-
-    @property
-    def constants(self) -> tuple[ConstantRef, ...]:
-        """The constants."""
-        return tuple(
-            ConstantRef(
-                constant.digest, constant.type.dtype, tuple(d for d in constant.type.shape or () if isinstance(d, int))
-            )
-            for constant in self._constants
-        )
-
-    def extern(self, symbol: str) -> int:
-        """Gives the number of an external symbol."""
-        return self._externs.setdefault(symbol, len(self._externs))
-
-    def constant(self, constant: Constant) -> int:
-        """Gives the number of a constant."""
-        return self._constants.setdefault(constant, len(self._constants))
-
-    def function(self, name: str) -> int | None:
-        """Gives the number of a function; ``None`` where the module has none of that name."""
-        return self._functions.get(name)
-
-
-def lower_function(function: Function, tables: ProgramTables) -> VMFunction:
+def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sharing.PARTS) -> VMFunction:
     """Gives the machine's form of a function.
+
+    Values share as much memory as may be, unless that makes the arena larger than copies do.
+
+    Args:
+        function: what to lower.
+        tables: of the whole program.
+        most: how much memory values may share at most.
 
     Raises:
         CodegenError: see :func:`byoc_core.lower.lower`.
     """
-    return _Lowering(function, tables).run()
+    plain = _Lowering(function, tables, Sharing.NONE).run()
+    if not any(is_view_op(binding) for binding in function.walk()):
+        return plain
+    for sharing in range(most, Sharing.NONE, -1):
+        found = _Lowering(function, tables, Sharing(sharing)).run()
+        if is_nonnegative(plain.arena_nbytes - found.arena_nbytes) and _is_provable(found, tables):
+            return found
+    if not _is_provable(plain, tables):
+        raise _without_code(f"function `{function.name}`", next(b for b in function.walk() if b.op.name == "concat"))
+    return plain
+
+
+def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
+    """Tells whether the machine can prove that what is written in parts is written as a whole."""
+    return defines_all(Program((), tables.externs, tables.constants), function)
+
+
+def _without_code(where: str, binding: Binding) -> CodegenError:
+    return CodegenError(
+        f"{where}, op `{binding.op.name}` (`{binding.results[0].name}`)",
+        "has no code: no backend compiled it",
+        hint="Give `RunCodegen` a backend for every op, or build with the host as the last backend.",
+    )
 
 
 class _Lowering:
-    def __init__(self, function: Function, tables: ProgramTables) -> None:
+    def __init__(self, function: Function, tables: ProgramTables, sharing: Sharing) -> None:
         self._function = function
         self._tables = tables
+        self._sharing = sharing
         self._where = f"function `{function.name}`"
-        self._registers: list[VirtualRegister] = []
-        self._code: list[Instruction] = []
-        self._places: dict[Var, int] = {}
-        self._constants: dict[Constant, int] = {}
-        # Where a value that is not made yet has to go.
-        self._targets: dict[Var, int] = {}
-        self._known: frozenset[str] = frozenset()
-        self._input_symbols: frozenset[str] = frozenset()
+        self._buffers = Buffers(self._where, tables)
 
     def run(self) -> VMFunction:
         function = self._function
         params = self._specs(function.input_names, [param.type for param in function.params])
         results = self._specs(function.output_names, function.result_types)
-        self._input_symbols = self._known = bound_symbols([param.shape for param in params])
+        self._buffers.input_symbols = self._buffers.known = bound_symbols([param.shape for param in params])
         for param, spec in zip(function.params, params, strict=True):
-            self._places[param] = self._new(RegisterKind.PARAM, TensorType(spec.shape, spec.dtype))
-        outputs = [self._new(RegisterKind.RESULT, TensorType(spec.shape, spec.dtype)) for spec in results]
-        early = [shape_symbols(spec.shape) <= self._input_symbols for spec in results]
+            self._buffers.places[param] = self._buffers.new(RegisterKind.PARAM, TensorType(spec.shape, spec.dtype))
+        outputs = [self._buffers.new(RegisterKind.RESULT, TensorType(spec.shape, spec.dtype)) for spec in results]
+        early = [shape_symbols(spec.shape) <= self._buffers.input_symbols for spec in results]
         self._aim(function, outputs, early)
         self._emit_bindings(function)
         returned: list[int] = []
         for value, output, is_early in zip(function.results, outputs, early, strict=True):
             returned.append(self._return(value, output, returned, is_early=is_early))
-        self._code.append(Ret(tuple(returned)))
+        self._buffers.code.append(Ret(tuple(returned)))
         return assign_registers(
             function.name,
             params,
             results,
-            [self._tables.constant(c) for c in self._constants],
-            self._registers,
-            self._code,
+            [self._tables.constant(c) for c in self._buffers.constants],
+            self._buffers.registers,
+            self._buffers.code,
+            self._tables.extern_traits,
         )
 
     def _aim(self, function: Function, buffers: Sequence[int], ready: Sequence[bool]) -> None:
@@ -117,89 +110,41 @@ class _Lowering:
         made = {var for binding in function.bindings for var in binding.results}
         for value, buffer, is_ready in zip(function.results, buffers, ready, strict=True):
             if is_ready and isinstance(value, Var) and value in made:
-                self._targets[value] = buffer
+                self._buffers.targets[value] = buffer
                 made.remove(value)
 
     def _return(self, value: Value, output: int, returned: Sequence[int], *, is_early: bool) -> int:
         """Gives the register in which the caller finds a result."""
-        place = self._place(value)
+        place = self._buffers.place(value)
         if is_early:
-            self._copy(place, output)
+            self._buffers.copy(place, output)
             return output
-        if self._registers[place].kind is RegisterKind.DYNAMIC and place not in returned:
+        if self._buffers.registers[place].kind is RegisterKind.DYNAMIC and place not in returned:
             return place
-        own = self._allocated(self._tensor_type(value.type, "result"), "result")
-        self._copy(place, own)
+        own = self._buffers.allocated(self._buffers.tensor_type(value.type, "result"), "result")
+        self._buffers.copy(place, own)
         return own
 
     def _specs(self, names: Sequence[str], types: Sequence[Type]) -> tuple[TensorSpec, ...]:
         specs = []
         for name, type_ in zip(names, types, strict=True):
-            tensor = self._tensor_type(type_, f"`{name}`")
-            specs.append(TensorSpec(name, tensor.dtype, _shape(tensor)))
+            tensor = self._buffers.tensor_type(type_, f"`{name}`")
+            specs.append(TensorSpec(name, tensor.dtype, shape_of(tensor)))
         return tuple(specs)
 
-    def _tensor_type(self, type_: Type, what: str) -> TensorType:
-        if not isinstance(type_, TensorType) or type_.shape is None:
-            raise CodegenError(self._where, f"{what} has no storage", got=type_, expected="a tensor of known rank")
-        return type_
+    def _emit_bindings(self, body: Function, *, is_round: bool = False) -> None:
+        """Emits the code of a function or region; of a loop's round, what is carried is read until it is written."""
+        targets = {var for binding in body.bindings for var in binding.results if var in self._buffers.targets}
 
-    def _new(self, kind: RegisterKind, type_: TensorType, binds: tuple[str, ...] = ()) -> int:
-        self._registers.append(VirtualRegister(kind, type_.dtype, _shape(type_), binds))
-        return len(self._registers) - 1
+        def may_own(var: Var) -> bool:
+            return not (is_round and var in targets) and self._symbols(var) <= self._buffers.input_symbols
 
-    def _place(self, value: Value) -> int:
-        if isinstance(value, Var):
-            return self._places[value]
-        if value not in self._constants:
-            self._tables.constant(value)
-            self._constants[value] = self._new(RegisterKind.CONSTANT, value.type)
-        return self._constants[value]
-
-    def _builtin(self, builtin: Builtin, args: Sequence[int], result: int) -> None:
-        self._code.append(Call(CallKind.BUILTIN, builtin, tuple(args), (result,)))
-
-    def _copy(self, source: int, target: int) -> None:
-        if source != target:
-            self._builtin(Builtin.COPY, (source,), target)
-
-    def _temporary(self, type_: TensorType) -> int:
-        return self._new(RegisterKind.TENSOR, type_)
-
-    def _allocated(self, type_: TensorType, what: str) -> int:
-        """Gives a buffer: a planned one, or one that is allocated here where only a running call knows its size."""
-        symbols = type_.symbols
-        if symbols <= self._input_symbols:
-            return self._temporary(type_)
-        if not symbols <= self._known:
-            unknown = ", ".join(sorted(symbols - self._known))
-            raise CodegenError(
-                self._where,
-                f"the size of {what} is not known when it is made: nothing gives {unknown}",
-                got=type_,
-                hint=_HOW_SIZES_ARE_KNOWN,
-            )
-        register = self._new(RegisterKind.DYNAMIC, type_)
-        self._builtin(Builtin.ALLOCATE, (), register)
-        return register
-
-    def _buffer(self, var: Var) -> int:
-        """Gives the buffer into which a value has to be written, and makes it the value's place."""
-        target = self._targets.pop(var, None)
-        self._places[var] = (
-            self._allocated(self._tensor_type(var.type, f"`{var.name}`"), f"`{var.name}`") if target is None else target
-        )
-        return self._places[var]
-
-    def _returned(self, var: Var, binds: Sequence[str]) -> int:
-        """Gives the dynamic register that a returned value defines, and makes it the value's place."""
-        type_ = self._tensor_type(var.type, f"`{var.name}`")
-        self._targets.pop(var, None)
-        self._places[var] = self._new(RegisterKind.DYNAMIC, type_, tuple(binds))
-        return self._places[var]
-
-    def _emit_bindings(self, function: Function) -> None:
-        for binding in function.bindings:
+        rigid: set[Value] = set()
+        if any(map(is_view_op, body.bindings)):
+            rigid = compact_only(body, self._tables.traits)
+            aims = aims_of(body, targets, may_own, self._tables.traits, rigid, self._sharing)
+            self._buffers.aims.update(aims)
+        for binding in body.bindings:
             match binding.op.name:
                 case "call":
                     self._emit_call(binding)
@@ -211,28 +156,38 @@ class _Lowering:
                     self._emit_if(binding)
                 case "loop":
                     self._emit_loop(binding)
-                case name:
-                    raise CodegenError(
-                        f"{self._where}, op `{name}` (`{binding.results[0].name}`)",
-                        "has no code: no backend compiled it",
-                        hint="Give `RunCodegen` a backend for every op, or build with the host as the last backend.",
-                    )
+                case _:
+                    is_done = is_view_op(binding) and emit_view_op(binding, self._buffers, rigid, self._sharing)
+                    if not is_done:
+                        raise _without_code(self._where, binding)
 
     def _operands(self, binding: Binding) -> tuple[int, ...]:
-        return tuple(self._place(operand) for operand in binding.operands)
+        return tuple(self._buffers.place(operand) for operand in binding.operands)
 
     def _emit_dps(self, binding: Binding) -> None:
         extern = self._tables.extern(str(binding.attrs["symbol"]))
         args = self._operands(binding)
-        results = tuple(self._buffer(result) for result in binding.results)
-        self._code.append(Call(CallKind.EXTERN, extern, args, results))
+        results = tuple(self._buffers.buffer(result) for result in binding.results)
+        workspace = self._workspace(binding)
+        self._buffers.code.append(Call(CallKind.EXTERN, extern, args, (*results, *workspace)))
+
+    def _workspace(self, binding: Binding) -> tuple[int, ...]:
+        """Gives the scratch memory that the called function may have from its caller, as one more result.
+
+        Where it is unknown at the entry how much that is, the function makes its own.
+        """
+        types = [self._buffers.tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
+        nbytes = self._tables.workspace_nbytes(str(binding.attrs["symbol"]), [shape_of(type_) for type_ in types])
+        if nbytes == 0 or not symbols_of(nbytes) <= self._buffers.input_symbols:
+            return ()
+        return (self._buffers.temporary(TensorType((nbytes,), "uint8")),)
 
     def _emit_packed(self, binding: Binding) -> None:
         extern = self._tables.extern(str(binding.attrs["symbol"]))
         args = self._operands(binding)
         learnt = self._learn(binding.results)
-        results = tuple(self._returned(var, binds) for var, binds in zip(binding.results, learnt, strict=True))
-        self._code.append(Call(CallKind.PACKED, extern, args, results))
+        results = tuple(self._buffers.returned(var, binds) for var, binds in zip(binding.results, learnt, strict=True))
+        self._buffers.code.append(Call(CallKind.PACKED, extern, args, results))
 
     def _emit_call(self, binding: Binding) -> None:
         name = str(binding.attrs["callee"])
@@ -242,70 +197,72 @@ class _Lowering:
         args = self._operands(binding)
         learnt = self._learn(binding.results)
         results = tuple(
-            self._returned(var, binds) if not self._symbols(var) <= self._input_symbols else self._buffer(var)
+            self._buffers.returned(var, binds)
+            if not self._symbols(var) <= self._buffers.input_symbols
+            else self._buffers.buffer(var)
             for var, binds in zip(binding.results, learnt, strict=True)
         )
-        self._code.append(Call(CallKind.FUNCTION, callee, args, results))
+        self._buffers.code.append(Call(CallKind.FUNCTION, callee, args, results))
 
     def _symbols(self, var: Var) -> frozenset[str]:
-        return self._tensor_type(var.type, f"`{var.name}`").symbols
+        return self._buffers.type_of(var).symbols
 
     def _learn(self, results: Sequence[Var]) -> list[tuple[str, ...]]:
         """Gives the symbols that each returned value binds; they are known from here on."""
         learnt = []
         for var in results:
-            type_ = self._tensor_type(var.type, f"`{var.name}`")
-            bound = bound_symbols([_shape(type_)], self._known)
+            type_ = self._buffers.type_of(var)
+            bound = bound_symbols([shape_of(type_)], self._buffers.known)
             if not type_.symbols <= bound:
                 unknown = ", ".join(sorted(type_.symbols - bound))
                 raise CodegenError(
                     self._where,
                     f"the shape of `{var.name}` does not determine {unknown}",
                     got=type_,
-                    hint=_HOW_SIZES_ARE_KNOWN,
+                    hint=HOW_SIZES_ARE_KNOWN,
                 )
-            learnt.append(tuple(sorted(bound - self._known)))
-            self._known = bound
+            learnt.append(tuple(sorted(bound - self._buffers.known)))
+            self._buffers.known = bound
         return learnt
 
     def _emit_if(self, binding: Binding) -> None:
         condition, *inputs = self._operands(binding)
         then_region, else_region = binding.regions
         # A buffer whose size the branches learn can be made at their ends only.
-        ready = [self._symbols(var) <= self._known for var in binding.results]
+        ready = [self._symbols(var) <= self._buffers.known for var in binding.results]
         buffers = [
-            self._buffer(var) if is_ready else self._returned(var, ())
+            self._buffers.buffer(var) if is_ready else self._buffers.returned(var, ())
             for var, is_ready in zip(binding.results, ready, strict=True)
         ]
-        known = self._known
-        branch = len(self._code)
-        self._code.append(If(condition, 0))
+        known = self._buffers.known
+        branch = len(self._buffers.code)
+        self._buffers.code.append(If(condition, 0))
         self._emit_branch(then_region, inputs, buffers, ready)
-        known_then, self._known = self._known, known
-        skip = len(self._code)
-        self._code.append(Goto(0))
-        self._code[branch] = If(condition, len(self._code))
+        known_then, self._buffers.known = self._buffers.known, known
+        skip = len(self._buffers.code)
+        self._buffers.code.append(Goto(0))
+        self._buffers.code[branch] = If(condition, len(self._buffers.code))
         self._emit_branch(else_region, inputs, buffers, ready)
-        self._code[skip] = Goto(len(self._code))
+        self._buffers.code[skip] = Goto(len(self._buffers.code))
         # What a branch learns for itself may be learnt again later; only the sizes of the results stay.
         told = frozenset[str]().union(*map(self._symbols, binding.results))
-        self._known = known | (self._known & known_then & told)
+        self._buffers.known = known | (self._buffers.known & known_then & told)
 
     def _emit_branch(
         self, region: Function, inputs: Sequence[int], buffers: Sequence[int], ready: Sequence[bool]
     ) -> None:
-        self._places.update(zip(region.params, inputs, strict=True))
+        self._buffers.places.update(zip(region.params, inputs, strict=True))
         self._aim(region, buffers, ready)
         self._emit_bindings(region)
         for value, buffer, is_ready in zip(region.results, buffers, ready, strict=True):
-            source = self._place(value)
+            source = self._buffers.place(value)
             if not is_ready:
-                self._check_known(self._registers[buffer].shape)
-                self._builtin(Builtin.ALLOCATE, (), buffer)
-            self._copy(source, buffer)
+                self._check_known(self._buffers.registers[buffer].shape)
+                self._buffers.builtin(Builtin.ALLOCATE, (), buffer)
+            self._buffers.copy(source, buffer)
 
     def _check_known(self, shape: Sequence[Dim]) -> None:
-        unknown = shape_symbols(shape) - self._known
+        unknown = shape_symbols(shape) - self._buffers.known
         if unknown:
             raise CodegenError(
                 f"{self._where}, op `if`",
@@ -318,41 +275,43 @@ class _Lowering:
         carried = []
         for index, (var, source) in enumerate(zip(binding.results, initial, strict=True)):
             if is_unchanged(body, index):
-                self._places[var] = source
-                self._targets.pop(var, None)
+                self._buffers.places[var] = source
+                self._buffers.targets.pop(var, None)
             else:
-                self._copy(source, self._buffer(var))
-            carried.append(self._places[var])
-        iteration, keep_going, test = self._temporary(_INT64), self._temporary(_BOOL), self._temporary(_BOOL)
-        self._builtin(Builtin.ZERO, (), iteration)
-        self._copy(condition, keep_going)
-        head = len(self._code)
-        self._builtin(Builtin.LOOP_TEST, (iteration, max_trip, keep_going), test)
-        leave = len(self._code)
-        self._code.append(If(test, 0))
-        known = self._known
-        self._places.update(zip(body.params, (iteration, *carried), strict=True))
+                self._buffers.copy(source, self._buffers.buffer(var))
+            carried.append(self._buffers.places[var])
+        iteration, keep_going, test = (
+            self._buffers.temporary(_INT64),
+            self._buffers.temporary(_BOOL),
+            self._buffers.temporary(_BOOL),
+        )
+        self._buffers.builtin(Builtin.ZERO, (), iteration)
+        self._buffers.copy(condition, keep_going)
+        head = len(self._buffers.code)
+        self._buffers.builtin(Builtin.LOOP_TEST, (iteration, max_trip, keep_going), test)
+        leave = len(self._buffers.code)
+        self._buffers.code.append(If(test, 0))
+        known = self._buffers.known
+        self._buffers.places.update(zip(body.params, (iteration, *carried), strict=True))
         self._aim(body, (keep_going, *carried), results_in_place(body))
-        self._emit_bindings(body)
-        self._copy_at_once([self._place(value) for value in body.results], [keep_going, *carried])
-        self._known = known
-        self._builtin(Builtin.INCREMENT, (), iteration)
-        self._code.append(Goto(head))
-        self._code[leave] = If(test, len(self._code))
+        self._emit_bindings(body, is_round=True)
+        self._copy_at_once([self._buffers.place(value) for value in body.results], [keep_going, *carried])
+        self._buffers.known = known
+        self._buffers.builtin(Builtin.INCREMENT, (), iteration)
+        self._buffers.code.append(Goto(head))
+        self._buffers.code[leave] = If(test, len(self._buffers.code))
 
     def _copy_at_once(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copies as if all sources were read before any target is written."""
+        registers = self._buffers.registers
         saved: dict[int, int] = {}
-        written = frozenset(targets)
+        written = frozenset(map(registers.owner, targets))
         for source, target in zip(sources, targets, strict=True):
-            if source in written and source != target and source not in saved:
-                register = self._registers[source]
-                saved[source] = self._allocated(TensorType(register.shape, register.dtype), "a carried value")
-                self._copy(source, saved[source])
+            if registers.owner(source) in written and source != target and source not in saved:
+                register = registers[source]
+                type_ = TensorType(register.shape, register.dtype)
+                saved[source] = self._buffers.allocated(type_, "a carried value")
+                self._buffers.copy(source, saved[source])
         for source, target in zip(sources, targets, strict=True):
             if source != target:
-                self._copy(saved.get(source, source), target)
-
-
-def _shape(type_: TensorType) -> tuple[int | DimExpr, ...]:
-    return type_.shape or ()
+                self._buffers.copy(saved.get(source, source), target)

@@ -176,3 +176,18 @@ int32_t byoc_check_least(const char *function, const char *op, const char *what,
   }
   return 0;
 }
+
+int32_t byoc_check_workspace(const char *function, const DLTensor *tensor, int64_t nbytes) {
+  if (byoc_check_tensor(function, "workspace", tensor, kDLUInt, 8, 1)) {
+    return -1;
+  }
+  if (tensor->shape[0] < nbytes) {
+    return byoc_fail("ValueError", "function `%s`, argument `workspace`: is too small; got %lld bytes, expected %lld",
+                     function, (long long)tensor->shape[0], (long long)nbytes);
+  }
+  if (tensor->shape[0] != 0 && (uintptr_t)byoc_data(tensor) % BYOC_WORKSPACE_ALIGNMENT != 0) {
+    return byoc_fail("ValueError", "function `%s`, argument `workspace`: is not aligned to %d bytes", function,
+                     BYOC_WORKSPACE_ALIGNMENT);
+  }
+  return 0;
+}

@@ -5,7 +5,8 @@
  *     int32_t __tvm_ffi_f(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);
  *
  * Its arguments are tensors, inputs first, then outputs: a DLTensor* (type index 7) or a Tensor object, whose
- * DLTensor follows its header (type index 70). It returns 0; or it returns -1 after it has set an error, which
+ * DLTensor follows its header (type index 70). A function that wants scratch memory takes it as one more tensor behind
+ * them, or allocates it where that is left out. It returns 0; or it returns -1 after it has set an error, which
  * byoc_last_error() gives to the same thread, and which a process that holds the TVM FFI library sees as raised.
  *
  * The layouts are those of DLPack 1.x and of the TVM FFI package; the assertions below pin them. Where the headers
@@ -142,8 +143,22 @@ BYOC_LOCAL int32_t byoc_check_operand(const char *function, const char *op, cons
 BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
                                     int64_t least);
 
+/* Fails unless the tensor can be scratch memory: `nbytes` bytes or more in one axis, aligned to as many as this. */
+#define BYOC_WORKSPACE_ALIGNMENT 64
+BYOC_LOCAL int32_t byoc_check_workspace(const char *function, const DLTensor *tensor, int64_t nbytes);
+
 /* The address of a tensor's first element. */
 static inline void *byoc_data(const DLTensor *tensor) { return (char *)tensor->data + tensor->byte_offset; }
+
+/* In front of a loop: no round writes what another one reads or writes, but for outputs that lie, whole upon whole, over
+ * inputs that a round reads before it writes. */
+#if defined(__clang__)
+#define BYOC_INDEPENDENT_ROUNDS _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define BYOC_INDEPENDENT_ROUNDS _Pragma("GCC ivdep")
+#else
+#define BYOC_INDEPENDENT_ROUNDS
+#endif
 
 /* Integer arithmetic on sizes, rounded towards negative infinity as in Python. Divided by 0 a size is BYOC_NO_SIZE, which no
  * axis has and which leaves room for sums and small multiples, so that the check of the tensor fails. */

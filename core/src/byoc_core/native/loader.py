@@ -53,15 +53,22 @@ class NativeLibrary:
             raise ArtifactError(f"library `{self.name}`", f"does not export the symbol `{symbol}`") from error
         return ctypes.addressof(variable)
 
-    def function(self, symbol: str, arguments: Sequence[ArgumentSpec]) -> NativeFunction:
+    def function(
+        self, symbol: str, arguments: Sequence[ArgumentSpec], optional: Sequence[ArgumentSpec] = ()
+    ) -> NativeFunction:
         """Gives the function exported as ``__tvm_ffi_<symbol>``.
+
+        Args:
+            symbol: its name.
+            arguments: what it takes, inputs then outputs.
+            optional: what a call may bring behind them, all or nothing.
 
         Raises:
             ArtifactError: the library does not export it.
         """
         address = self.address_of(f"__tvm_ffi_{symbol}")
         message = ctypes.CFUNCTYPE(ctypes.c_char_p)(self.address_of("byoc_last_error"))
-        return NativeFunction(symbol, address, message, arguments, owner=self)
+        return NativeFunction(symbol, address, message, arguments, optional, owner=self)
 
 
 _SAFE_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
@@ -141,6 +148,7 @@ class NativeFunction:
         address: where the exported function is.
         message: gives the text of this thread's last error.
         arguments: what it takes, inputs then outputs.
+        optional: what a call may bring behind them, all or nothing.
         owner: held as long as the function is.
 
     Attributes:
@@ -149,7 +157,7 @@ class NativeFunction:
         owner: what keeps it there.
     """
 
-    __slots__ = ("_arguments", "_call", "_message", "_pool", "address", "owner", "symbol")
+    __slots__ = ("_arguments", "_call", "_message", "_num_arguments", "_pools", "address", "owner", "symbol")
 
     def __init__(
         self,
@@ -157,6 +165,7 @@ class NativeFunction:
         address: int,
         message: Callable[[], bytes],
         arguments: Sequence[ArgumentSpec],
+        optional: Sequence[ArgumentSpec] = (),
         *,
         owner: object = None,
     ) -> None:
@@ -165,8 +174,10 @@ class NativeFunction:
         self.owner = owner
         self._call = _SAFE_CALL(address)
         self._message = message
-        self._arguments = tuple(arguments)
-        self._pool: list[_Block] = []
+        self._arguments = (*arguments, *optional)
+        self._num_arguments = len(arguments)
+        # By the number of arguments.
+        self._pools: dict[int, list[_Block]] = {len(arguments): [], len(self._arguments): []}
 
     def __call__(self, *arrays: NDArray) -> None:
         """Runs the function.
@@ -174,14 +185,15 @@ class NativeFunction:
         Raises:
             ExecutionError: the function reports an error; its own message is shown.
         """
-        if len(arrays) != len(self._arguments):
+        pool = self._pools.get(len(arrays))
+        if pool is None:
             raise InternalError(
-                f"function `{self.symbol}`", "wrong number of arrays", got=len(arrays), expected=len(self._arguments)
+                f"function `{self.symbol}`", "wrong number of arrays", got=len(arrays), expected=self._num_arguments
             )
         try:
-            block = self._pool.pop()
+            block = pool.pop()
         except IndexError:
-            block = _Block(self._arguments)
+            block = _Block(self._arguments[: len(arrays)])
         pointers = block.pointers
         word = 0
         for array in arrays:
@@ -195,7 +207,7 @@ class NativeFunction:
         status = self._call(None, block.address, len(arrays), None)
         if status:
             raise failure_of(self.symbol, self.explain(status))
-        self._pool.append(block)
+        pool.append(block)
 
     def explain(self, status: int) -> str:
         """Gives the message of the last failure in this thread."""

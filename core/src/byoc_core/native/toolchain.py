@@ -27,11 +27,20 @@ from byoc_core.native.build_cache import BuildCache
 from byoc_core.native.compiler_errors import compiler_failure
 from byoc_core.native.cpu import Target, features_of_macros
 
-__all__ = ["BuildOptions", "CompiledLibrary", "Toolchain", "ToolchainStatus", "find_toolchain", "include_directory"]
+__all__ = [
+    "BuildOptions",
+    "CompiledLibrary",
+    "Toolchain",
+    "ToolchainStatus",
+    "find_toolchain",
+    "has_parallel_loops",
+    "include_directory",
+]
 
 _REMEDY = "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler."
 _FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-o", "-c", "-S", "-E")
 _SUPPORT_FILES = ("byoc_ffi.h", "byoc_scalar.h", "byoc_ffi.c")
+_PARALLEL_FILES = ("byoc_parallel.h", "byoc_parallel.c")
 _TIMEOUT_S = 600.0
 
 
@@ -76,13 +85,24 @@ class ToolchainStatus:
 
 
 def include_directory() -> Path:
-    """Gives the folder of ``byoc_ffi.h``, ``byoc_scalar.h`` and ``byoc_ffi.c``, for compiling generated C by hand."""
+    """Gives the folder of ``byoc_ffi.h``, ``byoc_ffi.c`` and their like, for compiling generated C by hand."""
     return Path(__file__).parent
 
 
+def has_parallel_loops(source: str) -> bool:
+    """Tells whether a C text may run loops on several threads: it includes ``byoc_parallel.h``."""
+    return f'#include "{_PARALLEL_FILES[0]}"' in source
+
+
 @cache
-def _support_files() -> dict[str, str]:
-    return {name: (include_directory() / name).read_text(encoding="utf-8") for name in _SUPPORT_FILES}
+def _read_files(names: tuple[str, ...]) -> dict[str, str]:
+    return {name: (include_directory() / name).read_text(encoding="utf-8") for name in names}
+
+
+def _support_files(texts: Mapping[str, str]) -> dict[str, str]:
+    """Gives the files that are compiled with these: those for parallel loops only where a text includes them."""
+    parallel = any(map(has_parallel_loops, texts.values()))
+    return _read_files((*_SUPPORT_FILES, *(_PARALLEL_FILES if parallel else ())))
 
 
 def _find_command() -> tuple[str, ...]:
@@ -219,7 +239,7 @@ class Toolchain:
         """Compiles C into a shared library.
 
         The same sources, options and compiler give the same bytes, wherever and whenever. ``byoc_ffi.h`` is on the
-        include path and ``byoc_ffi.c`` is linked in.
+        include path and ``byoc_ffi.c`` is linked in; so is ``byoc_parallel.c`` where a source includes its header.
 
         Args:
             sources: one text, or texts by file name (each ``*.c`` is a translation unit, the rest are headers).
@@ -235,10 +255,12 @@ class Toolchain:
         """
         options = options or BuildOptions()
         texts = {"module.c": sources} if isinstance(sources, str) else dict(sources)
-        files = {**_support_files(), **texts}
+        files = {**_support_files(texts), **texts}
         flags = (*self.flags(options), *(f"-D{define}" for define in defines))
         binary = dict(data_files or {})
-        command = [*self.command, *flags, "-o", "module.so", *(name for name in files if name.endswith(".c")), "-lm"]
+        units = [name for name in files if name.endswith(".c")]
+        libraries = ("-lm", "-pthread") if "byoc_parallel.c" in files else ("-lm",)
+        command = [*self.command, *flags, "-o", "module.so", *units, *libraries]
         target = self.target(options.march)
         key = self._key(command, files, binary, target)
         store = self._build_cache or BuildCache()

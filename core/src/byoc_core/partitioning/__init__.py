@@ -8,6 +8,7 @@ from byoc_core.partitioning.constraints.options import PartitionOptions
 from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merging.merge import MergeCompositeFunctions
 from byoc_core.partitioning.partition import partition
+from byoc_core.partitioning.peeling.peel import PeelViews
 from byoc_core.partitioning.policies import ByCost, GreedyByOrder, MachineModel, Policy
 from byoc_core.partitioning.reporting.reasons import REASONS
 from byoc_core.partitioning.reporting.report import build_report
@@ -24,6 +25,7 @@ __all__ = [
     "PartitionLog",
     "PartitionOptions",
     "PartitionRequest",
+    "PeelViews",
     "Policy",
     "Refusal",
     "RunCodegen",

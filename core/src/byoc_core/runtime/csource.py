@@ -11,8 +11,9 @@ import numpy as np
 
 from byoc_core.errors import InternalError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary, load_library
-from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain
-from byoc_core.runtime.module import NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
+from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
+from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
+from byoc_core.runtime.threads import use_openmp
 
 __all__ = ["CONSTANT_TABLE", "CSourceModule"]
 
@@ -33,6 +34,7 @@ class CSourceModule(RuntimeModule):
         constants: arrays by digest, in the order of the table. They are kept, not copied, and must not change.
         options: how the text is compiled.
         library: the text compiled already; without it a C compiler is needed.
+        traits: what functions permit beyond the plain contract, by symbol.
     """
 
     def __init__(
@@ -43,12 +45,16 @@ class CSourceModule(RuntimeModule):
         constants: Mapping[str, NDArray] | None = None,
         options: BuildOptions | None = None,
         library: CompiledLibrary | None = None,
+        traits: Mapping[str, CallTraits] | None = None,
     ) -> None:
         self._source = source
         self._signatures = MappingProxyType(dict(functions))
         self._constants = MappingProxyType({digest: _readable(array) for digest, array in (constants or {}).items()})
         self._options = options or BuildOptions()
         self._library = library
+        self._traits = MappingProxyType(
+            {symbol: found for symbol, found in (traits or {}).items() if found != CallTraits()}
+        )
         self._loaded: NativeLibrary | None = None
         self._functions: dict[str, PackedFunction] = {}
         self._lock = threading.RLock()
@@ -69,6 +75,16 @@ class CSourceModule(RuntimeModule):
         return self._signatures
 
     @property
+    def traits(self) -> Mapping[str, CallTraits]:
+        """What functions permit their callers, by symbol; those that permit nothing are left out."""
+        return self._traits
+
+    @property
+    def payload_format(self) -> int:
+        """2 where a function permits its callers anything, which format 1 cannot say; else 1."""
+        return 2 if self._traits else 1
+
+    @property
     def constants(self) -> Mapping[str, NDArray]:
         """The constants by digest, in the order of the table ``byoc_constants``."""
         return self._constants
@@ -77,6 +93,11 @@ class CSourceModule(RuntimeModule):
     def is_native(self) -> bool:
         """``True``: the saved payload holds the compiled library."""
         return True
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether the text has parallel loops (it includes ``byoc_parallel.h``)."""
+        return has_parallel_loops(self._source)
 
     @property
     def options(self) -> BuildOptions:
@@ -98,6 +119,14 @@ class CSourceModule(RuntimeModule):
                 self._library = find_toolchain().compile(self._source, self._options)
             return self._library
 
+    def find_signature(self, name: str) -> Signature:
+        """Gives what a function takes and gives; nothing is built."""
+        return self._signatures[name]
+
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what a function permits its callers; nothing is built."""
+        return self._traits.get(name, CallTraits())
+
     def find_function(self, name: str) -> PackedFunction:
         """Gives a function; builds and loads the library the first time.
 
@@ -108,7 +137,9 @@ class CSourceModule(RuntimeModule):
         with self._lock:
             if name not in self._functions:
                 signature = self._signatures[name]
-                native = self._load().function(name, _arguments(signature))
+                takes_workspace = self.call_traits(name).workspace_nbytes != 0
+                optional = [("uint8", (None,))] if takes_workspace else []
+                native = self._load().function(name, _arguments(signature), optional)
                 entry = NativeEntry(native.address, 0, native.explain, native)
                 self._functions[name] = PackedFunction(name, native, signature, entry)
             return self._functions[name]
@@ -116,6 +147,8 @@ class CSourceModule(RuntimeModule):
     def _load(self) -> NativeLibrary:
         if self._loaded is None:
             library = self.build()
+            if self.uses_threads:
+                use_openmp()
             loaded = load_library(library.data, library.target, ", ".join(self.function_names))
             if self._constants:
                 table = (ctypes.c_void_p * len(self._constants)).from_address(loaded.address_of(CONSTANT_TABLE))

@@ -7,7 +7,7 @@ import sys
 
 from byoc_core.errors import InternalError, UntrustedCodeError
 from byoc_core.runtime.csource import CSourceModule
-from byoc_core.runtime.csource_payload import FORMAT, decode, encode
+from byoc_core.runtime.csource_payload import FORMATS, decode, encode
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
@@ -18,7 +18,7 @@ __all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
     """Says what it can load."""
-    return RuntimeInfo(type_key="csource", formats=(FORMAT,), concurrency="reentrant")
+    return RuntimeInfo(type_key="csource", formats=FORMATS, concurrency="reentrant")
 
 
 @hookimpl

@@ -14,19 +14,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from byoc_core.dims import DimExpr, evaluate
-from byoc_core.errors import ArtifactError, ByocError, ExecutionError, near_names
-from byoc_core.runtime.arguments import bind_symbols
-from byoc_core.runtime.graph_document import (
-    GraphAttr,
-    GraphDocument,
-    GraphFunction,
-    GraphNode,
-    attr_symbols,
-    print_document,
-)
+from byoc_core.errors import ArtifactError, near_names
+from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
 from byoc_core.runtime.graph_encoding import decode_document, encode_document
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 
 __all__ = ["ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
 
@@ -48,6 +39,16 @@ class GraphEngine(ABC):
     @abstractmethod
     def type_key(self) -> str:
         """The name of the runtime that loads this engine's modules."""
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether what it builds may use more threads than the caller's; see :mod:`byoc_core.runtime.threads`."""
+        return True
+
+    @property
+    def strided(self) -> bool:
+        """Whether what :meth:`build` gives takes strided inputs and fills strided outputs; not unless overridden."""
+        return False
 
     @abstractmethod
     def check_node(self, node: GraphNode) -> str | None:
@@ -113,6 +114,11 @@ class GraphModule(RuntimeModule):
         return self._engine.type_key
 
     @property
+    def uses_threads(self) -> bool:
+        """Whether the engine says so of what it builds."""
+        return self._engine.uses_threads
+
+    @property
     def function_names(self) -> tuple[str, ...]:
         """The names of the document's functions."""
         return tuple(self._functions)
@@ -120,6 +126,10 @@ class GraphModule(RuntimeModule):
     def find_function(self, name: str) -> PackedFunction:
         """Gives a function whose name is in :attr:`function_names`."""
         return self._functions[name]
+
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what the engine says of strides; a function that returns its results has the plain contract."""
+        return CallTraits(strided=self._engine.strided and not self._functions[name].returns_results)
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
         """Gives the graph as text, one line for each value; ``"json"`` for the document itself."""
@@ -164,6 +174,7 @@ class KernelEngine(GraphEngine):
     """
 
     def __init__(self, kernels: Mapping[str, Kernel] | None = None) -> None:
+        self._has_own_kernels = kernels is None
         if kernels is None:
             from byoc_core.kernels import KERNELS
 
@@ -174,6 +185,16 @@ class KernelEngine(GraphEngine):
     def type_key(self) -> str:
         """``"graph"``."""
         return "graph"
+
+    @property
+    def uses_threads(self) -> bool:
+        """``False``: kernels run in the calling thread (what numpy's BLAS does is its own business)."""
+        return False
+
+    @property
+    def strided(self) -> bool:
+        """``True`` where all that runs is the core's own; a subclass says for itself what its library takes."""
+        return self._has_own_kernels and type(self) is KernelEngine
 
     def check_node(self, node: GraphNode) -> str | None:
         """Gives a reason where the op has no kernel, or its kernel does not take these operands and attributes."""
@@ -201,67 +222,12 @@ class KernelEngine(GraphEngine):
 
     def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
         """Gives a callable that runs the nodes in order."""
-        run = self._build_steps(function, constants, f"graph function `{function.name}`")
-        signature = function.signature
-        num_inputs = len(signature.inputs)
-        is_symbolic = any(attr_symbols(value) for node in function.walk() for value in node.attrs.values())
+        from byoc_core.runtime.graph_plan import implement  # the kernels, which other engines do without
 
-        def returning(*inputs: NDArray) -> tuple[NDArray, ...]:
-            return tuple(run(inputs, bind_symbols(signature.inputs, inputs) if is_symbolic else {}))
+        def find(node: GraphNode) -> Kernel | None:
+            return self._kernels[node.op] if node.body is None else self.bind_composite(node, constants)
 
-        def implementation(*arrays: NDArray) -> None:
-            inputs, outputs = arrays[:num_inputs], arrays[num_inputs:]
-            sizes: dict[str, int] = {}
-            if is_symbolic:
-                bind_symbols(signature.inputs, inputs, sizes=sizes)
-                bind_symbols(signature.outputs, outputs, sizes=sizes)
-            for spec, result, output in zip(signature.outputs, run(inputs, sizes), outputs, strict=True):
-                if result.shape != output.shape or result.dtype != output.dtype:
-                    raise ExecutionError(
-                        f"graph function `{function.name}`, output `{spec.name}`",
-                        "the result is not of the declared type",
-                        got=f"{result.dtype}{list(result.shape)}",
-                        expected=f"{output.dtype}{list(output.shape)}",
-                    )
-                output[...] = result
-
-        return returning if signature.new_symbols else implementation
-
-    def _build_steps(
-        self, function: GraphFunction, constants: Mapping[str, NDArray], where: str
-    ) -> Callable[[tuple[NDArray, ...], Mapping[str, int]], list[NDArray]]:
-        arrays = [constants[constant.digest] for constant in function.constants]
-        result_ids = [id_ for _, id_ in function.outputs]
-        dead_after = _dead_values(function)
-        steps = [
-            _Step(self._node_kernel(node, constants, where), node, dead, f"{where}, node {index} (`{node.op}`)")
-            for index, (node, dead) in enumerate(zip(function.nodes, dead_after, strict=True))
-        ]
-
-        def run(inputs: tuple[NDArray, ...], sizes: Mapping[str, int]) -> list[NDArray]:
-            values: list[Any] = [*inputs, *arrays]
-            for step in steps:
-                step.run(values, sizes)
-            return [values[id_] for id_ in result_ids]
-
-        return run
-
-    def _node_kernel(self, node: GraphNode, constants: Mapping[str, NDArray], where: str) -> Kernel:
-        if node.body is None:
-            return self._kernels[node.op]
-        bound = self.bind_composite(node, constants)
-        if bound is not None:
-
-            def run_bound(*inputs: NDArray, sizes: Mapping[str, int]) -> Any:
-                return bound(*inputs)
-
-            return run_bound
-        run = self._build_steps(node.body, constants, f"{where}, body of `{node.op}`")
-
-        def run_body(*inputs: NDArray, sizes: Mapping[str, int]) -> tuple[NDArray, ...]:
-            return tuple(run(inputs, sizes))
-
-        return run_body
+        return implement(function, constants, find)
 
 
 @lru_cache(maxsize=1024)
@@ -274,51 +240,6 @@ def _misfit(kernel: Kernel, num_inputs: int, attr_names: tuple[str, ...]) -> str
     return None
 
 
-class _Step:
-    """One node, bound to its kernel, with its constant attributes prepared."""
-
-    __slots__ = ("attrs", "dead", "has_body", "inputs", "kernel", "num_outputs", "symbolic", "where")
-
-    def __init__(self, kernel: Kernel, node: GraphNode, dead: tuple[int, ...], where: str) -> None:
-        self.kernel = kernel
-        self.inputs = node.inputs
-        self.num_outputs = len(node.outputs)
-        self.has_body = node.body is not None
-        self.attrs = {} if self.has_body else {n: v for n, v in node.attrs.items() if not attr_symbols(v)}
-        self.symbolic = {} if self.has_body else {n: v for n, v in node.attrs.items() if attr_symbols(v)}
-        self.dead = dead
-        self.where = where
-
-    def run(self, values: list[Any], sizes: Mapping[str, int]) -> None:
-        """Appends the node's results to the values and releases what nothing reads any more."""
-        operands = [values[id_] for id_ in self.inputs]
-        try:
-            attrs = self.attrs
-            if self.symbolic:
-                attrs = {**attrs, **{name: _evaluate_attr(value, sizes) for name, value in self.symbolic.items()}}
-            result = self.kernel(*operands, sizes=sizes) if self.has_body else self.kernel(*operands, **attrs)
-        except ByocError as error:
-            raise ExecutionError(self.where, str(error)) from error
-        except Exception as error:  # what a kernel raises says nothing of the place
-            raise ExecutionError(self.where, f"the kernel failed: {type(error).__name__}: {error}") from error
-        results = result if isinstance(result, tuple) else (result,)
-        if len(results) != self.num_outputs:
-            raise ExecutionError(
-                self.where, "the kernel gives another number of results", got=len(results), expected=self.num_outputs
-            )
-        values.extend(results)
-        for id_ in self.dead:
-            values[id_] = None
-
-
-def _evaluate_attr(value: GraphAttr, sizes: Mapping[str, int]) -> Any:
-    if isinstance(value, DimExpr):
-        return evaluate(value, sizes)
-    if isinstance(value, tuple):
-        return tuple(_evaluate_attr(item, sizes) for item in value)
-    return value
-
-
 def _check_nodes(function: GraphFunction, engine: GraphEngine, where: str) -> None:
     for index, node in enumerate(function.nodes):
         place = f"{where}, node {index} (`{node.op}`)"
@@ -327,19 +248,3 @@ def _check_nodes(function: GraphFunction, engine: GraphEngine, where: str) -> No
             raise ArtifactError(place, reason)
         if node.body is not None:
             _check_nodes(node.body, engine, f"{place}, body")
-
-
-def _dead_values(function: GraphFunction) -> list[tuple[int, ...]]:
-    """Gives, for each node, the ids that nothing reads after it."""
-    last_use: dict[int, int] = {}
-    next_id = len(function.inputs) + len(function.constants)
-    for index, node in enumerate(function.nodes):
-        for id_ in (*node.inputs, *range(next_id, next_id + len(node.outputs))):
-            last_use[id_] = index
-        next_id += len(node.outputs)
-    for _, id_ in function.outputs:
-        last_use.pop(id_, None)
-    dead: list[list[int]] = [[] for _ in function.nodes]
-    for id_, index in last_use.items():
-        dead[index].append(id_)
-    return [tuple(sorted(ids)) for ids in dead]

@@ -169,6 +169,13 @@ class RuntimeModule(ABC):
             )
         return self.find_function(name)
 
+    def find_signature(self, name: str) -> Signature | None:
+        """Gives what a function of :attr:`function_names` takes and gives; ``None`` where its author does not say.
+
+        A module that need not build or load a function for this overrides it.
+        """
+        return self.find_function(name).signature
+
     def call_traits(self, name: str) -> CallTraits:
         """Gives what a function of :attr:`function_names` permits its callers; nothing is built or loaded."""
         return CallTraits()
@@ -183,9 +190,22 @@ class RuntimeModule(ABC):
         return MappingProxyType({})
 
     @property
+    def payload_format(self) -> int | None:
+        """The format of the payload that saving gives; ``None`` for the highest that the module's runtime names."""
+        return None
+
+    @property
     def is_native(self) -> bool:
         """Whether the saved payload holds machine code, which a user must permit before it is loaded."""
         return False
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether calls may use more threads than the caller's; where not, nobody is told how many there are.
+
+        See :mod:`byoc_core.runtime.threads`.
+        """
+        return True
 
     def __repr__(self) -> str:
         return f"<runtime module {self.type_key}: {', '.join(self.function_names)}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule, Signature
 
 __all__ = ["SerialModule"]
 
@@ -41,6 +41,16 @@ class SerialModule(RuntimeModule):
         """Whether the inner module is native code."""
         return self.inner.is_native
 
+    @property
+    def payload_format(self) -> int | None:
+        """The inner module's format."""
+        return self.inner.payload_format
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether calls of the inner module may use more threads."""
+        return self.inner.uses_threads
+
     def find_function(self, name: str) -> PackedFunction:
         """Gives the inner function behind the lock."""
         function = self.inner.find_function(name)
@@ -50,6 +60,10 @@ class SerialModule(RuntimeModule):
                 return function.impl(*arguments)
 
         return PackedFunction(name, call_alone, function.signature)
+
+    def find_signature(self, name: str) -> Signature | None:
+        """Gives the inner function's signature."""
+        return self.inner.find_signature(name)
 
     def call_traits(self, name: str) -> CallTraits:
         """Gives what the inner function permits its callers."""

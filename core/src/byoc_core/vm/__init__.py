@@ -4,7 +4,7 @@ from byoc_core.vm.disassemble import disassemble
 from byoc_core.vm.encoding import FORMAT_VERSION, decode, encode
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.machine import ExecutableLike, VirtualMachine, VMCallable
-from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, VMFunction
+from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, View, VMFunction
 from byoc_core.vm.verify import verify
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Ret",
     "VMCallable",
     "VMFunction",
+    "View",
     "VirtualMachine",
     "decode",
     "disassemble",

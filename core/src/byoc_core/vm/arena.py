@@ -1,4 +1,4 @@
-"""Where the planned tensors of a function lie, for known sizes."""
+"""Where the planned tensors of a function lie, and its views, for known sizes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from byoc_core.errors import CallError, ExecutionError, IRTypeError
 from byoc_core.runtime.arguments import concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.program import ALIGNMENT, VMFunction
+from byoc_core.vm.views import ConcreteView, ViewMaker
 
 __all__ = ["ArenaLayout", "lay_out", "new_arena", "start_of"]
 
@@ -24,15 +25,22 @@ class ArenaLayout:
         nbytes: of the arena.
         offsets: of each planned tensor, from the arena's aligned start.
         shapes: of each planned tensor.
+        views: of registers.
     """
 
     nbytes: int
     offsets: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
+    views: tuple[ConcreteView, ...]
 
 
-def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> ArenaLayout:
+def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | None) -> ArenaLayout:
     """Gives the layout for known sizes of the function's symbols.
+
+    Args:
+        function: whose arena it is.
+        sizes: of the symbols that its inputs bind.
+        views: makes the function's views; ``None`` where it has none.
 
     Raises:
         CallError: a size comes out negative or cannot be computed.
@@ -58,7 +66,7 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> ArenaLayout:
             shape = found[tensor.shape] = concrete_shape(spec, known, f"{where}, register t{index}")
         shapes.append(shape)
     offsets = tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors)
-    return ArenaLayout(total, offsets, tuple(shapes))
+    return ArenaLayout(total, offsets, tuple(shapes), tuple(views.concrete(known)) if views else ())
 
 
 def new_arena(layout: ArenaLayout, where: str) -> NDArray:

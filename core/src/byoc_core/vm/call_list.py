@@ -54,6 +54,7 @@ class CallList:
         constants: the function's constants.
         early_results: for each result, whether its size is known before the function runs.
         fail: called with an instruction and the status that its function returned, in the thread it failed in; raises.
+        num_threads: how many threads a call wants, 0 for the number of the process; ``None``: nothing uses threads.
 
     Attributes:
         is_whole: Python has nothing to do in a call.
@@ -68,6 +69,7 @@ class CallList:
         constants: Sequence[NDArray],
         early_results: Sequence[bool],
         fail: Callable[[int, int], object],
+        num_threads: int | None,
     ) -> None:
         self._native = extension
         self._function = function
@@ -92,7 +94,9 @@ class CallList:
         )
         self._elements = tuple(map(_element, by_kind[RegisterKind.TENSOR]))
         self._dynamics = (None,) * len(by_kind[RegisterKind.DYNAMIC])
-        self._code: Code = extension.Code(instructions, len(self._registers), fail)
+        self._code: Code = extension.Code(
+            instructions, len(self._registers), fail, -1 if num_threads is None else num_threads
+        )
         self.is_whole = all(early_results) and all(operation != extension.PYTHON for operation, *_ in instructions)
         self._entry: Entry | None = None
         self._plan: tuple[_Shapes, Plan] | None = None
@@ -137,9 +141,17 @@ class CallList:
             (start + offset, *element, shape, None)
             for offset, element, shape in zip(layout.offsets, self._elements, layout.shapes, strict=True)
         )
+        registers: list[_Register | None] = [*self._outer, *tensors, *self._dynamics]
+        followers = []
+        for view in layout.views:
+            base = registers[view.base]
+            assert base is not None
+            if not base[0]:  # what comes with a call
+                followers.append((view.register, view.base, view.offset))
+            strides = view.strides and tuple(stride // base[3] for stride in view.strides)
+            registers.append((base[0] + view.offset, *base[1:4], view.shape, strides))
         held = (arena, self._owners, self._constants, *owners)
-        registers = (*self._outer, *tensors, *self._dynamics)
-        frame: Frame = self._native.Frame(self._code, registers, (), held)
+        frame: Frame = self._native.Frame(self._code, tuple(registers), tuple(followers), held)
         return frame
 
     def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> Plan:
@@ -197,6 +209,8 @@ class CallList:
     def _is_placed(self, number: int) -> bool:
         """Tells whether a register has memory before the function runs."""
         register = self._registers[number]
+        if register.kind is RegisterKind.VIEW:
+            return self._is_placed(self._function.views[register.index].base)
         if register.kind is RegisterKind.RESULT:
             return self._early_results[register.index]
         return register.kind is not RegisterKind.DYNAMIC

@@ -2,7 +2,8 @@
 
 Forwards: on every path, a register is written before it is read, a buffer exists before it is written, and the
 symbols of a size are known before the size is used. Backwards: no two tensors whose values are still needed share
-bytes of a storage.
+bytes of a storage. What is written, read and needed are not registers, but the atoms of
+:class:`~byoc_core.vm.footprints.Footprints`, so a tensor may be written in parts, through views, and read as a whole.
 
 What is certain is changed in place along a block and copied at its borders only, so long straight-line code costs no
 more per instruction than short. Only blocks that can be reached are looked at.
@@ -11,36 +12,38 @@ more per instruction than short. Only blocks that can be reached are looked at.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from byoc_core.dims import shape_symbols
 from byoc_core.errors import ProgramError
 from byoc_core.vm.control_flow import BasicBlock, basic_blocks, reverse_postorder
+from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Effect, If, Instruction, Ret
 from byoc_core.vm.program import Program, RegisterKind, VMFunction, nbytes_of
 
 __all__ = ["check_dataflow"]
 
 
-def check_dataflow(program: Program, function: VMFunction) -> None:
+def check_dataflow(program: Program, function: VMFunction, footprints: Footprints) -> None:
     """Checks the order-dependent laws of a function whose instructions are well-formed one by one.
 
-    Cost: one pass over straight-line code; with loops, a few.
+    Cost: one pass over straight-line code; with loops, a few. Each use of a register counts as often as it has atoms.
 
     Raises:
         ProgramError: a law is broken; names function, instruction and register.
     """
-    _Dataflow(program, function).check()
+    _Dataflow(program, function, footprints).check()
 
 
-class _RegisterSet:
-    """A set of registers: looked up and changed in constant time, met and copied as a string of bits."""
+class _NumberSet:
+    """A set of numbers below a bound: looked up and changed in constant time, met and copied as a string of bits."""
 
     __slots__ = ("_bits",)
 
-    def __init__(self, num_registers: int, members: Iterable[int] = ()) -> None:
-        self._bits = bytearray(-(-num_registers // 8))
+    def __init__(self, bound: int, members: Iterable[int] = ()) -> None:
+        self._bits = bytearray(-(-bound // 8))
         for number in members:
             self.add(number)
 
@@ -48,15 +51,15 @@ class _RegisterSet:
         return bool(self._bits[number >> 3] >> (number & 7) & 1)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _RegisterSet) and self._bits == other._bits
+        return isinstance(other, _NumberSet) and self._bits == other._bits
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def __and__(self, other: _RegisterSet) -> _RegisterSet:
+    def __and__(self, other: _NumberSet) -> _NumberSet:
         both = int.from_bytes(self._bits, "little") & int.from_bytes(other._bits, "little")
         return self._of(both.to_bytes(len(self._bits), "little"))
 
-    def copy(self) -> _RegisterSet:
+    def copy(self) -> _NumberSet:
         return self._of(self._bits)
 
     def add(self, number: int) -> None:
@@ -66,8 +69,8 @@ class _RegisterSet:
         self._bits[number >> 3] &= ~(1 << (number & 7))
 
     @staticmethod
-    def _of(bits: bytes | bytearray) -> _RegisterSet:
-        made = _RegisterSet(0)
+    def _of(bits: bytes | bytearray) -> _NumberSet:
+        made = _NumberSet(0)
         made._bits = bytearray(bits)
         return made
 
@@ -77,13 +80,13 @@ class _State:
     """What is certain at a point of the code.
 
     Attributes:
-        written: registers that hold a value.
+        written: atoms that hold a value.
         buffers: registers that own memory that may be written.
         symbols: symbols whose sizes are known.
     """
 
-    written: _RegisterSet
-    buffers: _RegisterSet
+    written: _NumberSet
+    buffers: _NumberSet
     symbols: set[str]
 
     def meet(self, other: _State) -> _State:
@@ -110,8 +113,9 @@ def _effect(call: Call) -> Effect | None:
 
 
 class _Dataflow:
-    def __init__(self, program: Program, function: VMFunction) -> None:
+    def __init__(self, program: Program, function: VMFunction, footprints: Footprints) -> None:
         self._function = function
+        self._footprints = footprints
         self._registers = program.registers(function)
         self._mentions: dict[str, list[int]] = {}
         for number, register in enumerate(self._registers):
@@ -142,20 +146,24 @@ class _Dataflow:
     def _entry(self) -> _State:
         function = self._function
         known = function.input_symbols
-        written, buffers = [], []
+        written: list[int] = []
+        buffers = []
         for number, register in enumerate(self._registers):
             match register.kind:
                 case RegisterKind.PARAM | RegisterKind.CONSTANT:
-                    written.append(number)
+                    written += self._footprints.of(number)
                 case RegisterKind.TENSOR:
                     buffers.append(number)
                 case RegisterKind.RESULT:
                     if shape_symbols(register.shape) <= known:
                         buffers.append(number)
+                case RegisterKind.VIEW:
+                    buffers.append(number)  # of memory that exists; its base tells whether it may be written
                 case RegisterKind.DYNAMIC:
                     pass
-        count = len(self._registers)
-        return _State(_RegisterSet(count, written), _RegisterSet(count, buffers), set(known))
+        return _State(
+            _NumberSet(self._footprints.num_atoms, written), _NumberSet(len(self._registers), buffers), set(known)
+        )
 
     def _error(self, index: int, problem: str) -> ProgramError:
         return ProgramError(f"function `{self._function.name}`, instruction {index}", problem)
@@ -167,7 +175,7 @@ class _Dataflow:
             instruction = self._function.code[index]
             if report:
                 for number in _reads(instruction):
-                    if number not in state.written:
+                    if not all(atom in state.written for atom in self._footprints.of(number)):
                         raise self._error(index, f"register {self._registers[number]} is read before it is written")
             if isinstance(instruction, Call):
                 self._call(index, instruction, state, report=report)
@@ -180,7 +188,7 @@ class _Dataflow:
             if report:
                 self._check_symbols(index, results, state.symbols)
             for number in results:
-                state.written.discard(number)
+                self._forget(number, state)
                 state.buffers.add(number)
             return
         defined = self._defined(call, results)
@@ -192,15 +200,20 @@ class _Dataflow:
             for name in self._function.dynamics[self._registers[number].index].binds:
                 # A new size for a symbol: whatever has the old size is no longer what its register declares.
                 for stale in self._mentions[name]:
-                    state.written.discard(stale)
+                    self._forget(stale, state)
                     state.buffers.discard(stale)
                 state.symbols.add(name)
         if report:
             self._check_symbols(index, defined, state.symbols)
         for number in results:
-            state.written.add(number)
+            for atom in self._footprints.defined_by(number):
+                state.written.add(atom)
         for number in defined:
             state.buffers.discard(number)
+
+    def _forget(self, number: int, state: _State) -> None:
+        for atom in self._footprints.of(number):
+            state.written.discard(atom)
 
     def _defined(self, call: Call, results: Collection[int]) -> list[int]:
         """Gives the results that the callee allocates."""
@@ -225,7 +238,7 @@ class _Dataflow:
             gen, kill = gens.setdefault(number, set()), kills.setdefault(number, set())
             block = self._blocks[number]
             for index in reversed(range(block.start, block.stop)):
-                reads, writes = self._tensor_uses(code[index])
+                reads, writes, _ = self._tensor_uses(code[index])
                 gen -= writes
                 gen |= reads
                 kill |= writes
@@ -244,30 +257,43 @@ class _Dataflow:
     def _live_out(self, number: int, live_in: dict[int, set[int]]) -> set[int]:
         return set[int]().union(*(live_in[successor] for successor in self._blocks[number].successors))
 
-    def _tensor_uses(self, instruction: Instruction) -> tuple[set[int], set[int]]:
-        """Gives the numbers of the tensors that an instruction reads, and that it writes."""
-        writes = instruction.results if isinstance(instruction, Call) else ()
-        return self._tensors(_reads(instruction)), self._tensors(writes)
+    def _tensor_uses(self, instruction: Instruction) -> tuple[set[int], set[int], set[int]]:
+        """Gives the atoms of tensors that an instruction reads, those it writes wholly, and the tensors it uses."""
+        reads = self._in_arena(_reads(instruction))
+        writes = self._in_arena(instruction.results if isinstance(instruction, Call) else ())
+        defined = {atom for number in writes for atom in self._footprints.defined_by(number)}
+        return self._footprints.of_all(reads), defined, {self._tensor(number) for number in (*reads, *writes)}
 
-    def _tensors(self, registers: Iterable[int]) -> set[int]:
-        return {r.index for r in map(self._registers.__getitem__, registers) if r.kind is RegisterKind.TENSOR}
+    def _in_arena(self, registers: Iterable[int]) -> list[int]:
+        owners = self._footprints.owners
+        return [number for number in registers if self._registers[owners[number]].kind is RegisterKind.TENSOR]
+
+    def _tensor(self, number: int) -> int:
+        return self._registers[self._footprints.owners[number]].index
 
     def _check_block_overlaps(self, block: BasicBlock, live_out: set[int]) -> None:
         live = _LiveBytes(self._function)
-        for tensor in sorted(live_out):
+        # A tensor keeps its place as long as one of its atoms is needed.
+        needed = set(live_out)
+        num_needed = Counter(map(self._tensor, map(self._footprints.owner_of.__getitem__, live_out)))
+        for tensor in sorted(num_needed):
             self._check_free(live, tensor, block.stop - 1)
             live.add(tensor)
         for index in reversed(range(block.start, block.stop)):
-            reads, writes = self._tensor_uses(self._function.code[index])
-            for tensor in sorted(writes):
-                live.discard(tensor)
-                self._check_free(live, tensor, index)
+            reads, writes, used = self._tensor_uses(self._function.code[index])
             # While a call runs, all it reads and writes is in use at once.
-            for tensor in sorted(writes | reads):
+            for tensor in sorted(used):
                 self._check_free(live, tensor, index)
                 live.add(tensor)
-            for tensor in writes - reads:
-                live.discard(tensor)
+            for atom in (writes & needed) - reads:
+                needed.remove(atom)
+                num_needed[self._tensor(self._footprints.owner_of[atom])] -= 1
+            for atom in reads - needed:
+                needed.add(atom)
+                num_needed[self._tensor(self._footprints.owner_of[atom])] += 1
+            for tensor in used:
+                if not num_needed[tensor]:
+                    live.discard(tensor)
 
     def _check_free(self, live: _LiveBytes, tensor: int, index: int) -> None:
         other = live.conflict(tensor)

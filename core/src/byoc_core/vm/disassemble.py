@@ -54,6 +54,11 @@ def _function_lines(program: Program, function: VMFunction) -> list[str]:
         for index, tensor in enumerate(function.dynamics)
     ]
     lines += [
+        f"    w{index} = {_tensor_text(view.dtype, view.shape)} at {names[view.base]} + {view.offset}"
+        + (f" strides [{', '.join(map(str, view.strides))}]" if view.strides is not None else "")
+        for index, view in enumerate(function.views)
+    ]
+    lines += [
         f"    {index:4}: {_instruction_text(program, names, instruction)}"
         for index, instruction in enumerate(function.code)
     ]

@@ -2,8 +2,10 @@
 
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
 their shortest form; texts are UTF-8 with their length before them; sequences have their length before them;
-dimensions are the canonical text of :mod:`byoc_core.dims`. Every program has exactly one encoding, and whatever
-:func:`decode` accepts encodes to the same bytes again.
+dimensions are the canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function behind its code. A
+program in which no registers share memory and no call writes what it reads has version 1, so that every version of the
+machine runs it. So every program has exactly one encoding, and whatever :func:`decode` accepts encodes to the same
+bytes again.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from byoc_core.dims import Dim, read_dim, read_problem
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import INSTRUCTIONS, CallKind, FieldKind, Instruction, spec_of
-from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, VMFunction
+from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, View, VMFunction
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "decode", "encode"]
 
 MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
-FORMAT_VERSION = 1
-"""The version that :func:`encode` writes, and the only one that :func:`decode` reads."""
+FORMAT_VERSION = 2
+"""The newest version that :func:`encode` writes; :func:`decode` reads it and all before it."""
+
+_PLAIN_VERSION = 1
 
 _MAX_NUMBER_BYTES = 9
 _SPECS_BY_OPCODE = {spec.opcode: spec for spec in INSTRUCTIONS}
@@ -38,11 +42,12 @@ def encode(program: Program) -> bytes:
         ProgramError: a number is negative or has more than 63 bits, or a size is longer or nested deeper than the
             format permits.
     """
-    writer = _Writer()
+    version = _version_of(program)
+    writer = _Writer(has_views=version > _PLAIN_VERSION)
     writer.sequence(program.externs, writer.text)
     writer.sequence(program.constants, writer.constant)
     writer.sequence(program.functions, writer.function)
-    return MAGIC + FORMAT_VERSION.to_bytes(2, "little") + bytes(writer.data)
+    return MAGIC + version.to_bytes(2, "little") + bytes(writer.data)
 
 
 def decode(data: bytes) -> Program:
@@ -58,25 +63,34 @@ def decode(data: bytes) -> Program:
         raise ProgramError("bytecode", "is not a VM program", got=repr(data[: len(MAGIC)]), expected=repr(MAGIC))
     reader = _Reader(data, len(MAGIC))
     version = int.from_bytes(reader.take(2), "little")
-    if version != FORMAT_VERSION:
+    if not _PLAIN_VERSION <= version <= FORMAT_VERSION:
         raise ProgramError(
             "bytecode",
             "has another format version",
             got=version,
-            expected=FORMAT_VERSION,
+            expected=f"{_PLAIN_VERSION} to {FORMAT_VERSION}",
             hint="Load it with the byoc-core version that wrote it, or build the model again.",
         )
+    reader.has_views = version > _PLAIN_VERSION
     externs = reader.sequence(reader.text)
     constants = reader.sequence(reader.constant)
     functions = reader.sequence(reader.function)
     if reader.position != len(data):
         raise reader.error("bytes after the end of the program")
-    return Program(functions, externs, constants)
+    program = Program(functions, externs, constants)
+    if version != (expected := _version_of(program)):
+        raise ProgramError("bytecode", "is not in the format version for such programs", got=version, expected=expected)
+    return program
+
+
+def _version_of(program: Program) -> int:
+    return _PLAIN_VERSION if all(function.is_plain for function in program.functions) else FORMAT_VERSION
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, *, has_views: bool) -> None:
         self.data = bytearray()
+        self._has_views = has_views
 
     def number(self, value: int) -> None:
         if not 0 <= value < 1 << 7 * _MAX_NUMBER_BYTES:
@@ -125,6 +139,15 @@ class _Writer:
         self.sequence(value.shape, self.dim)
         self.sequence(value.binds, self.text)
 
+    def view(self, value: View) -> None:
+        self.number(value.base)
+        self.dim(value.offset)
+        self.text(value.dtype)
+        self.sequence(value.shape, self.dim)
+        self.number(value.strides is not None)
+        if value.strides is not None:
+            self.sequence(value.strides, self.dim)
+
     def instruction(self, value: Instruction) -> None:
         spec = spec_of(value)
         self.number(spec.opcode)
@@ -144,12 +167,15 @@ class _Writer:
         self.sequence(value.tensors, self.tensor)
         self.sequence(value.dynamics, self.dynamic)
         self.sequence(value.code, self.instruction)
+        if self._has_views:
+            self.sequence(value.views, self.view)
 
 
 class _Reader:
     def __init__(self, data: bytes, position: int) -> None:
         self.data = data
         self.position = position
+        self.has_views = False
 
     def error(self, problem: str, *, got: object = None) -> ProgramError:
         return ProgramError(f"bytecode, byte {self.position}", problem, got=got)
@@ -212,6 +238,16 @@ class _Reader:
     def dynamic(self) -> DynamicTensor:
         return DynamicTensor(self.text(), self.sequence(self.dim), self.sequence(self.text))
 
+    def view(self) -> View:
+        base, offset, dtype, shape = self.number(), self.dim(), self.text(), self.sequence(self.dim)
+        match self.number():
+            case 0:
+                return View(base, offset, dtype, shape)
+            case 1:
+                return View(base, offset, dtype, shape, self.sequence(self.dim))
+            case has_strides:
+                raise self.error("a view neither has nor lacks strides", got=has_strides)
+
     def call_kind(self) -> CallKind:
         value = self.number()
         try:
@@ -245,4 +281,5 @@ class _Reader:
             self.sequence(self.tensor),
             self.sequence(self.dynamic),
             self.sequence(self.instruction),
+            self.sequence(self.view) if self.has_views else (),
         )

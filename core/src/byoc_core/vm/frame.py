@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +30,10 @@ class Frame:
         sizes: the input sizes for which the views are made; ``None`` before the first call.
         symbols: all sizes known so far in the running call, those learnt on the way included.
         native: the same memory for native calls, where the function has any.
+        fill_views: makes the views of what comes with a call; ``None`` where there are none.
     """
 
-    __slots__ = ("_arena", "_linked", "native", "registers", "sizes", "symbols")
+    __slots__ = ("_arena", "_linked", "fill_views", "native", "registers", "sizes", "symbols")
 
     def __init__(self, linked: LinkedFunction) -> None:
         self._linked = linked
@@ -42,6 +43,7 @@ class Frame:
         self.sizes: Sizes | None = None
         self.symbols: Sizes = {}
         self.native: NativeFrame | None = None
+        self.fill_views: Callable[[list[Any]], None] | None = None
 
     def resize(self, sizes: Sizes) -> None:
         """Makes the views for these sizes; the arena grows where it has to, and stays otherwise.
@@ -62,6 +64,8 @@ class Frame:
             zip(function.tensors, layout.offsets, layout.shapes, strict=True)
         ):
             self.registers[first + index] = np.ndarray(shape, to_numpy(tensor.dtype), self._arena, start + offset)
+        if linked.views is not None:
+            self.fill_views = linked.views.prepare(self.registers, layout.views)
         if linked.call_list is not None:
             self.native = linked.call_list.new_frame(layout, self._arena)
         self.sizes = sizes

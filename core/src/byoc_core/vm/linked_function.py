@@ -20,6 +20,7 @@ from byoc_core.errors import CallError, ExecutionError
 from byoc_core.native.loader import failure_of
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
 from byoc_core.runtime.module import NativeEntry, NDArray
+from byoc_core.runtime.threads import enter_call, leave_call
 from byoc_core.vm.arena import ArenaLayout, lay_out
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
@@ -28,6 +29,7 @@ from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.views import ViewMaker
 
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
@@ -59,6 +61,7 @@ class LinkedFunction:
         function: which one.
         constants: the program's constants, in order.
         runtimes: for each external symbol of the program, the runtime that it comes from; ``None`` for none.
+        num_threads: how many threads a call wants, 0 for the number of the process; ``None``: nothing uses threads.
     """
 
     def __init__(
@@ -67,15 +70,18 @@ class LinkedFunction:
         function: VMFunction,
         constants: Sequence[NDArray],
         runtimes: Sequence[str | None],
+        num_threads: int | None,
     ) -> None:
         self.program = program
         self._runtimes = runtimes
         self.function = function
+        self._num_threads = num_threads
         known = function.input_symbols
         self.early_results = tuple(shape_symbols(spec.shape) <= known for spec in function.results)
         self.first_constant = len(function.params) + len(function.results)
         self.first_tensor = self.first_constant + len(function.constants)
         self.first_dynamic = self.first_tensor + len(function.tensors)
+        self.views = ViewMaker(program, function) if function.views else None
         self._constants = [constants[index] for index in function.constants]
         self._pool: list[Frame] = []
         self._entry = _Block()
@@ -115,7 +121,14 @@ class LinkedFunction:
         module = extension() if native and has_native_calls(entries) else None
         if module is not None:
             self.call_list = CallList(
-                module, self.program, self.function, entries, self._constants, self.early_results, self._fail
+                module,
+                self.program,
+                self.function,
+                entries,
+                self._constants,
+                self.early_results,
+                self._fail,
+                self._num_threads,
             )
         plain = basic_blocks(code)
         blocks = [_Block() for _ in plain]
@@ -185,7 +198,7 @@ class LinkedFunction:
         cached = self._layout
         if cached is not None and (cached[0] is sizes or cached[0] == sizes):
             return cached[1]
-        layout = lay_out(self.function, sizes)
+        layout = lay_out(self.function, sizes, self.views)
         self._layout = (sizes, layout)
         return layout
 
@@ -285,13 +298,20 @@ class LinkedFunction:
         num_params = len(self.function.params)
         registers[:num_params] = inputs
         registers[num_params : self.first_constant] = self.result_buffers(outputs, sizes)
+        if frame.fill_views is not None:
+            frame.fill_views(registers)
         if self.function.dynamics:
             frame.symbols = dict(sizes)
+        token = None if self._num_threads is None else enter_call(self._num_threads)
         try:
             return self._run_blocks(registers) if frame.native is None else self._run_calls(registers, frame.native)
         finally:
+            if token is not None:
+                leave_call(token)
             registers[: self.first_constant] = [None] * self.first_constant
-            registers[self.first_dynamic : -1] = [None] * len(self.function.dynamics)
+            registers[self.first_dynamic : self.function.first_view] = [None] * len(self.function.dynamics)
+            if self.views is not None:
+                self.views.clear(registers)
             self._pool.append(frame)
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:

@@ -9,10 +9,12 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, LinkError, near_names
-from byoc_core.runtime.module import NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.runtime.workspaces import check_workspace
 from byoc_core.vm.frame import Frame
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
 from byoc_core.vm.linked_function import LinkedFunction, Step, picker
+from byoc_core.vm.permissions import check_permissions
 from byoc_core.vm.program import Program, Register, RegisterKind
 
 __all__ = ["link"]
@@ -27,27 +29,31 @@ def link(
     externs: Mapping[str, Callable[..., object]],
     *,
     native: bool = True,
+    num_threads: int | None = None,
 ) -> dict[str, LinkedFunction]:
     """Gives the functions of a verified program, ready to run, by name.
 
     A symbol of ``externs`` wins over a module's. With ``native``, native calls run in one go where that is possible.
+    Calls have ``num_threads``, 0 for the number of the process; ``None`` where nothing uses threads.
 
     Raises:
         LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
-            signature does not fit a call of it.
+            signature does not fit a call of it, or it does not permit how it is called.
     """
-    resolved, runtimes = _resolve_externs(program, modules, externs)
+    resolved, owners = _resolve_externs(program, modules, externs)
+    check_permissions(program, modules, externs)
     arrays = _resolve_constants(program, constants)
-    linked = [LinkedFunction(program, function, arrays, runtimes) for function in program.functions]
+    runtimes = [None if name in externs else owners[name].type_key for name in program.externs]
+    linked = [LinkedFunction(program, function, arrays, runtimes, num_threads) for function in program.functions]
     for target in linked:
-        _Linker(target, resolved, linked).link(native=native)
+        _Linker(target, resolved, owners, frozenset(externs), linked).link(native=native)
     return {target.function.name: target for target in linked}
 
 
 def _resolve_externs(
     program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
-) -> tuple[list[Extern], list[str | None]]:
-    """Gives each external symbol's function, and the runtime that it comes from."""
+) -> tuple[list[Extern], dict[str, RuntimeModule]]:
+    """Gives what each external symbol of the program stands for, and which module defines each symbol, if one does."""
     owners: dict[str, RuntimeModule] = {}
     wanted = frozenset(program.externs).difference(externs)
     for module in modules:
@@ -68,7 +74,7 @@ def _resolve_externs(
             hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
         )
     found = [externs[name] if name in externs else owners[name].find_function(name) for name in program.externs]
-    return found, [None if name in externs else owners[name].type_key for name in program.externs]
+    return found, owners
 
 
 def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> list[NDArray]:
@@ -94,9 +100,18 @@ def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> li
 class _Linker:
     """Makes the steps of one function."""
 
-    def __init__(self, target: LinkedFunction, externs: Sequence[Extern], functions: Sequence[LinkedFunction]) -> None:
+    def __init__(
+        self,
+        target: LinkedFunction,
+        externs: Sequence[Extern],
+        owners: Mapping[str, RuntimeModule],
+        replaced: frozenset[str],
+        functions: Sequence[LinkedFunction],
+    ) -> None:
         self._target = target
         self._externs = externs
+        self._owners = owners
+        self._replaced = replaced
         self._functions = functions
         self._registers = target.program.registers(target.function)
         self._frame = len(self._registers)
@@ -107,19 +122,25 @@ class _Linker:
             self._step(index, instruction) if isinstance(instruction, Call) else None
             for index, instruction in enumerate(code)
         ]
-        self._target.link(steps, [self._native_entry(instruction) for instruction in code], native=native)
+        entries = [self._native_entry(index, instruction) for index, instruction in enumerate(code)]
+        self._target.link(steps, entries, native=native)
 
-    def _native_entry(self, instruction: Instruction) -> NativeEntry | None:
+    def _native_entry(self, index: int, instruction: Instruction) -> NativeEntry | None:
         """Gives how machine code does an instruction, where its function says so."""
         if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
             return None
         function = self._externs[instruction.callee]
-        return function.native if isinstance(function, PackedFunction) else None
+        if not isinstance(function, PackedFunction):
+            return None
+        is_replaced = self._target.program.externs[instruction.callee] in self._replaced
+        takes_all = not is_replaced or len(self._outputs(index, instruction)) == len(instruction.results)
+        return function.native if takes_all else None
 
     def _step(self, index: int, call: Call) -> Step:
         match call.kind:
             case CallKind.EXTERN:
-                function = self._extern(index, call)
+                outputs = self._outputs(index, call)
+                function = self._extern(index, call, outputs)
                 if isinstance(function, PackedFunction) and function.returns_results:
                     raise LinkError(
                         f"function `{self._target.function.name}`, instruction {index}",
@@ -127,7 +148,9 @@ class _Linker:
                         expected="a call_packed",
                     )
                 implementation = function.impl if isinstance(function, PackedFunction) else function
-                return implementation, picker((*call.args, *call.results)), index
+                # What stands in for a module's function knows nothing of its workspace.
+                is_replaced = self._target.program.externs[call.callee] in self._replaced
+                return implementation, picker((*call.args, *(outputs if is_replaced else call.results))), index
             case CallKind.PACKED:
                 return self._packed(index, call), picker((self._frame, *call.args)), index
             case CallKind.FUNCTION:
@@ -135,12 +158,27 @@ class _Linker:
             case CallKind.BUILTIN:
                 return self._builtin(index, call)
 
-    def _extern(self, index: int, call: Call) -> Extern:
+    def _outputs(self, index: int, call: Call) -> tuple[int, ...]:
+        """Gives a call's results without the workspace, which comes last where the called function takes one."""
+        name = self._target.program.externs[call.callee]
+        owner = self._owners.get(name)
+        traits = CallTraits() if owner is None else owner.call_traits(name)
+        if owner is None or traits.workspace_nbytes == 0:
+            return call.results
+        signature = owner.find_signature(name)
+        if signature is None or len(call.results) != len(signature.outputs) + 1:
+            return call.results
+        where = f"function `{self._target.function.name}`, instruction {index}"
+        *tensors, workspace = (self._spec(number) for number in (*call.args, *call.results))
+        check_workspace(where, name, traits, signature, tensors, workspace)
+        return call.results[:-1]
+
+    def _extern(self, index: int, call: Call, outputs: Sequence[int]) -> Extern:
         function = self._externs[call.callee]
         if isinstance(function, PackedFunction) and function.signature is not None:
             for what, numbers, specs in (
                 ("inputs", call.args, function.signature.inputs),
-                ("outputs", call.results, function.signature.outputs),
+                ("outputs", outputs, function.signature.outputs),
             ):
                 self._check_signature(index, function.name, what, [self._registers[n] for n in numbers], specs)
         return function
@@ -167,7 +205,7 @@ class _Linker:
         return TensorSpec(str(register), register.dtype, register.shape)
 
     def _packed(self, index: int, call: Call) -> Callable[..., None]:
-        function = self._extern(index, call)
+        function = self._extern(index, call, call.results)
         specs = [self._spec(number) for number in call.results]
         results = call.results
         if isinstance(function, PackedFunction) and not function.returns_results:

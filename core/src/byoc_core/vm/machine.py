@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
+from byoc_core.runtime.threads import check_num_threads, open_accounts
+from byoc_core.vm.extension import extension
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
@@ -166,8 +168,11 @@ class VirtualMachine:
             that ``call_packed`` calls returns an array or a tuple of arrays.
         native: whether native calls may run in one go, through the C extension, where that is there. Without it each
             is made by Python; the results are the same.
+        num_threads: how many threads each call may use, its own among them; the number of the process where not given
+            (see :mod:`byoc_core.runtime.threads`).
 
     Raises:
+        OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
     """
@@ -178,10 +183,19 @@ class VirtualMachine:
         *,
         externs: Mapping[str, Callable[..., object]] | None = None,
         native: bool = True,
+        num_threads: int | None = None,
     ) -> None:
         program = executable.program
         verify(program)
-        linked = link(program, executable.modules, executable.constants, externs or {}, native=native)
+        wanted = None if num_threads is None else check_num_threads(num_threads)
+        # An extern may be anything: it is told the number of threads, and OpenMP code in it keeps to that.
+        if externs or any(module.uses_threads for module in executable.modules):
+            open_accounts(extension())
+            wanted = wanted or 0
+        else:
+            wanted = None
+        modules, constants = executable.modules, executable.constants
+        linked = link(program, modules, constants, externs or {}, native=native, num_threads=wanted)
         self._program = program
         self._callables = {name: VMCallable(function) for name, function in linked.items()}
 

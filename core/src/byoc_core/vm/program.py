@@ -1,6 +1,6 @@
 """Programs of the virtual machine, as frozen data.
 
-A function's registers are numbered in five groups, one after the other:
+A function's registers are numbered in six groups, one after the other:
 
 =========  =======  ==============================================================================================
 group      listing  what a register of it holds
@@ -10,6 +10,7 @@ results    ``o0``   the buffer of a result: the caller's, or a fresh one
 constants  ``c0``   a constant of the program; read-only
 tensors    ``t0``   an intermediate at a planned place in the frame's arena
 dynamics   ``v0``   a tensor whose size is known only while the function runs, or that an extern returned
+views      ``w0``   part or all of a register of the first four groups, in another shape: memory of that register
 =========  =======  ==============================================================================================
 
 The arena of a frame holds the function's storages one after the other, each aligned to :data:`ALIGNMENT` bytes.
@@ -21,10 +22,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from byoc_core.dims import Dim, bound_symbols, product
+from byoc_core.dims import Dim, bound_symbols, exact_div, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm.instructions import Instruction
+from byoc_core.vm.instructions import Call, CallKind, Instruction
+from byoc_core.vm.layout import Layout, is_compact, row_major
 
 __all__ = [
     "ALIGNMENT",
@@ -35,6 +37,7 @@ __all__ = [
     "Register",
     "RegisterKind",
     "VMFunction",
+    "View",
     "nbytes_of",
 ]
 
@@ -74,6 +77,37 @@ class DynamicTensor:
     binds: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """Elements of another register as a tensor of their own; what is written through it is written there.
+
+    Attributes:
+        base: the number of the register that owns the memory: a param, result, constant or planned tensor.
+        offset: bytes from the base's first element to the view's.
+        dtype: that of the base.
+        shape: its sizes.
+        strides: elements from one index of an axis to the next; ``None``: those of a C-contiguous tensor.
+    """
+
+    base: int
+    offset: Dim
+    dtype: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...] | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Where its elements lie in the base; for a view whose offset is a whole number of elements."""
+        offset = exact_div(self.offset, dtype_info(self.dtype).itemsize)
+        assert offset is not None
+        return Layout(offset, self.shape, row_major(self.shape) if self.strides is None else self.strides)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether it certainly is C-contiguous."""
+        return self.strides is None or is_compact(self.shape, self.strides)
+
+
 class RegisterKind(Enum):
     """The groups of registers; the value is the prefix in listings."""
 
@@ -82,6 +116,7 @@ class RegisterKind(Enum):
     CONSTANT = "c"
     TENSOR = "t"
     DYNAMIC = "v"
+    VIEW = "w"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +146,7 @@ class VMFunction:
         tensors: planned intermediates.
         dynamics: tensors that are defined while the function runs.
         code: the instructions; the first one is the entry.
+        views: registers that name memory of others.
     """
 
     name: str
@@ -121,10 +157,11 @@ class VMFunction:
     tensors: tuple[PlannedTensor, ...]
     dynamics: tuple[DynamicTensor, ...]
     code: tuple[Instruction, ...]
+    views: tuple[View, ...] = ()
 
     @property
-    def num_registers(self) -> int:
-        """The number of registers in all groups."""
+    def first_view(self) -> int:
+        """The number of the first view: the registers before it own memory."""
         groups: tuple[Sequence[object], ...] = (
             self.params,
             self.results,
@@ -135,8 +172,23 @@ class VMFunction:
         return sum(map(len, groups))
 
     @property
+    def num_registers(self) -> int:
+        """The number of registers in all groups."""
+        return self.first_view + len(self.views)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no two registers share memory, and no call writes a register that it reads."""
+        return not self.views and not any(
+            isinstance(instruction, Call)
+            and instruction.kind is CallKind.EXTERN
+            and not set(instruction.args).isdisjoint(instruction.results)
+            for instruction in self.code
+        )
+
+    @property
     def arena_nbytes(self) -> Dim:
-        """The bytes that a running call needs for intermediates of planned size: all storages together."""
+        """The bytes that a running call needs for what is planned, intermediates and workspaces: all storages."""
         return sum(self.storages, 0)
 
     @property
@@ -161,12 +213,15 @@ class Program:
     def registers(self, function: VMFunction) -> tuple[Register, ...]:
         """Gives what each register of a function holds, by register number."""
         constants = [self.constants[index] for index in function.constants]
-        groups: tuple[tuple[RegisterKind, Iterable[TensorSpec | ConstantRef | PlannedTensor | DynamicTensor]], ...] = (
+        groups: tuple[
+            tuple[RegisterKind, Iterable[TensorSpec | ConstantRef | PlannedTensor | DynamicTensor | View]], ...
+        ] = (
             (RegisterKind.PARAM, function.params),
             (RegisterKind.RESULT, function.results),
             (RegisterKind.CONSTANT, constants),
             (RegisterKind.TENSOR, function.tensors),
             (RegisterKind.DYNAMIC, function.dynamics),
+            (RegisterKind.VIEW, function.views),
         )
         return tuple(
             Register(kind, index, item.dtype, item.shape) for kind, items in groups for index, item in enumerate(items)

@@ -13,6 +13,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.dataflow import check_dataflow
+from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import (
     BUILTINS,
     Builtin,
@@ -34,6 +35,7 @@ from byoc_core.vm.program import (
     VMFunction,
     nbytes_of,
 )
+from byoc_core.vm.view_laws import check_memory, check_views
 
 __all__ = ["verify"]
 
@@ -61,7 +63,9 @@ def verify(program: Program) -> None:
     for function in program.functions:
         checker = _CodeChecker(program, function)
         checker.check()
-        check_dataflow(program, function)
+        footprints = Footprints(program, function)
+        check_memory(program, function, footprints)
+        check_dataflow(program, function, footprints)
 
 
 def _check_names(where: str, what: str, names: Sequence[str]) -> None:
@@ -106,6 +110,11 @@ def _check_declarations(program: Program, function: VMFunction) -> None:
             raise ProgramError(place, "has a negative size", got=nbytes)
         _check_known(place, (nbytes,), known)
     _check_tensors(function, where, known)
+    for index, view in enumerate(function.views):
+        _check_tensor(f"{where}, register w{index}", view.dtype, view.shape)
+        dims = (view.offset, *view.shape, *(view.strides or ()))
+        _check_known(f"{where}, register w{index}", dims, known)
+    check_views(program, function)
     for index, dynamic in enumerate(function.dynamics):
         place = f"{where}, register v{index}"
         _check_tensor(place, dynamic.dtype, dynamic.shape)
@@ -230,14 +239,8 @@ class _CodeChecker:
     def _check_results(self, call: Call) -> None:
         if not call.results:
             raise self._error("a call without results")
-        taken = set(call.args)
         for number in call.results:
             register = self._registers[number]
-            if number in taken:
-                raise self._error(f"register {register} is written while it is in use")
-            taken.add(number)
-            if register.kind in (RegisterKind.PARAM, RegisterKind.CONSTANT):
-                raise self._error(f"register {register} is read-only")
             if register.kind is not RegisterKind.DYNAMIC:
                 if call.kind is CallKind.PACKED:
                     raise self._error(

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from byoc_core.authoring.csource_loops import offset_expression
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.ir import TensorType, Value
@@ -19,14 +20,17 @@ from byoc_core.ir import TensorType, Value
 from byoc_ccompiler.grouping import Step, shape_of
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.pointwise import pointwise_lines, store_lines
-from byoc_ccompiler.tiles import VectorUnit, outer_tile
+from byoc_ccompiler.tiles import VectorUnit, multiply_add_ps, outer_tile
 
 __all__ = ["conv2d_kernel"]
 
 _WEIGHT_AXES = {"OIHW": (0, 1, 2, 3), "IOHW": (1, 0, 2, 3), "HWIO": (3, 2, 0, 1)}
+_COPY_PS = 200
+"""Estimated picoseconds to copy one pixel."""
+
 _LOCALS = (
     *("planes", "phases", "from", "to", "line", "first", "last", "begin", "end", "down", "right", "c", "n", "g"),
-    *("o", "o0", "p", "p0", "y", "x0", "x1", "col", "row", "j"),
+    *("o", "o0", "p", "p0", "y", "x0", "x1", "col", "row", "j", "item", "block"),
 )
 
 
@@ -150,11 +154,21 @@ def conv2d_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         kernel.scratch = shape.channels * shape.channel_step + tile
     ctype = kernel.ctype(anchor.result)
     helpers = _tile_helpers(shape, unit, dtype, rows, vectors)
-    body = [*_taps_lines(shape), *_batch_lines(shape, ctype, x, direct=direct, tile=tile)]
-    body += _tile_loop(shape, weight, ctype, rows, tile, direct=direct)
-    body += ["          " + line for line in _epilogue(shape, kernel, rows, tile)]
-    body += ["        }", "      }", "    }", "  }"]
-    kernel.finish(body, helpers)
+    tiles = _tile_loop(shape, weight, ctype, rows, tile, direct=direct)
+    tiles += ["      " + line for line in _epilogue(shape, kernel, rows, tile)]
+    tiles.append("    }")
+    num_items = shape.groups * -(-per_group // rows) * ((shape.num_positions + (tile - 1)) // tile)
+    depth = shape.channels // shape.groups * shape.filter_height * shape.filter_width
+    item_ps = rows * tile * depth * multiply_add_ps(unit, dtype)
+    plane = c_dim(shape.channels * shape.height * shape.width)
+    body: list[str | ParallelLoop] = [*_taps_lines(shape)]
+    body.append(f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{")
+    if direct:
+        body.append(f"    const {ctype} *planes = {x} + n * {plane};")
+    else:
+        body += _fill_lines(shape, ctype, x, tile)
+    body += [ParallelLoop(tuple(tiles), num_items, item_ps), "  }"]
+    kernel.finish(body, helpers, variables=["int64_t n", "const int64_t *taps", f"const {ctype} *planes"])
 
 
 def _tile_helpers(shape: _Geometry, unit: VectorUnit, dtype: str, rows: int, vectors: int) -> str:
@@ -173,19 +187,16 @@ def _taps_lines(shape: _Geometry) -> list[str]:
     return [f"  {storage} int64_t taps[{len(taps)}] = {{{', '.join(map(c_dim, taps))}}};"]
 
 
-def _batch_lines(shape: _Geometry, ctype: str, x: str, *, direct: bool, tile: int) -> list[str]:
-    plane = c_dim(shape.channels * shape.height * shape.width)
-    head = [f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{"]
-    if direct:
-        return [*head, f"    const {ctype} *planes = {x} + n * {plane};"]
+def _fill_lines(shape: _Geometry, ctype: str, x: str, tile: int) -> list[str | ParallelLoop]:
+    """Gives what copies an image into padded planes, those of one channel and phase after another."""
     rows, columns = shape.plane
     top, left = shape.padding[:2]
     phases = ", ".join(f"{{{row}, {column}}}" for row, column in shape.phases)
     count = len(shape.phases)
-    return [
-        *head,
+    plane = c_dim(shape.channels * shape.height * shape.width)
+    lines = (
         f"    static const int64_t phases[{count}][2] = {{{phases}}};",
-        f"    for (int64_t c = 0; c < {shape.channels * count}; ++c) {{",
+        f"    for (int64_t c = {FIRST_ITEM}; c < {END_ITEM}; ++c) {{",
         f"      const {ctype} *from = {x} + n * {plane} + c / {count} * {c_dim(shape.height * shape.width)};",
         f"      {ctype} *to = scratch + c * {c_dim(rows * columns)};",
         f"      const int64_t down = phases[c % {count}][0] - {top}, right = phases[c % {count}][1] - {left};",
@@ -205,37 +216,45 @@ def _batch_lines(shape: _Geometry, ctype: str, x: str, *, direct: bool, tile: in
         f"        for (; col < {c_dim(columns)}; ++col) to[col] = 0;",
         "      }",
         "    }",
+    )
+    return [
+        ParallelLoop(lines, shape.channels * count, rows * columns * _COPY_PS),
         f"    memset(scratch + {c_dim(shape.channels * shape.channel_step)}, 0, {tile} * sizeof(*scratch));",
         f"    const {ctype} *planes = scratch;",
     ]
 
 
 def _tile_loop(shape: _Geometry, weight: str, ctype: str, rows: int, tile: int, *, direct: bool) -> list[str]:
+    """Gives the head of the loop over tiles, and the computation of one tile's sums.
+
+    A tile's last columns may lie behind the image's end, where the planes are padded; with the image itself it is moved
+    back to end with it, and its first columns, which are the neighbour's, are not stored.
+    """
     per_group = shape.out_channels // shape.groups
     depth = shape.channels // shape.groups
     row_step = shape.weight_steps[0]
     step = c_dim(shape.channel_step)
     num_taps = shape.filter_height * shape.filter_width
     positions = c_dim(shape.num_positions)
+    across, down = c_dim((shape.num_positions + (tile - 1)) // tile), -(-per_group // rows)
     tail = per_group % rows
     start = f"byoc_min(p, {positions} - {tile})" if direct else "p"
     source = f"planes + g * {depth} * {step} + p0, {step}, taps, {num_taps}"
     factors = f"{weight} + (g * {per_group} + o0) * {row_step}, {row_step}, {depth}, sums"
     call = f"{{name}}_{rows}({source}, {factors});"
     lines = [
-        f"    for (int64_t g = 0; g < {shape.groups}; ++g) {{",
-        f"      for (int64_t o0 = 0; o0 < {per_group}; o0 += {rows}) {{",
-        f"        for (int64_t p = 0; p < {positions}; p += {tile}) {{",
-        f"          const int64_t p0 = {start};",
-        f"          {ctype} sums[{rows} * {tile}];",
+        f"    for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
+        f"      const int64_t block = item / {across}, p = item % {across} * {tile}, p0 = {start};",
+        f"      const int64_t g = block / {down}, o0 = block % {down} * {rows};",
+        f"      {ctype} sums[{rows} * {tile}];",
     ]
     if tail:
         lines += [
-            f"          if (o0 + {rows} <= {per_group}) {call}",
-            f"          else {{name}}_{tail}({source}, {factors});",
+            f"      if (o0 + {rows} <= {per_group}) {call}",
+            f"      else {{name}}_{tail}({source}, {factors});",
         ]
     else:
-        lines.append(f"          {call}")
+        lines.append(f"      {call}")
     return lines
 
 
@@ -257,9 +276,9 @@ def _epilogue(shape: _Geometry, kernel: Kernel, rows: int, tile: int) -> list[st
     return [
         f"for (int64_t j = 0; j < byoc_min({rows}, {per_group} - o0); ++j) {{",
         *([f"  const int64_t o = g * {per_group} + o0 + j;"] if "o" in words else []),
-        f"  for (int64_t y = p0 / {columns}; y < {c_dim(shape.out_height)} && y * {columns} < p0 + {tile}; ++y) {{",
+        f"  for (int64_t y = p / {columns}; y < {c_dim(shape.out_height)} && y * {columns} < p0 + {tile}; ++y) {{",
         f"    const {ctype} *line = sums + j * {tile} + y * {columns} - p0;",
-        f"    const int64_t x0 = byoc_max(0, p0 - y * {columns});",
+        f"    const int64_t x0 = byoc_max(0, p - y * {columns});",
         f"    const int64_t x1 = byoc_min({c_dim(shape.out_width)}, p0 + {tile} - y * {columns});",
         "    for (int64_t col = x0; col < x1; ++col) {",
         f"      const {ctype} sum = line[col];",

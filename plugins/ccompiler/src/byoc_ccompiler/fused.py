@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
+from byoc_core.authoring.csource_parallel import PARALLEL_HEADER
 from byoc_core.authoring.csource_scope import tensor_type
 from byoc_core.authoring.csource_types import c_dim, c_type
 from byoc_core.dims import Dim, product
@@ -15,6 +16,7 @@ from byoc_core.native.toolchain import BuildOptions
 
 from byoc_ccompiler.conv2d import conv2d_kernel
 from byoc_ccompiler.grouping import Group, flatten, form_groups, shape_of
+from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.movement import MOVEMENTS, movement_kernel
 from byoc_ccompiler.pointwise import elementwise_kernel
@@ -56,10 +58,14 @@ class FusedCodegen(CSourceCodegen):
             require_sizes(scope, step)
         groups = form_groups(steps)
         needed = _needed_outside(groups, results)
+        scope.in_place = in_place_pairs(groups, scope.function.params, results)
         kernels = []
         for group in groups:
             stored = [result for step in group.steps for result in step.binding.results if result in needed]
-            kernels.append(self._write(Kernel(scope, group, stored)))
+            kernel = Kernel(scope, group, stored)
+            for output, source in scope.in_place:
+                kernel.shared |= {results[output], scope.function.params[source]}
+            kernels.append(self._write(kernel))
         pointers = self._lay_out(scope, kernels)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
@@ -71,8 +77,9 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Gives the vector types, where register tiles use them."""
-        return vector_preamble(self.unit, text)
+        """Gives the vector types, where register tiles use them, and the header of parallel loops if there are any."""
+        include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
+        return include + vector_preamble(self.unit, text)
 
     def _write(self, kernel: Kernel) -> Kernel:
         op = kernel.group.steps[0].op
@@ -119,12 +126,9 @@ class FusedCodegen(CSourceCodegen):
                 scratch[-1].append(name)
         if buffers:
             offsets, total = plan([buffer.request for buffer in buffers])
-            block = scope.allocate("char", "workspace", c_dim(total + ALIGNMENT))
-            scope.statements.append(
-                f"char *const base = (char *)(((uintptr_t){block} + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT});"
-            )
+            block = scope.workspace(ALIGNMENT if total == 0 else total)
             for buffer, offset in zip(buffers, offsets, strict=True):
-                place = "base" if offset == 0 else f"(base + {c_dim(offset)})"
+                place = block if offset == 0 else f"({block} + {c_dim(offset)})"
                 scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){place};")
             for value, name in bound:
                 scope.bind(value, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
 from byoc_core.dims import Dim
@@ -27,6 +28,10 @@ _RESERVED = (
     "sqrtf",
     "memcpy",
     "memset",
+    FIRST_ITEM,
+    END_ITEM,
+    "loop",
+    "data",
 )
 
 
@@ -41,6 +46,7 @@ class Kernel:
     Attributes:
         names: the C names in use.
         scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+        shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
     def __init__(self, scope: FunctionScope, group: Group, stored: Sequence[Var]) -> None:
@@ -51,6 +57,7 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{scope.symbol}_")
         self.scratch: Dim = 0
+        self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
         self._outputs: dict[Var, str] = {}
@@ -85,19 +92,35 @@ class Kernel:
         """Gives the C type of a value's elements."""
         return c_type(tensor_type(value, self.scope.where)[1])
 
-    def finish(self, body: Sequence[str], helpers: str = "") -> None:
+    def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
         """Declares the kernel.
 
         Args:
-            body: its lines, indented.
+            body: its lines, indented; a loop stands for lines of its own.
             helpers: C definitions that stand before it; ``{name}`` in them is the kernel's name.
+            variables: C declarations of variables of the body that its loops read.
         """
-        parameters = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
-        parameters += [f"{self.ctype(value)} *restrict {self.output(value)}" for value in self.stored]
+        pointers = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
+        pointers += [
+            f"{self.ctype(value)} *{'' if value in self.shared else 'restrict '}{self.output(value)}"
+            for value in self.stored
+        ]
         if self.scratch != 0:
-            parameters.append(f"{self.ctype(self.stored[0])} *restrict scratch")
-        self.sizes = self.scope.symbols_in("\n".join(body))
-        parameters += [f"int64_t {name}" for name in self.sizes]
+            pointers.append(f"{self.ctype(self.stored[0])} *restrict scratch")
+        texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
+        sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
+        lines: list[str] = []
+        for part in body:
+            if isinstance(part, str):
+                lines.append(part)
+            elif part.is_worth_threads:
+                definitions, calls = part.functions(f"{{name}}_loop{len(lines)}", [*pointers, *variables, *sizes])
+                helpers += definitions
+                lines += calls
+            else:
+                lines += part.serial_lines()
+        self.sizes = self.scope.symbols_in("\n".join(lines))
+        parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
         ops = ", ".join(step.op for step in self.group.steps)
         head = f"static void {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *body, "}"]))
+        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, "}"]))

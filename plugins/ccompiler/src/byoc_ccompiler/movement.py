@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import product
 
@@ -12,6 +13,9 @@ __all__ = ["MOVEMENTS", "movement_kernel"]
 
 MOVEMENTS = frozenset({"reshape", "permute_dims", "concat", "split"})
 """The ops of this module."""
+
+_MOVE_PS = 500
+"""Estimated picoseconds to move one element to another order."""
 
 _LOCALS = ("row", "to", "from")
 
@@ -41,13 +45,18 @@ def _permute(kernel: Kernel) -> None:
     source, out = kernel.input(step.operands[0]), kernel.output(step.result)
     result = shape_of(step.result)
     lines = []
+    part = next((axis for axis, size in enumerate(result) if size != 1), None)
     for axis, size in enumerate(result):
-        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = 0; i{axis} < {c_dim(size)}; ++i{axis}) {{")
+        first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
+        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
     to = " + ".join(f"{i} * {c_dim(product(result[axis + 1 :]))}" for axis, i in enumerate(indices)) or "0"
     come = " + ".join(f"i{axis} * {c_dim(product(shape[o + 1 :]))}" for axis, o in enumerate(order)) or "0"
     lines.append(f"{'  ' * (len(order) + 1)}{out}[{to}] = {source}[{come}];")
     lines += ["  " * depth + "}" for depth in range(len(order), 0, -1)]
-    kernel.finish(lines)
+    if part is None:
+        kernel.finish(lines)
+        return
+    kernel.finish([ParallelLoop(tuple(lines), result[part], product(result[part + 1 :]) * _MOVE_PS)])
 
 
 def _concat(kernel: Kernel) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from byoc_core.authoring.csource_loops import LoopNest, align
+from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import tensor_type
 from byoc_core.authoring.csource_types import c_literal, c_type
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, product
 from byoc_core.errors import InternalError
 from byoc_core.ir import Value, Var
 
@@ -18,6 +19,12 @@ from byoc_ccompiler.kernel import Kernel
 __all__ = ["elementwise_kernel", "operand_dims", "pointwise_lines", "step_expression", "store_lines"]
 
 Offset = Callable[[tuple[Dim, ...]], str]
+
+_STEP_PS = 50
+"""Estimated picoseconds of one step on one element, and of moving the element."""
+
+_GRAIN = 64
+"""Elements of the innermost loop that stay with one thread: no two threads write to one cache line."""
 
 
 def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
@@ -104,7 +111,17 @@ def elementwise_kernel(kernel: Kernel) -> None:
     known: dict[Value, str] = {}
     lines = pointwise_lines(kernel, steps, lambda dims: nest.offset(str(dims)), known)
     lines += store_lines(kernel, kernel.stored, lambda dims: nest.offset(str(dims)), known)
-    kernel.finish(nest.wrap(lines))
+    bounds = next((axis for axis, size in enumerate(nest.sizes) if size != 1), None)
+    text = nest.wrap(lines, part=bounds)
+    if kernel.shared and nest.sizes:
+        text.insert(len(nest.sizes) - 1, "  " * len(nest.sizes) + "BYOC_INDEPENDENT_ROUNDS")
+    if bounds is None:
+        kernel.finish(text)
+        return
+    count = nest.sizes[bounds]
+    item_ps = product(nest.sizes[bounds + 1 :]) * (len(steps) + 1) * _STEP_PS
+    grain = _GRAIN if bounds == len(nest.sizes) - 1 else 1
+    kernel.finish([ParallelLoop(tuple(text), count, item_ps, grain)])
 
 
 def _ctype(value: Value) -> str:

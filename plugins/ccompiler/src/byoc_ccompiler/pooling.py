@@ -5,6 +5,7 @@ In short rows whose windows all lie inside the image, each window is taken by it
 
 from __future__ import annotations
 
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix
 from byoc_core.ir import TensorType
 
@@ -18,6 +19,9 @@ POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
 
 # Rows shorter than this are not worth a pass per tap.
 _NARROW = 16
+_TAP_PS = 200
+"""Estimated picoseconds of one tap of one window."""
+
 _LOCALS = (
     "plane",
     "y",
@@ -71,7 +75,7 @@ def pool_kernel(kernel: Kernel) -> None:
     start = c_literal(_lowest(dtype), dtype) if is_max else "0"
     combine = f"byoc_maximum_{c_suffix(dtype)}(to[col], value)" if is_max else "to[col] + value"
     body = [
-        f"  for (int64_t plane = 0; plane < {c_dim(batch * channels)}; ++plane) {{",
+        f"  for (int64_t plane = {FIRST_ITEM}; plane < {END_ITEM}; ++plane) {{",
         f"    for (int64_t y = 0; y < {c_dim(out_height)}; ++y) {{",
         f"      {ctype} *restrict to = {out} + (plane * {c_dim(out_height)} + y) * {c_dim(out_width)};",
     ]
@@ -127,7 +131,8 @@ def pool_kernel(kernel: Kernel) -> None:
             f"        to[col] /= ({ctype})byoc_max(1, high * wide);",
             "      }",
         ]
-    kernel.finish([*body, "    }", "  }"], helpers)
+    item_ps = out_height * out_width * sizes[0] * sizes[1] * _TAP_PS
+    kernel.finish([ParallelLoop((*body, "    }", "  }"), batch * channels, item_ps)], helpers)
 
 
 def _lowest(dtype: str) -> float | int:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from byoc_core.authoring.csource_loops import align, offset_expression
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, TensorType, Value
@@ -19,7 +20,7 @@ from byoc_core.ir import Constant, TensorType, Value
 from byoc_ccompiler.grouping import Step, shape_of
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.pointwise import pointwise_lines, store_lines
-from byoc_ccompiler.tiles import VectorUnit, dot_tile, outer_tile
+from byoc_ccompiler.tiles import VectorUnit, dot_tile, multiply_add_ps, outer_tile
 
 __all__ = ["dense_kernel", "matmul_kernel", "panel_kernel", "prefers_panels"]
 
@@ -40,6 +41,7 @@ _LOCALS = (
     "from",
     "step",
     "b",
+    "item",
     "b0",
     "b1",
     "b2",
@@ -73,8 +75,15 @@ def dense_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     shapes = [(r, c) for r in (rows, row_tail) for c in (columns, column_tail) if r and c]
     helpers = "".join(dot_tile(f"{{name}}_{r}x{c}", unit, dtype, r, c) for r, c in dict.fromkeys(shapes))
     arguments = f"{x} + m0 * {c_dim(depth)}, {weight} + n0 * {c_dim(depth)}, {c_dim(depth)}, sums"
-    body = [
-        *_blocks("n", width, columns, column_tail, "  "),
+    whole, rest = width // columns, width % columns
+    n0, n_count = f"item * {columns}", str(columns)
+    if column_tail:
+        is_whole = f"item < {c_dim(whole)}"
+        n0 = f"{is_whole} ? {n0} : {c_dim(whole * columns)} + (item - {c_dim(whole)}) * {column_tail}"
+        n_count = f"{is_whole} ? {columns} : {column_tail}"
+    lines = [
+        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
+        f"    const int64_t n0 = {n0}, n_count = {n_count};",
         *_blocks("m", num_rows, rows, row_tail, "    "),
         f"      {kernel.ctype(anchor.result)} sums[{rows * columns}];",
         *_dispatch(shapes, arguments),
@@ -82,7 +91,10 @@ def dense_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         "    }",
         "  }",
     ]
-    kernel.finish(body, helpers)
+    # The tail is all that is left where the width is known, and one column otherwise.
+    num_blocks = whole + (rest // column_tail if column_tail else 0)
+    item_ps = columns * num_rows * depth * multiply_add_ps(unit, dtype)
+    kernel.finish([ParallelLoop(tuple(lines), num_blocks, item_ps)], helpers)
 
 
 def _blocks(name: str, size: Dim, block: int, tail: int, indent: str) -> list[str]:
@@ -179,9 +191,9 @@ def panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     row_tail = _row_tail(num_rows, rows)
     ctype = kernel.ctype(anchor.result)
     arguments = f"panel, {tile}, {source} + m0 * {depth}, {depth}, {depth}, sums"
-    body = [
-        f"  for (int64_t n0 = 0; n0 < {width}; n0 += {tile}) {{",
-        f"    const int64_t n_count = byoc_min({tile}, {width} - n0);",
+    lines = [
+        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
+        f"    const int64_t n0 = item * {tile}, n_count = byoc_min({tile}, {width} - n0);",
         f"    const {ctype} *panel = {packed} + n0 * {depth};",
         *_blocks("m", num_rows, rows, row_tail, "    "),
         f"      {ctype} sums[{rows} * {tile}];",
@@ -190,7 +202,8 @@ def panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         "    }",
         "  }",
     ]
-    kernel.finish(body, _outer_tiles(unit, dtype, rows, row_tail, vectors))
+    loop = ParallelLoop(tuple(lines), len(panels), num_rows * depth * tile * multiply_add_ps(unit, dtype))
+    kernel.finish([loop], _outer_tiles(unit, dtype, rows, row_tail, vectors))
 
 
 def prefers_panels(step: Step) -> bool:
@@ -239,11 +252,6 @@ def matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         kernel.scratch = depth * tile if depth != 0 else tile
     ctype = kernel.ctype(anchor.result)
     indices = [f"b{axis}" for axis in range(len(batch))]
-    pad = "  " * len(batch)
-    lines = [
-        f"{'  ' * (axis + 1)}for (int64_t b{axis} = 0; b{axis} < {c_dim(size)}; ++b{axis}) {{"
-        for axis, size in enumerate(batch)
-    ]
     steps = []
     for operand_shape, name, matrix in (
         (left_shape, "left", product(left_shape[-2:])),
@@ -256,9 +264,8 @@ def matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
             f"  const {ctype} *{name} = {pointer}" + ("" if offset == "0" else f" + ({offset}) * {c_dim(matrix)}") + ";"
         )
     source = "from, step, left + m0 * " + f"{c_dim(depth)}, {c_dim(depth)}, {c_dim(depth)}, sums"
+    num_tiles = (width + (tile - 1)) // tile
     inner = [
-        *steps,
-        f"  for (int64_t n0 = 0; n0 < {c_dim(width)}; n0 += {tile}) {{",
         f"    const int64_t n_count = byoc_min({tile}, {c_dim(width)} - n0);",
         f"    const {ctype} *from = right + n0;",
         f"    int64_t step = {c_dim(width)};",
@@ -283,6 +290,19 @@ def matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         "    }",
         "  }",
     ]
-    lines += [f"{pad}{line}" for line in inner]
-    lines += ["  " * axis + "}" for axis in range(len(batch), 0, -1)]
-    kernel.finish(lines, helpers)
+    item_ps = num_rows * depth * tile * multiply_add_ps(unit, dtype)
+    head = f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{"
+    if not packs:
+        place = [f"    const int64_t n0 = item % {c_dim(num_tiles)} * {tile};"]
+        if batch:
+            place.append(f"    const int64_t b = item / {c_dim(num_tiles)};")
+            axes = zip(indices, _unravel("b", batch), strict=True)
+            place += [f"    const int64_t {index} = {expression};" for index, expression in axes]
+        lines = [head, *place, *(f"  {line}" for line in steps), *inner]
+        kernel.finish([ParallelLoop(tuple(lines), product(batch) * num_tiles, item_ps)], helpers)
+        return
+    # There is one place for a padded panel, and one item of each matrix needs it.
+    loop = ParallelLoop((head, f"    const int64_t n0 = item * {tile};", *inner), num_tiles, item_ps)
+    loops = [f"  for (int64_t {i} = 0; {i} < {c_dim(n)}; ++{i}) {{" for i, n in zip(indices, batch, strict=True)]
+    variables = [f"const {ctype} *left", f"const {ctype} *right", *(f"int64_t {index}" for index in indices)]
+    kernel.finish([*loops, *steps, loop, *("  }" for _ in batch)], helpers, variables=variables)

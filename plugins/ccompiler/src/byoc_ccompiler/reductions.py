@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix
 from byoc_core.dims import Dim, product
 from byoc_core.ir import TensorType
@@ -10,6 +11,9 @@ from byoc_ccompiler.grouping import shape_of
 from byoc_ccompiler.kernel import Kernel
 
 __all__ = ["REDUCTIONS", "reduction_kernel", "softmax_kernel"]
+
+_ADD_PS = 1_000
+"""Estimated picoseconds to add one element to a total that waits for the one before."""
 
 REDUCTIONS = frozenset({"sum", "mean", "max"})
 """The reductions of this module (softmax is apart)."""
@@ -42,9 +46,11 @@ def reduction_kernel(kernel: Kernel) -> None:
     total = f"total / ({ctype}){c_dim(product(inner))}" if step.op == "mean" else "total"
     lines: list[str] = []
     depth = 1
+    part = next((axis for axis, size in enumerate(outer) if size != 1), None)
     for axis, size in enumerate(shape):
         if axis not in reduced:
-            lines.append(f"{'  ' * depth}for (int64_t k{axis} = 0; k{axis} < {c_dim(size)}; ++k{axis}) {{")
+            begin, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
+            lines.append(f"{'  ' * depth}for (int64_t k{axis} = {begin}; k{axis} < {end}; ++k{axis}) {{")
             depth += 1
     lines.append(f"{'  ' * depth}{ctype} total = {start};")
     first = depth
@@ -55,7 +61,11 @@ def reduction_kernel(kernel: Kernel) -> None:
     lines += ["  " * level + "}" for level in range(depth - 1, first - 1, -1)]
     lines.append(f"{'  ' * first}{out}[{target}] = {total};")
     lines += ["  " * level + "}" for level in range(first - 1, 0, -1)]
-    kernel.finish(lines)
+    if part is None:
+        kernel.finish(lines)
+        return
+    item_ps = product(inner) * product(outer[part + 1 :]) * _ADD_PS
+    kernel.finish([ParallelLoop(tuple(lines), outer[part], item_ps)])
 
 
 def _offset(shape: tuple[Dim, ...], positions: list[str]) -> str:
@@ -96,10 +106,15 @@ def softmax_kernel(kernel: Kernel) -> None:
         f"for (int64_t k = 0; k < {size}; ++k) total += to[{at}];",
         f"for (int64_t k = 0; k < {size}; ++k) to[{at}] /= total;",
     ]
-    lines = [f"  for (int64_t row = 0; row < {c_dim(outer)}; ++row) {{"]
+    # Along the rows, or where there is one, along what lies side by side in it.
+    by_row = outer != 1 or inner == 1
+    rows, columns = ((FIRST_ITEM, END_ITEM), ("0", c_dim(inner))) if by_row else (("0", "1"), (FIRST_ITEM, END_ITEM))
+    lines = [f"  for (int64_t row = {rows[0]}; row < {rows[1]}; ++row) {{"]
     if inner == 1:
         lines += [*(f"    {line}" for line in body), "  }"]
     else:
-        lines.append(f"    for (int64_t col = 0; col < {c_dim(inner)}; ++col) {{")
+        lines.append(f"    for (int64_t col = {columns[0]}; col < {columns[1]}; ++col) {{")
         lines += [*(f"      {line}" for line in body), "    }", "  }"]
-    kernel.finish(lines)
+    line_ps = shape[axis] * 2 * _ADD_PS
+    loop = ParallelLoop(tuple(lines), outer, inner * line_ps) if by_row else ParallelLoop(tuple(lines), inner, line_ps)
+    kernel.finish([loop])

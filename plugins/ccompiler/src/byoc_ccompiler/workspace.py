@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.lower import Interval
+from byoc_core.lower import plan as plan_known
 
 __all__ = ["ALIGNMENT", "Request", "plan"]
 
@@ -30,14 +32,23 @@ class Request:
 def plan(requests: Sequence[Request]) -> tuple[list[Dim], Dim]:
     """Gives the offset of every request and the bytes of the whole block.
 
-    Requests whose times do not overlap may share a slot; a slot grows where its new size is provably larger.
-    Offsets are multiples of :data:`ALIGNMENT`. Symbolic sizes are permitted.
+    Where all sizes are known the core plans them. Else requests whose times do not overlap may share a slot, which
+    grows where its new size is provably larger. All offsets, and the size of the block, are multiples of
+    :data:`ALIGNMENT`.
 
     Args:
         requests: ordered by ``first``.
 
-    Cost: O(requests * slots).
+    Cost: that of :func:`byoc_core.lower.plan`, or O(requests * slots).
     """
+    known = [Interval(r.nbytes, r.first, r.last) for r in requests if isinstance(r.nbytes, int)]
+    if len(known) == len(requests):
+        offsets, nbytes = plan_known(known, ALIGNMENT)
+        return list(offsets), -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return _plan_slots(requests)
+
+
+def _plan_slots(requests: Sequence[Request]) -> tuple[list[Dim], Dim]:
     sizes: list[Dim] = []
     busy_until: list[int] = []
     slots: list[int] = []

@@ -211,8 +211,10 @@
       opList(cell, op.function, readers[index].slice(0, 20).map((reader) => ops[reader].name));
       if (readers[index].length > 20) cell.append(" and " + (readers[index].length - 20) + " more");
     });
-    add(panel, "h2", op.outcome === data.host ? "Why it stayed on the host" : "Why not elsewhere");
-    if (!op.reasons.length) add(panel, "p", op.text || "Nobody asked before refused it.", { class: "plain" });
+    const isTaken = op.outcome !== data.host;
+    if (isTaken && op.text) add(panel, "p", op.text, { class: "plain" });
+    add(panel, "h2", isTaken ? "Why not elsewhere" : "Why it stayed on the host");
+    if (!op.reasons.length) add(panel, "p", (!isTaken && op.text) || "Nobody asked before refused it.", { class: "plain" });
     for (const reason of op.reasons) {
       const box = add(panel, "div", null, { class: "reason" });
       box.style.borderColor = colours.get(reason.backend) || "";

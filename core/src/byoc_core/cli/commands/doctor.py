@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["examine"]
 
-_VARIABLES = ("BYOC_BACKENDS", "BYOC_DISABLE_BACKENDS", "BYOC_PREFER", "BYOC_DEBUG", "BYOC_CACHE_DIR", "BYOC_NATIVE")
+_VARIABLES = (
+    "BYOC_BACKENDS",
+    "BYOC_DISABLE_BACKENDS",
+    "BYOC_PREFER",
+    "BYOC_DEBUG",
+    "BYOC_CACHE_DIR",
+    "BYOC_NATIVE",
+    "BYOC_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,8 @@ def _find() -> Iterator[Finding]:
         yield from _find_plugins("runtime", "can run", runtimes, examiner)
     yield _find_extension()
     yield _find_compiler()
+    yield _find_num_threads()
+    yield _find_openmp()
     yield from _find_settings()
     yield _find_cache()
     yield from _find_commands()
@@ -114,6 +127,33 @@ def _find_compiler() -> Finding:
     if status.ok:
         return Finding("fine", "C compiler", find_toolchain().version.splitlines()[0])
     return Finding("note", "C compiler", status.reason.removeprefix("C compiler: "), status.remedy)
+
+
+def _find_num_threads() -> Finding:
+    from byoc_core.errors import OptionsError
+    from byoc_core.runtime.cpus import count_cpus
+    from byoc_core.runtime.threads import default_num_threads
+
+    cpus = count_cpus()
+    processors = f"{cpus} processor{'' if cpus == 1 else 's'} to use"
+    try:
+        number = default_num_threads()
+    except OptionsError as error:
+        text = f"{error.where}: {error.problem}; got {error.got}, expected {error.expected}"
+        return Finding("fault", "threads", text, "Correct that variable, or unset it.")
+    return Finding("fine", "threads", f"{number} for each process; {processors}")
+
+
+def _find_openmp() -> Finding:
+    from byoc_core.runtime.openmp import OPENMP_NAME, SPIN_COUNT
+    from byoc_core.runtime.threads import use_openmp
+
+    library = use_openmp()
+    if library is None:
+        text = f"{OPENMP_NAME} was not found, so generated code runs on one thread"
+        return Finding("note", "OpenMP", text, "apt-get install libgomp1.")
+    policy = f"spin {SPIN_COUNT:,} times" if library.spins else "wait as the environment says"
+    return Finding("fine", "OpenMP", f"{library.path}; idle workers {policy}")
 
 
 def _find_settings() -> Iterator[Finding]:

@@ -219,10 +219,10 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    """Gives why an op stays on the host or, where it does not, which backends before did not take it."""
-    from byoc_core.offload_shares import decisive_reasons, items_of
+    """Gives why an op stays on the host or is no backend's, else which backends before did not take it."""
+    from byoc_core.offload_shares import HOST, VIEW, decisive_reasons, items_of
 
-    if row.get("outcome") == "host":
+    if row.get("outcome") in (HOST, VIEW):
         return str(row.get("text") or row.get("code") or "")
     others = decisive_reasons(
         [item for item in items_of(row.get("reasons")) if item.get("backend") != row.get("outcome")]

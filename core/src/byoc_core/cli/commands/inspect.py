@@ -16,12 +16,20 @@ def inspect_artifact(
     file: Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="An artifact.", show_default=False)],
     program: Annotated[bool, typer.Option("--program", help="Also print the VM program.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Also list the files inside.")] = False,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dim", metavar="NAME=SIZE", help="What a symbolic size is in the memory of a call.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Shows what is in an artifact, and what it needs. Runs nothing of it."""
     from byoc_core.artifact import inspect
     from byoc_core.cli.console import new_table, open_console
+    from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.signatures import add_signature, new_signature_table
 
+    sizes = parse_sizes(dim)
     made = inspect(file)
     console = open_console()
     native = "yes, and trusted" if made.is_trusted else "yes: loading needs --allow-native"
@@ -30,7 +38,6 @@ def inspect_artifact(
         ("digest", made.digest),
         ("format", f"version {made.format_version}, made by byoc-core {made.core_version}"),
         ("constants", f"{made.num_constants} ({made.constants_nbytes:,} bytes)"),
-        ("arena", ", ".join(f"{_size(nbytes)} for `{name}`" for name, nbytes in made.arena_nbytes.items())),
         ("native code", native if made.is_native else "no"),
     ):
         console.print(f"{label:<12} {text}", soft_wrap=True)
@@ -40,6 +47,14 @@ def inspect_artifact(
     for name, signature in made.functions.items():
         add_signature(functions, name, signature)
     console.print(functions)
+    parts = ("constants", "modules", "arena", "inputs", "outputs", "needed")
+    memory = new_table("Bytes in memory for a call", "function", *parts, right=parts)
+    for name, whole in made.memory.items():
+        held = whole.at(sizes)
+        shared = (held.constants_nbytes, held.payload_nbytes)
+        row = (*shared, held.arena_nbytes, held.input_nbytes, held.output_nbytes, held.needed_nbytes)
+        memory.add_row(name, *map(_size, row))
+    console.print(memory)
 
     if made.modules:
         modules = new_table("Modules", "runtime", "functions", "bytes", "native code", right=("bytes",))
@@ -65,4 +80,4 @@ def inspect_artifact(
 
 
 def _size(nbytes: Dim) -> str:
-    return f"{nbytes:,} bytes" if isinstance(nbytes, int) else f"{nbytes} bytes"
+    return f"{nbytes:,}" if isinstance(nbytes, int) else str(nbytes)

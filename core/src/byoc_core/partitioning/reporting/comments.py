@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from byoc_core.ir import CALL, COMPOSITE, IRModule
-from byoc_core.offload_shares import HOST, items_of
+from byoc_core.offload_shares import HOST, VIEW, items_of
 from byoc_core.partitioning.op_sites import walk_bodies, walk_ops
 
 __all__ = ["comment_ops"]
@@ -45,6 +45,8 @@ def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
 def _op_comment(row: Mapping[str, Any]) -> str:
     if row["outcome"] == HOST:
         return f"{HOST} {row['share']:.1%}: {row['text']} [{row['code']}]"
+    if row["outcome"] == VIEW:
+        return f"{VIEW}: {row['text']}"
     refusals = _refusals(items_of(row.get("reasons")))
     return f"{row['outcome']} {row['share']:.1%}" + (f"; not {refusals}" if refusals else "")
 

@@ -35,6 +35,8 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "costs-more": "by the cost model the op is cheaper where it is",
         # A region that codegen refused.
         "same-region": "a refused region is handed over whole, and this backend does not take all of its ops",
+        # An op that belongs to no region, wherever it was claimed.
+        "view": "no region: the core makes a view of memory of it, or a copy where none fits",
         # Two regions of one backend that stay apart, beside `would-close-cycle` and `data-dependent-size`.
         "barrier": "an op with effects stands between them",
         "handed-over": "one of them was handed over after the regions had been made",

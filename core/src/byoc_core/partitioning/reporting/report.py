@@ -9,10 +9,10 @@ from typing import Any
 
 from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, Var
-from byoc_core.offload_shares import apportion, decisive_reasons, reason_keys
+from byoc_core.offload_shares import VIEW, apportion, decisive_reasons, reason_keys
 from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
-from byoc_core.partitioning.op_sites import OpSite, walk_ops
+from byoc_core.partitioning.op_sites import OpSite, op_key, walk_ops
 from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.partitioning.reporting.reasons import REASONS
 
@@ -25,7 +25,9 @@ and no ``reasons``, and there are no ``regions``, ``borders``, ``summary`` and `
 Row = dict[str, Any]
 
 
-def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Sequence[str]) -> dict[str, Any]:
+def build_report(
+    module: IRModule, log: PartitionLog, *, host: str, asked: Sequence[str], whole: IRModule | None = None
+) -> dict[str, Any]:
     """Gives the report of a partitioned module.
 
     Args:
@@ -33,23 +35,27 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         log: the refusals.
         host: name of the backend that counts as not offloaded.
         asked: the other backends, in the order in which they were asked.
+        whole: the same before views left the regions, where they did (:class:`byoc_core.partitioning.PeelViews`).
 
     Returns:
         Plain JSON values. Shares are of the FLOPs, every symbolic size counted as 1
         (:func:`byoc_core.offload_shares.apportion` counts with others); ``flops`` are numbers or expressions.
 
         - ``schema``: :data:`SCHEMA`.
-        - ``backends``: ``name, regions, ops, flops, share`` of those asked, of the host, and of any other that has ops.
+        - ``backends``: ``name, regions, ops, flops, share`` of those asked, of the host, and of any other that has ops;
+          of views, if there are any, under the name :data:`byoc_core.offload_shares.VIEW`.
         - ``total_flops``, ``offloaded_share`` (what is not the host's), ``counted_sizes`` (what each size counts as).
         - ``summary``: ``backend, code, ops, flops, share, text`` of the ops that stay on the host, once for each
           backend that gave a reason; most FLOPs first.
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
           backends that had claimed it, and whose codegen refused it.
         - ``num_passed_over``: how many ops, the last ones, were not searched for near misses: the search is bounded.
-        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`.
+        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; between regions of which
+          something is left.
         - ``links``: see :func:`byoc_core.partitioning.links.find_links`.
-        - ``ops``: ``function, op, name, outcome`` (a backend), ``region, flops, share, inputs`` (names of values), and
-          ``code, text``, empty where the op does not stay on the host. Where there are any: ``composite`` (its
+        - ``ops``: ``function, op, name, outcome`` (a backend, or ``VIEW`` where a view left its region), ``region,
+          flops, share, inputs`` (names of values), and ``code, text``: why the op stays on the host, or that it is a
+          view; empty where a backend took it. Where there are any: ``composite`` (its
           pattern), ``outputs`` (the names of its values, if several), and ``reasons`` why backends that were asked did
           not take it, or why a pattern of theirs does not fit: ``backend, code, text``, perhaps ``pattern``, ``ops``.
 
@@ -57,8 +63,10 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
     """
     rows: list[Row] = []
     flops: list[Dim] = []
+    in_regions = {op_key(site.source, site.binding) for site in walk_ops(whole or module) if site.backend is not None}
     for site in walk_ops(module):
-        rows.append(_row(site, log, host, asked))
+        has_left = site.backend is None and op_key(site.source, site.binding) in in_regions
+        rows.append(_row(site, log, VIEW if has_left else site.backend or host, host, asked))
         flops.append(site.binding.op.flops(site.binding.cost_context()))
     for row, amount in zip(rows, flops, strict=True):
         row["flops"] = _plain(amount)
@@ -74,7 +82,11 @@ def build_report(module: IRModule, log: PartitionLog, *, host: str, asked: Seque
         "summary": _summary(rows, flops, host),
         "regions": _regions(module, tallies, log),
         "num_passed_over": log.num_passed_over,
-        "borders": find_borders(module, host=host, handed_over=log.handed_over),
+        "borders": [
+            border
+            for border in find_borders(whole or module, host=host, handed_over=log.handed_over)
+            if border["before"] in tallies and border["after"] in tallies
+        ],
         "links": find_links(module),
         "ops": rows,
     }
@@ -98,10 +110,11 @@ class _Tally:
         self.texts[text] += 1
 
 
-def _row(site: OpSite, log: PartitionLog, host: str, asked: Sequence[str]) -> Row:
-    outcome = site.backend or host
+def _row(site: OpSite, log: PartitionLog, outcome: str, host: str, asked: Sequence[str]) -> Row:
     reasons = _reasons(log, site, asked)
-    code, text = ("", "") if outcome != host else _verdict(reasons, asked)
+    code, text = _verdict(reasons, asked) if outcome == host else ("", "")
+    if outcome == VIEW:
+        code, text = "view", REASONS["view"]
     row: Row = {
         "function": site.source,
         "op": site.binding.op.name,

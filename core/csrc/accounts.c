@@ -1,0 +1,53 @@
+/* The functions of threads.h for Python: what byoc_core.runtime.worker_accounts asks of those who keep accounts. */
+#include "objects.h"
+#include "threads.h"
+
+static PyObject *threads_enter(PyObject *module, PyObject *wanted) {
+  const long number = PyLong_AsLong(wanted);
+  if (number == -1 && PyErr_Occurred()) return NULL;
+  const byoc_call call = byoc_threads_enter((int)number);
+  return Py_BuildValue("(iii)", call.previous, call.workers, call.setting);
+}
+
+static PyObject *threads_leave(PyObject *module, PyObject *token) {
+  byoc_call call;
+  if (!PyArg_ParseTuple(token, "iii", &call.previous, &call.workers, &call.setting)) return NULL;
+  byoc_threads_leave(call);
+  Py_RETURN_NONE;
+}
+
+static PyObject *threads_number(PyObject *module, PyObject *unused) { return PyLong_FromLong(byoc_threads_number()); }
+
+static PyObject *threads_set_limit(PyObject *module, PyObject *number) {
+  const long limit = PyLong_AsLong(number);
+  if (limit == -1 && PyErr_Occurred()) return NULL;
+  byoc_threads_set_limit((int)limit);
+  Py_RETURN_NONE;
+}
+
+static PyObject *threads_set_openmp(PyObject *module, PyObject *addresses) {
+  unsigned long long max_threads, set_num_threads, pause;
+  if (!PyArg_ParseTuple(addresses, "KKK", &max_threads, &set_num_threads, &pause)) return NULL;
+  byoc_threads_set_openmp((int (*)(void))(uintptr_t)max_threads, (void (*)(int))(uintptr_t)set_num_threads,
+                          (int (*)(int))(uintptr_t)pause);
+  Py_RETURN_NONE;
+}
+
+static PyObject *threads_start_anew(PyObject *module, PyObject *unused) {
+  byoc_threads_start_anew();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef byoc_threads_methods[] = {
+    {"threads_enter", threads_enter, METH_O, "threads_enter(wanted)\n--\n\nBegins a call in this thread."},
+    {"threads_leave", threads_leave, METH_O, "threads_leave(token)\n--\n\nEnds a call in this thread."},
+    {"threads_number", threads_number, METH_NOARGS,
+     "threads_number()\n--\n\nGives the number of threads of the call under way in this thread."},
+    {"threads_set_limit", threads_set_limit, METH_O,
+     "threads_set_limit(number)\n--\n\nSets the number of threads of the process."},
+    {"threads_set_openmp", threads_set_openmp, METH_O,
+     "threads_set_openmp(addresses)\n--\n\nTakes the addresses of three functions of OpenMP; see threads.h."},
+    {"threads_start_anew", threads_start_anew, METH_NOARGS,
+     "threads_start_anew()\n--\n\nForgets the other threads, which a forked child does not have."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,84 @@
+#include "threads.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+enum { KEPT_TEAMS = 8, SOFT_PAUSE = 1 };
+
+/* Workers that calls use; workers that wait in the teams of threads. */
+static atomic_int limit = 1, busy, kept;
+
+static _Atomic(int (*)(void)) omp_max_threads;
+static void (*omp_set_num_threads)(int);
+static int (*omp_pause)(int);
+
+static _Thread_local int number, team;
+
+/* A thread's workers end with it. */
+static pthread_key_t thread_end;
+static pthread_once_t thread_end_made = PTHREAD_ONCE_INIT;
+
+static void forget_team(void *workers) { atomic_fetch_sub(&kept, *(int *)workers); }
+static void make_thread_end(void) { (void)pthread_key_create(&thread_end, forget_team); }
+
+/* Gives the workers that a call wants, or none where other calls have them. */
+static int take(int workers) {
+  int used = atomic_load(&busy);
+  do {
+    if (used && used + workers > atomic_load(&limit) - 1) return 0;
+  } while (!atomic_compare_exchange_weak(&busy, &used, used + workers));
+  return workers;
+}
+
+static void give_back(int workers) {
+  atomic_fetch_sub(&busy, workers);
+  if (workers == team) return;
+  const int now_kept = atomic_fetch_add(&kept, workers - team) + workers - team;
+  const int most = atomic_load(&limit) - 1 > workers ? atomic_load(&limit) - 1 : workers;
+  team = workers;
+  if (now_kept > KEPT_TEAMS * most && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
+    atomic_fetch_sub(&kept, team);
+    team = 0;
+  }
+  (void)pthread_once(&thread_end_made, make_thread_end);
+  (void)pthread_setspecific(thread_end, &team);
+}
+
+byoc_call byoc_threads_enter(int wanted) {
+  byoc_call call = {.previous = number};
+  if (!wanted) wanted = atomic_load(&limit);
+  if (call.previous) {
+    number = wanted < call.previous ? wanted : call.previous;
+  } else {
+    if (wanted > 1) call.workers = take(wanted - 1);
+    number = 1 + call.workers;
+  }
+  int (*max_threads)(void) = atomic_load(&omp_max_threads);
+  if (max_threads) {
+    call.setting = max_threads();
+    omp_set_num_threads(number);
+  }
+  return call;
+}
+
+void byoc_threads_leave(byoc_call call) {
+  if (call.setting) omp_set_num_threads(call.setting);
+  number = call.previous;
+  if (call.workers) give_back(call.workers);
+}
+
+int byoc_threads_number(void) { return number; }
+
+void byoc_threads_set_limit(int new_limit) { atomic_store(&limit, new_limit); }
+
+void byoc_threads_set_openmp(int (*max_threads)(void), void (*set_num_threads)(int), int (*pause)(int)) {
+  omp_set_num_threads = set_num_threads;
+  omp_pause = pause;
+  atomic_store(&omp_max_threads, max_threads);
+}
+
+void byoc_threads_start_anew(void) {
+  atomic_store(&kept, team = 0);
+  atomic_store(&busy, number ? number - 1 : 0);
+}

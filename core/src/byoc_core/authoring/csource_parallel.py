@@ -1,0 +1,86 @@
+"""Loops of generated C that run on several threads where the work is worth it; see ``native/byoc_parallel.h``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim
+
+__all__ = ["END_ITEM", "FIRST_ITEM", "PARALLEL_HEADER", "PARALLEL_WORK_PS", "ParallelLoop"]
+
+PARALLEL_HEADER = "byoc_parallel.h"
+"""The header that text of :class:`ParallelLoop` needs."""
+
+PARALLEL_WORK_PS = 20_000_000
+"""Picoseconds of work in one thread from which a loop runs on several: 20 microseconds (``docs/threads.md``)."""
+
+FIRST_ITEM, END_ITEM = "first_item", "end_item"
+"""In the lines of a loop: its bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLoop:
+    """A loop whose items do not depend on each other, nor on who does them: the same bits on any number of threads.
+
+    Attributes:
+        lines: C that does the items from ``first_item`` to ``end_item``, the latter excluded.
+        count: how many items there are.
+        item_ps: estimated picoseconds of one item in one thread.
+        grain: parts begin at multiples of so many items.
+    """
+
+    lines: tuple[str, ...]
+    count: Dim
+    item_ps: Dim
+    grain: int = 1
+
+    @property
+    def is_worth_threads(self) -> bool:
+        """Whether the work may be enough for several threads; only the call knows where sizes are symbolic."""
+        work = self.count * self.item_ps
+        return self.count not in (0, 1) and (not isinstance(work, int) or work >= PARALLEL_WORK_PS)
+
+    def serial_lines(self) -> list[str]:
+        """Gives the loop as it stands in a function that does all items."""
+        bounds = {FIRST_ITEM: "0", END_ITEM: c_dim(self.count)}
+        pattern = re.compile(rf"\b({FIRST_ITEM}|{END_ITEM})\b")
+        return [pattern.sub(lambda match: bounds[match[0]], line) for line in self.lines]
+
+    def functions(self, name: str, parameters: Sequence[str]) -> tuple[str, list[str]]:
+        """Gives C definitions that stand before the function, and the lines that run the loop inside it.
+
+        Args:
+            name: what the definitions are called.
+            parameters: C declarations of the variables that the lines may read, as in a list of parameters.
+        """
+        words = set(re.findall(r"\w+", "\n".join(self.lines)))
+        used = {_name(text): text for text in parameters if _name(text) in words}
+        fields = "".join(f" {text.replace('restrict ', '')};" for text in used.values())
+        bounds = f"int64_t {FIRST_ITEM}, int64_t {END_ITEM}"
+        passed = ", ".join([*(f"loop->{field}" for field in used), FIRST_ITEM, END_ITEM])
+        definitions = [
+            f"struct {name} {{{fields} }};",
+            f"static void {name}_items({', '.join([*used.values(), bounds])}) {{",
+            *self.lines,
+            "}",
+            f"static void {name}_part({bounds}, const void *data) {{",
+            f"  const struct {name} *loop = (const struct {name} *)data;",
+            f"  {name}_items({passed});",
+            "}",
+        ]
+        count, work = c_dim(self.count), self.count * self.item_ps
+        call = f"byoc_parallel_for({count}, {self.grain}, {name}_part, &(const struct {name}){{{', '.join(used)}}});"
+        if isinstance(work, int):
+            return "\n".join(definitions) + "\n", [f"  {call}"]
+        alone = f"{name}_items({', '.join([*used, '0', count])});"
+        return "\n".join(definitions) + "\n", [
+            f"  if ({c_dim(work)} >= {PARALLEL_WORK_PS}) {call}",
+            f"  else {alone}",
+        ]
+
+
+def _name(declaration: str) -> str:
+    return str(re.findall(r"\w+", declaration)[-1])

@@ -1,0 +1,209 @@
+"""Kernels as values: functions of numpy arrays that never warn, with what a caller may know who runs many of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from functools import lru_cache, update_wrapper
+from typing import Any
+
+import numpy as np
+
+from byoc_core.kernels.precision import NDArray, working_dtype
+
+__all__ = [
+    "KernelForm",
+    "NumpyKernel",
+    "arithmetic",
+    "common_dtype",
+    "dtype_of",
+    "fixed_dtype",
+    "predicate",
+    "run_quietly",
+]
+
+DType = np.dtype[Any]
+ResultDType = Callable[[Sequence[DType], Mapping[str, Any]], DType | None]
+"""Gives the dtype of all results from those of the operands and the attributes; ``None`` where it does not say."""
+
+
+def common_dtype(dtypes: Sequence[DType], _: Mapping[str, Any]) -> DType | None:
+    """Gives the dtype that all operands have; nothing where they differ, or where there are none."""
+    return dtypes[0] if dtypes and all(dtype == dtypes[0] for dtype in dtypes) else None
+
+
+def dtype_of(operand: int) -> ResultDType:
+    """Gives the rule of results that have the dtype of an operand."""
+    return lambda dtypes, _: dtypes[operand] if operand < len(dtypes) else None
+
+
+def fixed_dtype(dtype: str | None) -> ResultDType:
+    """Gives the rule of results that always have one dtype; ``None`` says nothing about them."""
+    fixed = None if dtype is None else np.dtype(dtype)
+    return lambda _dtypes, _attrs: fixed
+
+
+def _quiet_context() -> Context | None:
+    """Gives a context without warnings of floating-point errors; ``None`` where numpy (before 2) knows no contexts."""
+    if int(np.__version__.partition(".")[0]) < 2:
+        return None
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
+_QUIET = _quiet_context()
+
+
+def run_quietly(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+    """Gives what a function gives that is called without numpy's warnings of floating-point errors.
+
+    The function sees none of the caller's context variables.
+
+    Cost: a tenth of entering ``np.errstate``, which computes anew what the context holds.
+    """
+    if _QUIET is None:
+        with np.errstate(all="ignore"):
+            return function(*arguments, **keywords)
+    return _QUIET.copy().run(function, *arguments, **keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelForm:
+    """What computes a kernel's op on operands of known dtypes and ranks.
+
+    Attributes:
+        call: takes the operands and the attributes; its caller sees to it that numpy does not warn.
+        dtype: that of all results; ``None`` where unknown.
+        fresh: whether the result shares no memory with an operand.
+        takes_out: whether ``call`` takes ``out``: contiguous memory of the result's type that it may write the result
+            to, and then gives back. It refuses memory that does not fit with ``ValueError`` or ``TypeError``, before
+            it writes.
+        elementwise: whether ``out`` may be the memory of an operand of its type. It fits where an operand has its
+            shape: a smaller result would be spread over it.
+    """
+
+    call: Callable[..., Any]
+    dtype: DType | None
+    fresh: bool
+    takes_out: bool
+    elementwise: bool
+
+
+class NumpyKernel:
+    """A kernel that never warns.
+
+    Args:
+        function: computes the op; numpy may warn of floating-point errors in it. A keyword ``out`` is no attribute of
+            the op, but where the result may be written (see :class:`KernelForm`).
+        ufunc: the function of numpy that computes the same for dtypes of which it has a loop that gives the result's.
+        only_floats: whether ``ufunc`` stands for numpy's floats only.
+        widens: whether ``function`` is made for the :func:`working_dtype` of its operands; its result is then rounded
+            once to the dtype of the first operand.
+        fresh: whether no result ever shares memory with an operand.
+        elementwise: see :class:`KernelForm`.
+        gives: the dtype of the results.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        ufunc: np.ufunc | None = None,
+        only_floats: bool = False,
+        widens: bool = False,
+        fresh: bool = False,
+        elementwise: bool = False,
+        gives: ResultDType = common_dtype,
+    ) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._ufunc = ufunc
+        self._only_floats = only_floats
+        self._widens = widens
+        self._fresh = fresh
+        self._elementwise = elementwise
+        self._gives = gives
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What a call takes: operands by position, attributes by keyword."""
+        found = inspect.signature(self._function)
+        return found.replace(parameters=[p for name, p in found.parameters.items() if name != "out"])
+
+    def __call__(self, *operands: NDArray, **attrs: Any) -> Any:
+        """Gives the op's result, or a tuple of several."""
+        return run_quietly(self._compute, *operands, **attrs)
+
+    def form_for(self, dtypes: Sequence[DType | None], ranks: Sequence[int], attrs: Mapping[str, Any]) -> KernelForm:
+        """Gives the cheapest form that computes the same, bit for bit, on operands of these dtypes and ranks.
+
+        One unknown dtype (``None``) is enough for a form that looks at the operands in each call. Sizes among the
+        attributes may be symbolic.
+        """
+        known: list[DType] = []
+        for operand in dtypes:
+            if operand is None:
+                return self._form(self._compute, None)
+            known.append(operand)
+        dtype = self._gives(known, attrs)
+        # numpy's own functions give scalars for arrays without axes.
+        if self._ufunc is not None and dtype is not None and any(ranks):
+            is_meant = not self._only_floats or all(operand.kind == "f" for operand in known)
+            if is_meant and _has_loop(self._ufunc, (*known, dtype)):
+                return KernelForm(self._ufunc, dtype, fresh=True, takes_out=True, elementwise=True)
+        is_bare = not self._widens or all(operand == dtype and operand.char in "fd" for operand in known)
+        return self._form(self._function if is_bare else self._compute, dtype)
+
+    def _form(self, call: Callable[..., Any], dtype: DType | None) -> KernelForm:
+        takes_out = call is self._function and _takes_out(call)
+        return KernelForm(call, dtype, self._fresh, takes_out=takes_out, elementwise=self._elementwise)
+
+    def _compute(self, *operands: NDArray, **attrs: Any) -> Any:
+        if not self._widens:
+            return self._function(*operands, **attrs)
+        dtype = operands[0].dtype
+        wide = working_dtype(dtype)
+        result = self._function(*(operand.astype(wide, copy=False) for operand in operands), **attrs)
+        return np.asarray(result).astype(dtype, copy=False)
+
+
+@lru_cache(maxsize=1024)
+def _has_loop(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> bool:
+    """Tells whether a function of numpy takes operands of these dtypes as they are and gives the last one."""
+    try:
+        return tuple(ufunc.resolve_dtypes((*dtypes[:-1], None))) == dtypes
+    except TypeError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def _takes_out(function: Callable[..., Any]) -> bool:
+    return "out" in inspect.signature(function).parameters
+
+
+def arithmetic(ufunc: np.ufunc) -> NumpyKernel:
+    """Gives the kernel that applies a function of numpy in the dtype of the operands."""
+
+    # numpy has no loops of some functions for int4: it computes in int8, which wraps around as int4 does.
+    def unary(x: NDArray) -> NDArray:
+        return np.asarray(ufunc(x)).astype(x.dtype, copy=False)
+
+    def binary(x: NDArray, y: NDArray) -> NDArray:
+        return np.asarray(ufunc(x, y)).astype(x.dtype, copy=False)
+
+    return NumpyKernel(unary if ufunc.nin == 1 else binary, ufunc=ufunc, fresh=True)
+
+
+def predicate(ufunc: np.ufunc) -> NumpyKernel:
+    """Gives the kernel that applies a function of numpy with bool results."""
+
+    def unary(x: NDArray) -> NDArray:
+        return np.asarray(ufunc(x))
+
+    def binary(x: NDArray, y: NDArray) -> NDArray:
+        return np.asarray(ufunc(x, y))
+
+    return NumpyKernel(unary if ufunc.nin == 1 else binary, ufunc=ufunc, fresh=True, gives=fixed_dtype("bool"))

@@ -1,0 +1,160 @@
+"""The buffers of a function while its code is emitted: where values lie, and where those not made yet will."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.dims import DimExpr
+from byoc_core.errors import CodegenError
+from byoc_core.ir.constants import Constant
+from byoc_core.ir.module import Binding, Value, Var
+from byoc_core.ir.types import TensorType, Type
+from byoc_core.lower.aims import Aim
+from byoc_core.lower.tables import ProgramTables
+from byoc_core.lower.view_ops import operand_layouts
+from byoc_core.lower.virtual_registers import VirtualRegisters
+from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
+from byoc_core.vm.layout import Layout
+from byoc_core.vm.program import RegisterKind
+
+__all__ = ["HOW_SIZES_ARE_KNOWN", "Buffers", "shape_of"]
+
+HOW_SIZES_ARE_KNOWN = "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
+
+
+class Buffers:
+    """Registers, code and places of one function.
+
+    Attributes:
+        registers: by virtual number.
+        code: instructions over virtual numbers.
+        places: the register of each value.
+        constants: the register of each constant.
+        targets: where a value that is not made yet has to go.
+        aims: where a value that is not made yet goes best.
+        known: symbols whose sizes are known at this point of the code.
+        input_symbols: those that are known when the function is called.
+    """
+
+    def __init__(self, where: str, tables: ProgramTables) -> None:
+        self.registers = VirtualRegisters()
+        self.code: list[Instruction] = []
+        self.places: dict[Var, int] = {}
+        self.constants: dict[Constant, int] = {}
+        self.targets: dict[Var, int] = {}
+        self.aims: dict[Var, Aim] = {}
+        self.known: frozenset[str] = frozenset()
+        self.input_symbols: frozenset[str] = frozenset()
+        self._where = where
+        self._tables = tables
+        # Buffers of values that are made later, because part of them is made already.
+        self._reserved: dict[Var, int] = {}
+        self._operand_layouts: dict[tuple[Var, int], list[Layout | None]] = {}
+
+    def tensor_type(self, type_: Type, what: str) -> TensorType:
+        """Gives a type that has storage.
+
+        Raises:
+            CodegenError: it has none.
+        """
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            raise CodegenError(self._where, f"{what} has no storage", got=type_, expected="a tensor of known rank")
+        return type_
+
+    def type_of(self, var: Var) -> TensorType:
+        """Gives the type of a value that needs storage."""
+        return self.tensor_type(var.type, f"`{var.name}`")
+
+    def new(self, kind: RegisterKind, type_: TensorType, binds: tuple[str, ...] = ()) -> int:
+        """Gives a new register."""
+        return self.registers.new(kind, type_.dtype, shape_of(type_), binds)
+
+    def place(self, value: Value) -> int:
+        """Gives the register of a value that is made already."""
+        if isinstance(value, Var):
+            return self.places[value]
+        if value not in self.constants:
+            self._tables.constant(value)
+            self.constants[value] = self.new(RegisterKind.CONSTANT, value.type)
+        return self.constants[value]
+
+    def builtin(self, builtin: Builtin, args: Sequence[int], result: int) -> None:
+        """Emits a call of a builtin."""
+        self.code.append(Call(CallKind.BUILTIN, builtin, tuple(args), (result,)))
+
+    def copy(self, source: int, target: int) -> None:
+        """Emits a copy, unless there is nothing to do."""
+        if source != target:
+            self.builtin(Builtin.COPY, (source,), target)
+
+    def temporary(self, type_: TensorType) -> int:
+        """Gives a buffer at a planned place."""
+        return self.new(RegisterKind.TENSOR, type_)
+
+    def allocated(self, type_: TensorType, what: str) -> int:
+        """Gives a buffer: a planned one, or one that is allocated here where only a running call knows its size."""
+        symbols = type_.symbols
+        if symbols <= self.input_symbols:
+            return self.temporary(type_)
+        if not symbols <= self.known:
+            unknown = ", ".join(sorted(symbols - self.known))
+            raise CodegenError(
+                self._where,
+                f"the size of {what} is not known when it is made: nothing gives {unknown}",
+                got=type_,
+                hint=HOW_SIZES_ARE_KNOWN,
+            )
+        register = self.new(RegisterKind.DYNAMIC, type_)
+        self.builtin(Builtin.ALLOCATE, (), register)
+        return register
+
+    def is_aimed(self, var: Var) -> bool:
+        """Tells whether there is a place where a value should be made."""
+        return var in self.targets or var in self.aims or var in self._reserved
+
+    def buffer(self, var: Var) -> int:
+        """Gives the buffer into which a value has to be written, and makes it the value's place.
+
+        Cost: linear in the buffers around it that nobody has needed before.
+        """
+        path = [var]
+        while path[-1] not in self._reserved and path[-1] not in self.targets and path[-1] in self.aims:
+            path.append(self.aims[path[-1]].owner.results[0])
+        for value in reversed(path):
+            if value in self._reserved:
+                continue
+            register = self.targets.pop(value, None)
+            if register is None and value in self.aims:
+                register = self._inside(self.aims[value])
+            self._reserved[value] = (
+                self.allocated(self.type_of(value), f"`{value.name}`") if register is None else register
+            )
+        self.places[var] = self._reserved.pop(var)
+        return self.places[var]
+
+    def returned(self, var: Var, binds: Sequence[str]) -> int:
+        """Gives the dynamic register that a returned value defines, and makes it the value's place."""
+        type_ = self.type_of(var)
+        self.targets.pop(var, None)
+        self.places[var] = self.new(RegisterKind.DYNAMIC, type_, tuple(binds))
+        return self.places[var]
+
+    def operand_layouts(self, owner: Binding, register: int) -> list[Layout | None]:
+        """Gives where the operands of a view op have to lie that makes its result in a register."""
+        key = (owner.results[0], register)
+        if key not in self._operand_layouts:
+            self._operand_layouts[key] = operand_layouts(owner, self.registers.layout(register))
+        return self._operand_layouts[key]
+
+    def _inside(self, aim: Aim) -> int | None:
+        """Gives the place of an operand inside its owner's, if the operand can be made there."""
+        owner = self._reserved[aim.owner.results[0]]
+        layout = self.operand_layouts(aim.owner, owner)[aim.index]
+        if layout is None or not (layout.is_compact or aim.may_stride):
+            return None
+        return self.registers.view(self.registers.owner(owner), layout, is_written=True)
+
+
+def shape_of(type_: TensorType) -> tuple[int | DimExpr, ...]:
+    """Gives the sizes of a tensor of known rank."""
+    return type_.shape or ()

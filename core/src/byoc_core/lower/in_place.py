@@ -1,0 +1,88 @@
+"""Which intermediates give their place to the result of the call that reads them last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from byoc_core.dims import product
+from byoc_core.lower.virtual_registers import VirtualRegisters
+from byoc_core.runtime.module import CallTraits
+from byoc_core.vm.instructions import Call, CallKind, Instruction
+from byoc_core.vm.program import RegisterKind
+
+__all__ = ["places_taken"]
+
+
+def places_taken(
+    registers: VirtualRegisters,
+    code: Sequence[Instruction],
+    spans: Mapping[int, tuple[int, int]],
+    traits: Callable[[int], CallTraits],
+) -> dict[int, int]:
+    """Gives, for each planned tensor that may lie where a later one or a result does, that one.
+
+    The later one is first written by an extern that reads the earlier one last and permits the result in its place.
+
+    Args:
+        registers: by virtual number.
+        code: over virtual numbers.
+        spans: from where to where each register that owns memory is needed.
+        traits: what the function of an extern's number permits.
+
+    Cost: linear in the code.
+    """
+    return _Places(registers, spans, traits).find(code)
+
+
+class _Places:
+    def __init__(
+        self,
+        registers: VirtualRegisters,
+        spans: Mapping[int, tuple[int, int]],
+        traits: Callable[[int], CallTraits],
+    ) -> None:
+        self._registers = registers
+        self._spans = spans
+        self._traits = traits
+        self._successors: dict[int, int] = {}
+
+    def find(self, code: Sequence[Instruction]) -> dict[int, int]:
+        """Gives the last of those that lie in one place, for each one before it."""
+        for position, call in enumerate(code):
+            if isinstance(call, Call) and call.kind is CallKind.EXTERN:
+                for output in range(len(call.results)):
+                    self._join(position, call, output)
+        last: dict[int, int] = {}
+        for number in reversed(self._successors):
+            successor = self._successors[number]
+            last[number] = last.get(successor, successor)
+        return last
+
+    def _join(self, position: int, call: Call, output: int) -> None:
+        permitted = {arg for result, arg in self._traits(call.callee).in_place if result == output}
+        for number in sorted(permitted):
+            if number < len(call.args) and self._may_take(position, call, output, call.args[number], permitted):
+                self._successors[self._registers.owner(call.args[number])] = call.results[output]
+                return
+
+    def _may_take(self, position: int, call: Call, output: int, arg: int, permitted: set[int]) -> bool:
+        result, owner = call.results[output], self._registers.owner(arg)
+        if owner in self._successors or self._registers.owner(result) != result or self._spans[result][0] != position:
+            return False
+        if self._registers[result].kind not in (RegisterKind.TENSOR, RegisterKind.RESULT):
+            return False
+        if self._registers[owner].kind is not RegisterKind.TENSOR or self._spans[owner][1] != position:
+            return False
+        if self._registers[owner].dtype != self._registers[result].dtype:
+            return False
+        if product(self._registers[owner].shape) != product(self._registers[result].shape):
+            return False
+        if any(self._registers.owner(other) == owner for other in call.results):
+            return False
+        reads = [k for k, other in enumerate(call.args) if self._registers.owner(other) == owner]
+        return all(k in permitted and self._is_whole(call.args[k]) for k in reads)
+
+    def _is_whole(self, register: int) -> bool:
+        layout = self._registers.layout(register)
+        owner = self._registers[self._registers.owner(register)]
+        return layout.is_compact and product(layout.shape) == product(owner.shape)

@@ -1,0 +1,82 @@
+"""Code for view ops: mostly none, else copies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from byoc_core.ir.module import Binding, Value
+from byoc_core.lower.aims import Sharing
+from byoc_core.lower.buffers import Buffers
+from byoc_core.lower.view_ops import is_whole, result_layouts
+from byoc_core.vm.layout import Layout
+from byoc_core.vm.program import RegisterKind
+
+__all__ = ["emit_view_op"]
+
+
+def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], sharing: Sharing) -> bool:
+    """Gives the results of a view op a place, with copies where they need one of their own.
+
+    Args:
+        binding: the op.
+        buffers: where its operands are.
+        rigid: values that something takes C-contiguous only.
+        sharing: whether results may be views of the operand.
+
+    Returns:
+        Whether the machine can do it: not where a size is not provably the declared one, or is known too late.
+    """
+    if binding.op.name == "concat":
+        return _emit_concat(binding, buffers)
+    source = buffers.place(binding.operands[0])
+    layout = buffers.registers.layout(source)
+    owner = buffers.registers.owner(source)
+    # What has no planned place has no views, but it is one of itself.
+    may_share = buffers.registers[owner].kind is RegisterKind.DYNAMIC
+    may_share = may_share or sharing >= (Sharing.WHOLE if is_whole(binding) else Sharing.PARTS)
+    for result, found in zip(binding.results, result_layouts(binding, layout), strict=True):
+        view = None if found is None else buffers.registers.view(owner, found, is_written=False)
+        may_be_it = may_share and found is not None and (found.is_compact or result not in rigid)
+        if view is not None and may_be_it and not buffers.is_aimed(result):
+            buffers.places[result] = view
+            continue
+        target = buffers.buffer(result)
+        if view is not None:
+            buffers.copy(view, target)
+        elif not is_whole(binding) or not _copy_as_operand(binding, buffers, source, target):
+            return False
+    return True
+
+
+def _emit_concat(binding: Binding, buffers: Buffers) -> bool:
+    target = buffers.buffer(binding.result)
+    for operand, layout in zip(binding.operands, buffers.operand_layouts(binding, target), strict=True):
+        part = _part(buffers, target, layout)
+        if layout is None or part is None:
+            return False
+        if not layout.is_empty or 0 in buffers.registers[target].shape:
+            buffers.copy(buffers.place(operand), part)
+    return True
+
+
+def _copy_as_operand(binding: Binding, buffers: Buffers, source: int, target: int) -> bool:
+    """Copies the operand where its elements are those of the result, if need be by way of a C-contiguous buffer."""
+    part = _part(buffers, target, buffers.operand_layouts(binding, target)[0])
+    if part is not None:
+        buffers.copy(source, part)
+        return True
+    operand = binding.operands[0]
+    own = buffers.allocated(buffers.tensor_type(operand.type, "an operand"), "an operand")
+    (layout,) = result_layouts(binding, buffers.registers.layout(own))
+    view = None if layout is None else buffers.registers.view(own, layout, is_written=False)
+    if view is None:
+        return False
+    buffers.copy(source, own)
+    buffers.copy(view, target)
+    return True
+
+
+def _part(buffers: Buffers, register: int, layout: Layout | None) -> int | None:
+    if layout is None:
+        return None
+    return buffers.registers.view(buffers.registers.owner(register), layout, is_written=True)

@@ -1,0 +1,66 @@
+"""Registers before they have a number in their group, and where each lies in the memory of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from byoc_core.dims import Dim, product
+from byoc_core.vm.layout import Layout, compact_layout
+from byoc_core.vm.program import RegisterKind
+
+__all__ = ["VirtualRegister", "VirtualRegisters"]
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualRegister:
+    """A register before it has a number in its group; see :mod:`byoc_core.vm.program` for the groups.
+
+    Attributes:
+        base: for a view, the number of the register that owns its memory.
+        layout: for a view, where its elements lie in the base.
+    """
+
+    kind: RegisterKind
+    dtype: str
+    shape: tuple[Dim, ...]
+    binds: tuple[str, ...] = ()
+    base: int = -1
+    layout: Layout | None = None
+
+
+class VirtualRegisters(list[VirtualRegister]):
+    """The registers of a function, by virtual number."""
+
+    def __init__(self) -> None:
+        self._views: dict[tuple[int, Layout], int] = {}
+
+    def new(self, kind: RegisterKind, dtype: str, shape: tuple[Dim, ...], binds: tuple[str, ...] = ()) -> int:
+        """Adds a register that is no view, and gives its number."""
+        self.append(VirtualRegister(kind, dtype, shape, binds))
+        return len(self) - 1
+
+    def owner(self, number: int) -> int:
+        """Gives the register that owns the memory of a register."""
+        return self[number].base if self[number].kind is RegisterKind.VIEW else number
+
+    def layout(self, number: int) -> Layout:
+        """Gives where a register's elements lie in the memory of its owner."""
+        return self[number].layout or compact_layout(self[number].shape)
+
+    def view(self, base: int, layout: Layout, *, is_written: bool) -> int | None:
+        """Gives the register for a layout in the memory of a register that owns some.
+
+        ``None`` where the machine has no such view: of what it cannot prove to lie inside, or of a dynamic register.
+        """
+        owner = self[base]
+        layout = layout.canonical
+        if layout == compact_layout(owner.shape):
+            return base
+        if (base, layout) not in self._views:
+            if owner.kind is RegisterKind.DYNAMIC or not layout.fits(product(owner.shape)):
+                return None
+            if not layout.without_repeats.is_injective:
+                return None
+            self.append(VirtualRegister(RegisterKind.VIEW, owner.dtype, layout.shape, base=base, layout=layout))
+            self._views[base, layout] = len(self) - 1
+        return None if is_written and not layout.is_injective else self._views[base, layout]

@@ -1,0 +1,170 @@
+"""One region and its call: which of its ops leave it, and what remains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from byoc_core.ir import Binding, Constant, Function, Value, Var
+from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols
+from byoc_core.partitioning.peeling.view_ops import CONCAT, SPLIT, is_in_one_piece, is_reshaping
+
+__all__ = ["Peeled", "peel_region"]
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled:
+    """What takes the place of a call.
+
+    Attributes:
+        bindings: the ops that left, and the call, in order.
+        region: what is left of the function; ``None`` where nothing is, and nothing calls it.
+    """
+
+    bindings: tuple[Binding, ...]
+    region: Function | None
+
+
+def peel_region(
+    call: Binding, region: Function, is_view: Callable[[Binding], bool], *, strided: bool, views_only: bool
+) -> Peeled | None:
+    """Moves view ops of a region in front of its call and behind it.
+
+    Args:
+        call: of the region, which nothing else calls; its operands and results have the types of the region's
+            parameters and results, which are different values that the region's ops make.
+        region: its ops are pure.
+        is_view: whether an op is a view that may leave.
+        strided: whether the backend takes strided views and writes into them.
+        views_only: whether all ops are such views, and the region is to be opened.
+
+    Returns:
+        ``None`` where nothing moves.
+
+    Cost: linear in the region's bindings and operands.
+    """
+    peeler = _Peeler(call, region, is_view, strided=strided, views_only=views_only)
+    peeler.move_behind()
+    peeler.move_in_front()
+    return peeler.peeled()
+
+
+class _Peeler:
+    def __init__(
+        self, call: Binding, region: Function, is_view: Callable[[Binding], bool], *, strided: bool, views_only: bool
+    ) -> None:
+        self._call = call
+        self._region = region
+        self._is_view = is_view
+        self._strided = strided
+        self._views_only = views_only
+        # What stands in the caller for a value of the region: for what it takes, and for what it gives.
+        self._outer: dict[int, Value] = {
+            id(param): operand for param, operand in zip(region.params, call.operands, strict=True)
+        }
+        self._given: dict[int, Var] = {
+            id(value): result for value, result in zip(region.results, call.results, strict=True)
+        }
+        self._num_readers = Counter(id(operand) for binding in region.bindings for operand in binding.operands)
+        self._moved: set[int] = set()
+        self._front: list[Binding] = []
+        self._behind: list[Binding] = []
+
+    def move_behind(self) -> None:
+        """Moves what makes results that nothing in the region reads; then what makes what that reads, and so on."""
+        for binding in reversed(self._region.bindings):
+            if self._may_go_behind(binding):
+                self._moved.add(id(binding))
+                self._num_readers.subtract(map(id, binding.operands))
+                results = tuple(map(self._released, binding.results))
+                self._behind.append(
+                    replace(binding, operands=tuple(map(self._handed_out, binding.operands)), results=results)
+                )
+        self._behind.reverse()
+
+    def _may_go_behind(self, binding: Binding) -> bool:
+        if any(self._num_readers[id(result)] for result in binding.results) or not self._is_view(binding):
+            return False
+        num_given = sum(id(result) in self._given for result in binding.results)
+        if binding.op.name == SPLIT and not self._views_only:
+            # Who reads the parts may want each in one piece; and a part that nobody reads would be made for nothing.
+            return num_given == len(binding.results) and is_in_one_piece(binding)
+        if not num_given:
+            return False
+        if binding.op.name == CONCAT:
+            return self._views_only or self._strided or is_in_one_piece(binding)
+        return self._views_only or is_reshaping(binding)
+
+    def _handed_out(self, value: Value) -> Value:
+        """Gives what stands in the caller for a value, which the region gives from now on if it makes it."""
+        if isinstance(value, Constant):
+            return value
+        known = self._outer.get(id(value))
+        return known if known is not None else self._given.setdefault(id(value), Var(value.name, value.type))
+
+    def _released(self, value: Var) -> Var:
+        """Gives what an op that leaves the region defines in the caller in the place of a result of its own."""
+        return self._given.pop(id(value)) if id(value) in self._given else Var(value.name, value.type)
+
+    def move_in_front(self) -> None:
+        """Moves what alone reads a parameter; then what alone reads what that gives, and so on."""
+        readers: dict[int, list[Binding]] = {}
+        for binding in self._remaining():
+            for value in {id(operand): operand for operand in binding.operands}.values():
+                readers.setdefault(id(value), []).append(binding)
+        pending = [id(param) for param in self._region.params]
+        for value_id in pending:  # grows
+            leaving = readers.get(value_id, [])
+            if not all(self._may_go_in_front(binding) for binding in leaving):
+                continue
+            for binding in leaving:
+                self._moved.add(id(binding))
+                results = tuple(map(self._released, binding.results))
+                self._outer.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
+                self._front.append(replace(binding, operands=(self._outer[value_id],), results=results))
+                pending += map(id, binding.results)
+
+    def _may_go_in_front(self, binding: Binding) -> bool:
+        if binding.op.name == CONCAT or not self._is_view(binding):
+            return False
+        return self._strided or is_in_one_piece(binding)
+
+    def peeled(self) -> Peeled | None:
+        """Gives what takes the place of the call."""
+        if not self._moved:
+            return None
+        remaining = self._remaining()
+        if not remaining:
+            return Peeled((*self._front, *self._behind), None)
+        made = [result for binding in remaining for result in binding.results if id(result) in self._given]
+        if not made:  # nothing needs what would be left: dead code is for another pass
+            return None
+        inputs = self._inputs(remaining)
+        params = {id(value): Var(value.name, value.type) for value in inputs}
+
+        def inside(value: Value) -> Value:
+            return params.get(id(value), value)
+
+        bindings = tuple(replace(b, operands=tuple(map(inside, b.operands))) for b in remaining)
+        region = replace(self._region, params=tuple(params.values()), bindings=bindings, results=tuple(made))
+        call = replace(
+            self._call,
+            operands=tuple(self._outer[id(value)] for value in inputs),
+            results=tuple(self._given[id(value)] for value in made),
+        )
+        return Peeled((*self._front, call, *self._behind), region)
+
+    def _remaining(self) -> list[Binding]:
+        return [binding for binding in self._region.bindings if id(binding) not in self._moved]
+
+    def _inputs(self, remaining: Sequence[Binding]) -> list[Var]:
+        """Gives what is read, in the order in which it is, and behind it what tells sizes that nothing read tells."""
+        read: dict[int, Var] = {}
+        for binding in remaining:
+            for operand in binding.operands:
+                if isinstance(operand, Var) and id(operand) in self._outer:
+                    read.setdefault(id(operand), operand)
+        missing = cited_symbols(remaining).difference(*(given_symbols(value.type) for value in read.values()))
+        read.update((id(value), value) for value in SizeGivers(self._region.params).find(missing))
+        return list(read.values())

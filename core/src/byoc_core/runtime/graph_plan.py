@@ -1,0 +1,367 @@
+"""Prepares a graph function for kernels, once: where each value lies, and which memory a result may take.
+
+The values of a call stand in one list: what the caller passes, the constants, then places for the results of nodes.
+A place is taken again, or emptied, as soon as nothing reads its value any more, and so the value is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from byoc_core.dims import DimExpr, evaluate
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ByocError
+from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, run_quietly
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
+from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, store_step, writing_step
+from byoc_core.runtime.module import NDArray, Signature
+
+__all__ = ["implement"]
+
+DType = np.dtype[Any]
+Computes = Callable[..., Any]
+Find = Callable[[GraphNode], Computes | None]
+"""Gives what computes a node: ``computes(*operands, **attributes)``, a composite's without attributes; ``None`` where
+its body does."""
+Sizes = Mapping[str, int]
+
+_numpy_dtype = lru_cache(maxsize=None)(to_numpy)
+
+
+class _PlannedNode(NamedTuple):
+    """One node, what computes it, and its places (see :mod:`byoc_core.runtime.graph_steps`).
+
+    ``is_core`` where one of the core's own kernels does, which needs a caller that keeps numpy from warning.
+    """
+
+    node: GraphNode
+    where: str
+    computes: Computes | FunctionPlan
+    is_core: bool
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    dead: tuple[int, ...]
+    out: int | None
+    spreads: bool
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether its step depends on the sizes of a call."""
+        if self.node.body is not None:
+            return isinstance(self.computes, FunctionPlan) and self.computes.is_symbolic
+        return any(attr_symbols(value) for value in self.node.attrs.values())
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing but the core's own kernels computes it."""
+        return self.computes.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
+
+    def make_step(self, sizes: Sizes, *, is_quiet: bool) -> Step:
+        """Gives the step for the sizes of a call; ``is_quiet`` where its caller sees to it that numpy does not warn."""
+        try:
+            call = self._bind(sizes, is_quiet=is_quiet)
+        except ByocError as error:
+            raise node_failure(self.where, len(self.results), error) from error
+        if self.out is None:
+            return plain_step(call, self.operands, self.results, self.dead)
+        return writing_step(call, self.operands, self.results[0], self.dead, self.out, spreads=self.spreads)
+
+    def _bind(self, sizes: Sizes, *, is_quiet: bool) -> Computes:
+        computes = self.computes
+        if isinstance(computes, FunctionPlan):
+            steps = computes.make_steps(sizes, is_quiet=is_quiet)
+            return partial(computes.run, steps)
+        if self.node.body is not None:
+            return computes
+        attrs = {name: _evaluate_attr(value, sizes) for name, value in self.node.attrs.items()}
+        if self.is_core and not is_quiet:
+            return partial(run_quietly, computes, **attrs)
+        return partial(computes, **attrs) if attrs else computes
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPlan:
+    """A graph function, prepared: steps for the sizes of a call, and how they are run.
+
+    Attributes:
+        nodes: the nodes, in order.
+        tail: what stands in the list of values behind what the caller passes.
+        stores: steps that bring the results into the memory that the caller passes for them; none where it does not.
+        results: the places of the results that a run gives; none where there are stores.
+        dtypes: the dtypes of the results, where they are certain.
+        is_symbolic: whether steps depend on the sizes of a call.
+        is_quiet: whether nothing but the core's own kernels computes.
+    """
+
+    nodes: tuple[_PlannedNode, ...]
+    tail: tuple[Any, ...]
+    stores: tuple[Step, ...]
+    results: tuple[int, ...]
+    dtypes: tuple[DType | None, ...]
+    is_symbolic: bool
+    is_quiet: bool
+
+    def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
+        """Gives a step for each node.
+
+        Args:
+            sizes: the sizes of the symbols.
+            is_quiet: whether the caller sees to it that numpy does not warn.
+            known: the steps for other sizes: those that do not depend on them are taken over.
+        """
+        return [
+            known[index] if known and not node.is_symbolic else node.make_step(sizes, is_quiet=is_quiet)
+            for index, node in enumerate(self.nodes)
+        ]
+
+    def run(self, steps: Sequence[Step], *arrays: NDArray) -> tuple[NDArray, ...]:
+        """Runs steps on what the caller passes, and gives the results that it passes no memory for.
+
+        Raises:
+            ExecutionError: a node failed, or a result is not of the declared type.
+        """
+        values = [*arrays, *self.tail]
+        step = None
+        try:
+            for step in steps:
+                step(values)
+        except Exception as error:
+            node = self.nodes[steps.index(step)]
+            raise node_failure(node.where, len(node.results), error) from error
+        for store in self.stores:
+            store(values)
+        return tuple([values[place] for place in self.results]) if self.results else ()
+
+
+def implement(
+    function: GraphFunction, constants: Mapping[str, NDArray], find: Find
+) -> Callable[..., tuple[NDArray, ...]]:
+    """Gives what runs a function: ``impl(*inputs, *outputs)``, or ``impl(*inputs)`` where that gives the results.
+
+    Args:
+        function: the function.
+        constants: read-only arrays by digest.
+        find: gives what computes a node; called once for each.
+    """
+    plan = _plan_function(
+        function,
+        constants,
+        find,
+        f"graph function `{function.name}`",
+        [_numpy_dtype(spec.dtype) for spec in function.inputs],
+        takes_outputs=not function.signature.new_symbols,
+    )
+    run: Callable[..., Any] = partial(run_quietly, plan.run) if plan.is_quiet else plan.run
+    if plan.is_symbolic:
+        return _implement_symbolic(plan, run, function.signature)
+    return partial(run, plan.make_steps({}, is_quiet=plan.is_quiet))
+
+
+def _implement_symbolic(plan: FunctionPlan, run: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
+    """Gives what runs a plan whose steps depend on sizes: those for the last sizes are kept."""
+    num_inputs = len(signature.inputs)
+    last: tuple[list[tuple[int, ...]], list[Step]] | None = None
+
+    def implementation(*arrays: NDArray) -> Any:
+        nonlocal last
+        shapes = [array.shape for array in arrays]
+        found = last  # another thread may replace it
+        if found is None or found[0] != shapes:
+            sizes = bind_symbols(signature.inputs, arrays[:num_inputs])
+            if len(arrays) > num_inputs:
+                bind_symbols(signature.outputs, arrays[num_inputs:], sizes=sizes)
+            found = shapes, plan.make_steps(sizes, is_quiet=plan.is_quiet, known=found[1] if found else ())
+            last = found
+        return run(found[1], *arrays)
+
+    return implementation
+
+
+def _plan_function(
+    function: GraphFunction,
+    constants: Mapping[str, NDArray],
+    find: Find,
+    where: str,
+    dtypes: Sequence[DType | None],
+    *,
+    takes_outputs: bool,
+) -> FunctionPlan:
+    """Gives the plan of a function, or of a node's body.
+
+    Args:
+        function: the function.
+        constants: arrays by digest.
+        find: gives what computes a node.
+        where: the function, as errors name it.
+        dtypes: the dtypes of the inputs, where they are certain.
+        takes_outputs: whether the caller passes memory for the results, behind the inputs.
+    """
+    return _Planner(function, constants, find, where, dtypes, takes_outputs=takes_outputs).plan()
+
+
+@dataclass(slots=True)
+class _Value:
+    """What is known of a value while a function is planned.
+
+    Attributes:
+        place: where it lies in the list of values.
+        type: its declared type.
+        dtype: its dtype, where that is certain.
+        last_use: the number of the last node that reads it; of a result of the function, beyond all nodes.
+        is_temporary: whether a node makes it.
+        is_alone: whether a node makes it and no other value shares its memory.
+    """
+
+    place: int
+    type: GraphTensor
+    dtype: DType | None
+    last_use: int
+    is_temporary: bool = False
+    is_alone: bool = False
+
+
+class _Planner:
+    """The state of planning one function; see :func:`_plan_function`."""
+
+    def __init__(
+        self,
+        function: GraphFunction,
+        constants: Mapping[str, NDArray],
+        find: Find,
+        where: str,
+        dtypes: Sequence[DType | None],
+        *,
+        takes_outputs: bool,
+    ) -> None:
+        self._function = function
+        self._constants = constants
+        self._find = find
+        self._where = where
+        self._free: list[int] = []
+        num_inputs, num_outputs = len(function.inputs), len(function.outputs) if takes_outputs else 0
+        self._arrays = [constants[constant.digest] for constant in function.constants]
+        self._num_passed = num_inputs + num_outputs
+        self._num_places = self._num_passed + len(self._arrays)
+        # A result that is given twice is written to its first output and copied to the others.
+        self._outputs = {id_: num_inputs + i for i, (_, id_) in reversed([*enumerate(function.outputs)][:num_outputs])}
+        self._last_uses = _last_uses(function)
+        places = (*range(num_inputs), *range(self._num_passed, self._num_places))
+        known = (*dtypes, *(array.dtype for array in self._arrays))
+        self._values = [
+            _Value(place, function.values[id_], dtype, self._last_uses[id_])
+            for id_, (place, dtype) in enumerate(zip(places, known, strict=True))
+        ]
+
+    def plan(self) -> FunctionPlan:
+        nodes = tuple(self._plan_node(index, node) for index, node in enumerate(self._function.nodes))
+        results = [self._values[id_] for _, id_ in self._function.outputs]
+        stores = zip(results, self._function.signature.outputs, strict=True) if self._outputs else ()
+        first = len(self._function.inputs)
+        return FunctionPlan(
+            nodes,
+            (*self._arrays, *[None] * (self._num_places - self._num_passed - len(self._arrays))),
+            tuple(
+                store_step(result.place, first + index, spec, self._function.name)
+                for index, (result, spec) in enumerate(stores)
+            ),
+            () if self._outputs else tuple(result.place for result in results),
+            tuple(result.dtype for result in results),
+            is_symbolic=any(node.is_symbolic for node in nodes),
+            is_quiet=all(node.is_quiet for node in nodes),
+        )
+
+    def _plan_node(self, index: int, node: GraphNode) -> _PlannedNode:
+        where = f"{self._where}, node {index} (`{node.op}`)"
+        reads = [self._values[id_] for id_ in node.inputs]
+        dtypes = [value.dtype for value in reads]
+        computes: Computes | FunctionPlan | None = self._find(node)
+        if computes is None and node.body is not None:
+            body = f"{self._where}, body of `{node.op}`"
+            computes = _plan_function(node.body, self._constants, self._find, body, dtypes, takes_outputs=False)
+        assert computes is not None  # an op without a body has a kernel
+        form = None
+        if isinstance(computes, NumpyKernel):
+            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], node.attrs)
+            computes = form.call
+        if form is None or not form.fresh:
+            for value in reads:
+                value.is_alone = False
+        out = self._memory_for(index, node, form, reads)
+        # What the caller passes has its declared shape for certain.
+        is_covered = any(not value.is_temporary and value.type.shape == node.outputs[0].shape for value in reads)
+        dying = dict.fromkeys(value.place for value in reads if value.is_temporary and value.last_use == index)
+        results = self._add_results(index, node, computes, form, list(dying))
+        dead = [place for place in dying if place not in results]
+        self._free += dead
+        unread = [value.place for value in self._values[-len(results) :] if value.last_use == index]
+        self._free += unread
+        return _PlannedNode(
+            node,
+            where,
+            computes,
+            form is not None,
+            tuple(value.place for value in reads),
+            results,
+            (*dead, *unread),
+            out,
+            spreads=form is not None and form.elementwise and len(self._values) - 1 in self._outputs and not is_covered,
+        )
+
+    def _memory_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
+        """Gives the place of memory for a node's only result: an output, or an operand that nothing reads any more."""
+        (type_, *others) = node.outputs
+        if form is None or not form.takes_out or others or form.dtype != _numpy_dtype(type_.dtype):
+            return None
+        output = self._outputs.get(len(self._values))
+        if output is not None or not form.elementwise:
+            return output
+        for value in reads:
+            if value.is_alone and value.last_use == index and value.type == type_ and value.dtype == form.dtype:
+                return value.place
+        return None
+
+    def _add_results(
+        self,
+        index: int,
+        node: GraphNode,
+        computes: Computes | FunctionPlan,
+        form: KernelForm | None,
+        dying: list[int],
+    ) -> tuple[int, ...]:
+        places = []
+        for number, type_ in enumerate(node.outputs):
+            dtype = form.dtype if form else None
+            if isinstance(computes, FunctionPlan):
+                dtype = computes.dtypes[number]
+            place = dying.pop(0) if dying else self._free.pop() if self._free else self._num_places
+            self._num_places = max(self._num_places, place + 1)
+            places.append(place)
+            last_use = max(self._last_uses[len(self._values)], index)
+            is_alone = form is not None and form.fresh and len(node.outputs) == 1
+            self._values.append(_Value(place, type_, dtype, last_use, is_temporary=True, is_alone=is_alone))
+        return tuple(places)
+
+
+def _last_uses(function: GraphFunction) -> list[int]:
+    """Gives for each value the number of the last node that reads it: -1 for none, beyond all nodes for a result."""
+    last_uses = [-1] * len(function.values)
+    for index, node in enumerate(function.nodes):
+        for id_ in node.inputs:
+            last_uses[id_] = index
+    for _, id_ in function.outputs:
+        last_uses[id_] = len(function.nodes)
+    return last_uses
+
+
+def _evaluate_attr(value: GraphAttr, sizes: Sizes) -> Any:
+    if isinstance(value, DimExpr):
+        return evaluate(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(_evaluate_attr(item, sizes) for item in value)
+    return value

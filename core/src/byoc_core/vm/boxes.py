@@ -1,0 +1,138 @@
+"""Sets of elements of one buffer as boxes in the digits of their numbers, and what the boxes cut the buffer into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from itertools import product as pairs_of
+
+from byoc_core.dims import Dim, exact_div, is_nonnegative
+from byoc_core.vm.layout import Layout, compact_layout, typical
+
+__all__ = ["parts_of"]
+
+_Box = tuple[tuple[Dim, Dim], ...]
+_Levels = list[tuple[Dim, Dim]]
+
+_MAX_STEPS = 4
+_MAX_PARTS_PER_LAYOUT = 16
+
+
+def parts_of(num_elements: Dim, layouts: Sequence[Layout]) -> list[tuple[int, ...]] | None:
+    """Gives the numbers of the parts of a buffer that each layout consists of, and before them those of all parts.
+
+    The parts are disjoint and make up the buffer. ``None`` where that is not proved, or the layouts cut the buffer
+    into too many parts.
+
+    Args:
+        num_elements: of the buffer.
+        layouts: lie in it; no element shares its place with another one, but along axes of stride 0.
+
+    Cost: ``O(n log n)`` in the layouts, plus the numbers given.
+    """
+    steps = _common_steps(layouts)
+    whole = compact_layout((num_elements,))
+    if steps is None:
+        return None
+    known = [box for layout in (whole, *layouts) if (box := _box_of(layout, steps)) is not None]
+    if len(known) <= len(layouts):
+        return None
+    numbered = []
+    num_parts = 1
+    for digit in range(len(known[0])):
+        ends = _ordered({end for box in known for end in box[digit]})
+        num_parts *= 0 if ends is None else len(ends) - 1
+        if ends is None or num_parts > _MAX_PARTS_PER_LAYOUT * len(known) or (ends[0], ends[-1]) != known[0][digit]:
+            return None
+        numbered.append({end: number for number, end in enumerate(ends)})
+    return [_part_numbers(box, numbered) for box in known]
+
+
+def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, ...]:
+    ranges = [range(ends[start], ends[stop]) for (start, stop), ends in zip(box, numbered, strict=True)]
+    numbers: Iterable[int] = ranges[0]
+    for ends, digits in zip(numbered[1:], ranges[1:], strict=True):
+        numbers = [number * (len(ends) - 1) + digit for number, digit in pairs_of(numbers, digits)]
+    return tuple(numbers)
+
+
+def _ordered(ends: set[Dim]) -> list[Dim] | None:
+    """Gives ends of intervals in order; ``None`` where the order is not proved."""
+    found = sorted(ends, key=typical)
+    for left, right in pairwise(found):
+        if not is_nonnegative(right - left):
+            return None
+    return found
+
+
+def _common_steps(layouts: Iterable[Layout]) -> list[Dim] | None:
+    """Gives the strides of all layouts, the largest first; ``None`` where one is no multiple of the next."""
+    found = {stride for layout in layouts for stride, _ in layout.levels()[0]}
+    steps = sorted(found, key=typical, reverse=True)
+    if len(steps) > _MAX_STEPS or any(exact_div(a, b) is None for a, b in pairwise(steps)):
+        return None
+    return steps
+
+
+def _box_of(layout: Layout, steps: Sequence[Dim]) -> _Box | None:
+    """Gives the elements of a layout as a box: for each digit of an element's number the interval that it runs through.
+
+    The digits are the number's quotients by ``steps``, the largest first, then what is left. ``None`` where the
+    elements are no such box, or that is not proved.
+
+    Args:
+        layout: its elements lie in a buffer.
+        steps: each a multiple of the next.
+    """
+    levels, run = layout.levels()
+    offset = layout.offset
+    box: list[tuple[Dim, Dim]] = []
+    for step in steps:
+        digit = _digit(offset, levels, run, step)
+        if digit is None:
+            return None
+        interval, offset, levels, run = digit
+        box.append(interval)
+    return None if levels else (*box, (offset, offset + run))
+
+
+def _digit(offset: Dim, levels: _Levels, run: Dim, step: Dim) -> tuple[tuple[Dim, Dim], Dim, _Levels, Dim] | None:
+    """Gives the interval of the digit that counts ``step``, and what is left of the elements below it."""
+    span = _span(levels, run)
+    quotient = _quotient(offset, span, step)
+    if quotient is not None:  # all within one step
+        return (quotient, quotient + 1), offset - quotient * step, levels, run
+    if not levels:
+        first, count = exact_div(offset, step), exact_div(run, step)
+        return None if first is None or count is None else ((first, first + count), 0, [], step)
+    (stride, dim), *inner = levels
+    if stride == step:
+        quotient = _quotient(offset, _span(inner, run), step)
+        return None if quotient is None else ((quotient, quotient + dim), offset - quotient * step, inner, run)
+    each = exact_div(step, stride)
+    count = None if each is None else exact_div(dim, each)
+    if each is None or count is None:
+        return None
+    quotient = _quotient(offset, _span(inner, run), stride)
+    if quotient is None:
+        return None
+    first = exact_div(quotient, each)
+    rest = offset - quotient * stride
+    return None if first is None else ((first, first + count), rest, [(stride, each), *inner], run)
+
+
+def _span(levels: Iterable[tuple[Dim, Dim]], run: Dim) -> Dim:
+    return sum(((dim - 1) * stride for stride, dim in levels), run)
+
+
+def _quotient(offset: Dim, span: Dim, step: Dim) -> Dim | None:
+    """Gives ``q`` where ``span`` elements from ``offset`` provably lie between ``q * step`` and ``(q + 1) * step``."""
+    if isinstance(step, int) and isinstance(offset, int):
+        candidates: tuple[Dim, ...] = (offset // step,) if step > 0 else ()
+    else:
+        candidates = (0, offset // step) if step != 0 else ()
+    for quotient in candidates:
+        rest = offset - quotient * step
+        if is_nonnegative(rest) and is_nonnegative(step - rest - span):
+            return quotient
+    return None

@@ -1,0 +1,103 @@
+"""Which bytes each register of a function names, as numbered atoms: disjoint parts of the registers that own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from byoc_core.dims import product
+from byoc_core.vm.boxes import parts_of
+from byoc_core.vm.instructions import Call
+from byoc_core.vm.layout import Layout, compact_layout
+from byoc_core.vm.program import Program, RegisterKind, VMFunction
+
+__all__ = ["Footprints", "defines_all"]
+
+_READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
+
+
+class Footprints:
+    """The atoms of every register.
+
+    A register that owns memory and has no views is one atom. One with views is cut into as many as the views need;
+    where that is not proved, it is one atom, which a view reads, and may change, but never defines.
+
+    Attributes:
+        owners: by register, the register that owns its memory.
+        owner_of: by atom, the register that owns it.
+
+    Cost: ``O(n log n)`` in the registers, plus the atoms of each view.
+    """
+
+    def __init__(self, program: Program, function: VMFunction) -> None:
+        self._registers = program.registers(function)
+        self._layouts: dict[int, Layout] = {}
+        self.owners = list(range(len(self._registers)))
+        views: dict[int, list[int]] = {}
+        for number, view in enumerate(function.views, start=function.first_view):
+            self._layouts[number] = view.layout
+            self.owners[number] = view.base
+            views.setdefault(view.base, []).append(number)
+        self.owner_of: list[int] = []
+        self._atoms: list[Sequence[int]] = [()] * len(self._registers)
+        self._inexact: set[int] = set()
+        for number in range(function.first_view):
+            self._number_atoms(number, views.get(number, ()))
+
+    @property
+    def num_atoms(self) -> int:
+        """How many atoms the function has."""
+        return len(self.owner_of)
+
+    def of(self, register: int) -> Sequence[int]:
+        """Gives the atoms that a register reads and changes."""
+        return self._atoms[register]
+
+    def defined_by(self, register: int) -> Sequence[int]:
+        """Gives the atoms of which a write of a register writes every byte."""
+        return () if register in self._inexact else self._atoms[register]
+
+    def of_all(self, registers: Iterable[int]) -> set[int]:
+        """Gives the atoms that some registers read and change."""
+        return {atom for register in registers for atom in self._atoms[register]}
+
+    def is_same_place(self, left: int, right: int) -> bool:
+        """Tells whether element upon element of two registers lies, provably, in the same place."""
+        if left == right:
+            return True
+        if self.owners[left] != self.owners[right]:
+            return False
+        mine, other = self._layout(left), self._layout(right)
+        if mine.is_compact and other.is_compact:
+            return mine.offset == other.offset and product(mine.shape) == product(other.shape)
+        return mine == other
+
+    def _layout(self, register: int) -> Layout:
+        return self._layouts.get(register) or compact_layout(self._registers[register].shape)
+
+    def _number_atoms(self, owner: int, views: Sequence[int]) -> None:
+        register = self._registers[owner]
+        first, num_atoms = len(self.owner_of), 1
+        is_empty = 0 in register.shape
+        touching = [view for view in views if is_empty or not self._layouts[view].is_empty]
+        parts = None
+        if touching and not is_empty and register.kind not in _READ_ONLY:
+            parts = parts_of(product(register.shape), [self._layouts[view] for view in touching])
+            if parts is None:
+                self._inexact.update(touching)
+            else:
+                num_atoms = len(parts[0])
+        for view, part in zip(touching, parts[1:] if parts else [(0,)] * len(touching), strict=True):
+            self._atoms[view] = tuple(first + number for number in part)
+        self._atoms[owner] = range(first, first + num_atoms)
+        self.owner_of += [owner] * num_atoms
+
+
+def defines_all(program: Program, function: VMFunction) -> bool:
+    """Tells whether for every view that a call writes it is proved which bytes of its base those are."""
+    footprints = Footprints(program, function)
+    return all(
+        len(footprints.defined_by(number)) == len(footprints.of(number))
+        for call in function.code
+        if isinstance(call, Call)
+        for number in call.results
+    )

@@ -1,0 +1,181 @@
+"""Where the elements of a tensor lie in a buffer: offset, sizes and strides, all counted in elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from byoc_core.dims import Dim, evaluate, exact_div, is_nonnegative, product, symbols_of
+
+__all__ = ["Layout", "compact_layout", "is_compact", "row_major", "typical"]
+
+_TYPICAL_SIZE = 1009
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Element ``index`` lies ``offset + sum(index * strides)`` elements from the start of the buffer."""
+
+    offset: Dim
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there certainly is no element."""
+        return 0 in self.shape
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether the elements certainly lie one after the other in row-major order."""
+        return is_compact(self.shape, self.strides)
+
+    @property
+    def canonical(self) -> Layout:
+        """The same elements with strides that sizes tell where elements do not: along axes of one; of none, all."""
+        if self.is_empty:
+            return Layout(0, self.shape, row_major(self.shape))
+        if self.is_compact:
+            return Layout(self.offset, self.shape, row_major(self.shape))
+        strides: list[Dim] = []
+        step: Dim = 1
+        for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            strides.append(step if dim == 1 else stride)
+            step = strides[-1] * dim
+        return Layout(self.offset, self.shape, tuple(reversed(strides)))
+
+    @property
+    def extent(self) -> Dim:
+        """The elements from the first to the last one, both included; of an empty tensor, if that is certain, 0."""
+        return 0 if self.is_empty else sum(((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)), 1)
+
+    def fits(self, num_elements: Dim) -> bool:
+        """Tells whether all lies, provably, in a buffer of so many elements."""
+        if self.is_compact:
+            return is_nonnegative(self.offset) and is_nonnegative(num_elements - self.offset - product(self.shape))
+        starts = (self.offset, *self.strides)
+        return all(map(is_nonnegative, starts)) and is_nonnegative(num_elements - self.offset - self.extent)
+
+    @property
+    def without_repeats(self) -> Layout:
+        """The layout with one element along every axis that repeats the same ones."""
+        shape = tuple(1 if stride == 0 else dim for dim, stride in zip(self.shape, self.strides, strict=True))
+        return Layout(self.offset, shape, self.strides)
+
+    @property
+    def is_injective(self) -> bool:
+        """Whether no two elements, provably, share a place."""
+        if self.is_compact:
+            return True
+        span: Dim = 1
+        for stride, dim in reversed(self._by_stride()):
+            if not is_nonnegative(stride - span):
+                return False
+            span = span + (dim - 1) * stride
+        return True
+
+    def reshaped(self, shape: Sequence[Dim]) -> Layout | None:
+        """Gives the same elements, in row-major order of their indexes, in another shape; ``None`` where none does."""
+        target = tuple(shape)
+        if product(target) != product(self.shape):
+            return None
+        if self.is_compact:
+            return Layout(self.offset, target, row_major(target))
+        strides = _strides_of_groups(self.shape, self.strides, target)
+        return None if strides is None else Layout(self.offset, target, strides)
+
+    def permuted(self, axes: Sequence[int]) -> Layout:
+        """Gives the layout with axis ``axes[i]`` in place ``i``."""
+        return Layout(self.offset, tuple(self.shape[a] for a in axes), tuple(self.strides[a] for a in axes))
+
+    def sliced(self, axis: int, start: Dim, size: Dim, step: int = 1) -> Layout:
+        """Gives ``size`` slices along one axis, from ``start``, each ``step`` after the one before."""
+        shape, strides = list(self.shape), list(self.strides)
+        offset = self.offset + start * strides[axis]
+        shape[axis], strides[axis] = size, strides[axis] * step
+        return Layout(offset, tuple(shape), tuple(strides))
+
+    def levels(self) -> tuple[list[tuple[Dim, Dim]], Dim]:
+        """Gives the set of elements as runs: stride and count of each level, the outermost first, and a run's length.
+
+        Axes that repeat elements, or have one, are left out, and those that go on where the next ends are one level.
+        """
+        merged: list[tuple[Dim, Dim]] = []
+        for stride, dim in self._by_stride():
+            if stride == 0:
+                continue
+            if merged and merged[-1][0] == stride * dim:
+                merged[-1] = (stride, merged[-1][1] * dim)
+            else:
+                merged.append((stride, dim))
+        if merged and merged[-1][0] == 1:
+            return merged[:-1], merged[-1][1]
+        return merged, 1
+
+    def _by_stride(self) -> list[tuple[Dim, Dim]]:
+        """Gives stride and size of every axis with more than one element, the largest stride first."""
+        axes = [(s, d) for s, d in zip(self.strides, self.shape, strict=True) if d != 1]
+        return sorted(axes, key=lambda axis: typical(axis[0]), reverse=True)
+
+
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Gives the strides of a C-contiguous tensor."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for dim in reversed(shape):
+        strides.append(step)
+        step = step * dim
+    return tuple(reversed(strides))
+
+
+def compact_layout(shape: Sequence[Dim]) -> Layout:
+    """Gives the layout of a C-contiguous tensor at the start of its buffer."""
+    return Layout(0, tuple(shape), row_major(shape))
+
+
+def is_compact(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
+    """Tells whether strides are, for certain, those of a C-contiguous tensor; axes of one element have none."""
+    if 0 in shape:
+        return True
+    expected: Dim = 1
+    for dim, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if dim == 1:
+            continue
+        if stride != expected:
+            return False
+        expected = expected * dim
+    return True
+
+
+def typical(dim: Dim) -> int:
+    """Gives the value of a dimension with all symbols large: an order to try, never a proof."""
+    return dim if isinstance(dim, int) else evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_SIZE))
+
+
+def _strides_of_groups(shape: Sequence[Dim], strides: Sequence[Dim], target: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+    """Gives the strides of a reshaped tensor: groups of axes of equal product, each of which can be one axis."""
+    axes = [(d, s) for d, s in zip(shape, strides, strict=True) if d != 1]
+    wanted = [d for d in target if d != 1]
+    found: list[Dim] = []
+    while axes or wanted:
+        group, sizes = axes[:1], wanted[:1]
+        del axes[:1], wanted[:1]
+        while (have := product(d for d, _ in group)) != (want := product(sizes)):
+            if exact_div(want, have) is not None and axes:
+                group.append(axes.pop(0))
+            elif exact_div(have, want) is not None and wanted:
+                sizes.append(wanted.pop(0))
+            elif isinstance(have, int) and isinstance(want, int) and axes and wanted:
+                if have < want:
+                    group.append(axes.pop(0))
+                else:
+                    sizes.append(wanted.pop(0))
+            else:
+                return None
+        if any(s != inner * d for (_, s), (d, inner) in pairwise(group)):
+            return None
+        last = group[-1][1] if group else 1
+        found += [step * last for step in row_major(sizes)]
+    rest = iter(found)
+    return tuple(1 if dim == 1 else next(rest) for dim in target)

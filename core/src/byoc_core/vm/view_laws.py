@@ -1,0 +1,114 @@
+"""The laws of views: what a view may name, and which calls take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from byoc_core.dims import Dim, exact_div, is_nonnegative, product, shape_symbols
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import ProgramError
+from byoc_core.vm.footprints import Footprints
+from byoc_core.vm.instructions import Builtin, Call, CallKind
+from byoc_core.vm.layout import Layout
+from byoc_core.vm.program import Program, RegisterKind, VMFunction
+
+__all__ = ["check_memory", "check_views", "is_strided", "shared_places"]
+
+_BASES = (RegisterKind.PARAM, RegisterKind.RESULT, RegisterKind.CONSTANT, RegisterKind.TENSOR)
+_READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
+
+
+def check_views(program: Program, function: VMFunction) -> None:
+    """Checks the declarations of a function's views; their dtypes and shapes are valid already.
+
+    Raises:
+        ProgramError: a view is of no register that owns memory, of another dtype, is not aligned, is not provably
+            inside its base, or may name one place twice.
+    """
+    registers = program.registers(function) if function.views else ()
+    known = function.input_symbols
+    for index, view in enumerate(function.views):
+        place = f"function `{function.name}`, register w{index}"
+        base = registers[view.base] if view.base < function.first_view else None
+        if base is None or base.kind not in _BASES or not shape_symbols(base.shape) <= known:
+            raise ProgramError(
+                place,
+                "is a view of what owns no memory of known size",
+                got=view.base if base is None else base,
+                expected="a param, result, constant or planned tensor",
+            )
+        if base.dtype != view.dtype:
+            raise ProgramError(place, f"has another dtype than {base}", got=view.dtype, expected=base.dtype)
+        if view.strides is not None and len(view.strides) != len(view.shape):
+            raise ProgramError(place, "has another number of strides than axes", got=len(view.strides))
+        itemsize = dtype_info(view.dtype).itemsize
+        if exact_div(view.offset, itemsize) is None:
+            raise ProgramError(place, "is not aligned", got=view.offset, expected=f"a multiple of {itemsize} bytes")
+        _check_extent(place, view.layout, product(base.shape))
+
+
+def _check_extent(place: str, layout: Layout, num_elements: Dim) -> None:
+    if not all(map(is_nonnegative, layout.strides)):
+        raise ProgramError(place, "has a negative stride", got=_list(layout.strides))
+    if not layout.fits(num_elements):
+        raise ProgramError(
+            place,
+            "does not provably lie inside its base",
+            got=f"{layout.extent} elements from {layout.offset}",
+            expected=f"at most {num_elements} elements",
+        )
+    if not layout.without_repeats.is_injective:
+        raise ProgramError(place, "may name one place twice", got=f"strides {_list(layout.strides)}")
+
+
+def is_strided(function: VMFunction, register: int) -> bool:
+    """Tells whether a register is not certainly C-contiguous."""
+    return register >= function.first_view and not function.views[register - function.first_view].is_compact
+
+
+def shared_places(footprints: Footprints, call: Call) -> list[tuple[int, int]]:
+    """Gives the positions of every result and argument of a call that share bytes."""
+    results = [frozenset(footprints.of(number)) for number in call.results]
+    return [
+        (position, number)
+        for number, arg in enumerate(call.args)
+        for position, atoms in enumerate(results)
+        if not atoms.isdisjoint(footprints.of(arg))
+    ]
+
+
+def check_memory(program: Program, function: VMFunction, footprints: Footprints) -> None:
+    """Checks, call by call, that what is written is in use nowhere else, and who gets views with strides.
+
+    Raises:
+        ProgramError: a call writes bytes twice, or bytes that it reads (an extern may do so where a result lies upon an
+            argument, element on element), writes what is read-only or repeats elements, or takes strides though it is
+            neither an extern that fills buffers nor a copy.
+    """
+    registers = program.registers(function)
+    for index, call in enumerate(function.code):
+        if not isinstance(call, Call):
+            continue
+        where = f"function `{function.name}`, instruction {index}"
+        written: set[int] = set()
+        for number in call.results:
+            if registers[footprints.owners[number]].kind in _READ_ONLY:
+                raise ProgramError(where, f"register {registers[number]} is read-only")
+            if number >= function.first_view and not function.views[number - function.first_view].layout.is_injective:
+                raise ProgramError(where, f"register {registers[number]} repeats elements, so it cannot be written")
+            if not written.isdisjoint(footprints.of(number)):
+                raise ProgramError(where, f"register {registers[number]} is written while it is in use")
+            written.update(footprints.of(number))
+        for number in (arg for arg in call.args if not written.isdisjoint(footprints.of(arg))):
+            upon = [result for result in call.results if footprints.is_same_place(result, number)]
+            if call.kind is not CallKind.EXTERN or not upon:
+                overlapping = upon or [r for r in call.results if footprints.owners[r] == footprints.owners[number]]
+                raise ProgramError(where, f"register {registers[overlapping[0]]} is written while it is in use")
+        if call.kind is not CallKind.EXTERN and (call.kind, call.callee) != (CallKind.BUILTIN, Builtin.COPY):
+            for number in (*call.args, *call.results):
+                if is_strided(function, number):
+                    raise ProgramError(where, f"a {call.kind.mnemonic} takes no strides", got=registers[number])
+
+
+def _list(dims: Iterable[Dim]) -> str:
+    return f"[{', '.join(map(str, dims))}]"

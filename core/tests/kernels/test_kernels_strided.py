@@ -1,0 +1,88 @@
+"""Every kernel on strided inputs: what a host function may be given in the place of C-contiguous arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.kernels import KERNELS
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import new_function, op_cases
+
+Array = np.ndarray[Any, Any]
+
+
+def _cut(array: Array) -> Array:
+    """Gives the array as a block in the middle of a larger one, as a part of a split or a concat is."""
+    middle = (..., *(slice(1, size + 1) for size in array.shape))
+    block = np.zeros(tuple(size + 3 for size in array.shape), array.dtype)[middle]
+    block[...] = array
+    return block
+
+
+def _stepped(array: Array) -> Array:
+    """Gives the array as every second element along its last axis."""
+    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]) if array.shape else (2,), array.dtype)
+    stepped = wide[..., ::2].reshape(()) if not array.shape else wide[..., ::2]
+    stepped[...] = array
+    return stepped
+
+
+def _transposed(array: Array) -> Array:
+    """Gives the array with its first axis innermost in memory."""
+    transposed = np.zeros(array.shape[::-1], array.dtype).T
+    transposed[...] = array
+    return transposed
+
+
+_EXACT = frozenset({"matmul", "mean", "nn.dense", "sum"})
+"""Kernels whose sums are exact on small integers, in whatever order numpy adds, which goes by the strides."""
+_ROUNDED = frozenset({"acos", "asin", "logsumexp", "nn.attention", "nn.instance_norm", "nn.layer_norm"})
+_ROUNDED |= {"nn.log_softmax", "nn.softmax", "prod"}
+"""Kernels that numpy computes with other instructions, or in another order, where elements are apart."""
+
+
+def _bound(dtype: str, num_terms: int, values: Iterable[Array]) -> float:
+    """Gives how far two orders of up to ``num_terms`` operations may lie apart.
+
+    Terms are positive, or products, so each order is within gamma_K of the exact result (Higham, Accuracy and
+    Stability, ch. 3), as a part of the largest value there is; exp and the division add less than gamma_K again. Floats
+    below 32 bits are computed in float32 and rounded once.
+    """
+    roundoff = 2.0**-53 if dtype == "float64" else 2.0**-24
+    gamma = num_terms * roundoff / (1 - num_terms * roundoff)
+    largest = max(float(np.abs(value.astype(np.float64)).max(initial=1, where=~np.isnan(value))) for value in values)
+    return (4 * gamma + float(ml_dtypes.finfo(to_numpy(dtype)).eps)) * largest
+
+
+@pytest.mark.parametrize("lay_out", [_cut, _stepped, _transposed])
+@pytest.mark.parametrize("name", sorted(name for name in KERNELS if not default_ops()[name].declares_results))
+def test_a_kernel_gives_the_same_on_strided_inputs(name: str, lay_out: Callable[[Array], Array]) -> None:
+    op = default_ops()[name]
+    num_tried = 0
+    for case in op_cases()[name]:
+        for dtype in case.dtypes(op):
+            _, binding = new_function(op, case.types(dtype), case.attrs)
+            arrays = case.arrays(np.random.default_rng(0), dtype)
+            if name in _EXACT:
+                arrays = tuple(np.rint(array.astype(np.float64)).astype(array.dtype) for array in arrays)
+            given = [lay_out(array) for array in arrays]
+            before = [array.tobytes() for array in given]
+            wanted, found = (KERNELS[name](*operands, **binding.attrs) for operands in (arrays, given))
+            assert [array.tobytes() for array in given] == before
+            pairs = zip(*(item if isinstance(item, tuple) else (item,) for item in (wanted, found)), strict=True)
+            for want, have in pairs:
+                num_tried += 1
+                assert (have.dtype, have.shape) == (want.dtype, want.shape)
+                if lay_out is not _cut and name in _ROUNDED and dtype_info(dtype).kind == "float":
+                    bound = _bound(dtype, max(array.size for array in arrays), [*arrays, want])
+                    assert np.array_equal(np.isnan(have), np.isnan(want))
+                    apart = np.abs(have.astype(np.float64) - want.astype(np.float64))
+                    assert np.nanmax(apart, initial=0) <= bound
+                else:
+                    assert have.tobytes() == want.tobytes()  # in row-major order, whatever the strides
+    assert num_tried
