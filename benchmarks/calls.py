@@ -59,10 +59,10 @@ def _buffer(inputs: Mapping[str, NDArray]) -> NDArray:
     return np.full_like(next(iter(inputs.values())), np.nan)
 
 
-def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
-    """Gives the ways to call byoc: with fresh results, into buffers, with buffers fixed, and without machine code."""
-    machine = byoc_core.VirtualMachine(executable)
-    python = byoc_core.VirtualMachine(executable, native=False)
+def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray], *, num_threads: int = 1) -> dict[str, Call]:
+    """Gives the ways to call byoc: with fresh results, into buffers, with buffers fixed, and all steps in Python."""
+    machine = byoc_core.VirtualMachine(executable, num_threads=num_threads)
+    python = byoc_core.VirtualMachine(executable, num_threads=num_threads, native=False)
     out, fixed = {OUTPUT: _buffer(inputs)}, {OUTPUT: _buffer(inputs)}
     arguments = ", ".join(inputs)
     names = {

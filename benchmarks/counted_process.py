@@ -24,7 +24,7 @@ __all__ = ["BYOC", "DUMPS_PER_CALL", "MARK", "NUM_CALLS", "PEER"]
 
 MARK = "getppid"
 """A C function that nothing else calls."""
-NUM_CALLS = 200
+NUM_CALLS = 100
 NUM_WARM_CALLS = 100
 BYOC, PEER = "byoc", "ORT"
 DUMPS_PER_CALL = 3

@@ -147,8 +147,8 @@ def test_failures_arrive_in_the_thread_that_they_happened_in(executable: Executa
             with pytest.raises(ExecutionError) as caught:
                 main(values(thread, call, NO_SIZE))
             assert str(caught.value) == (
-                "function `main`, instruction 0 (call_dps_packed `advance` of runtime `csource`): failed with ExecutionError: "
-                f"function `advance`: refuses {1_000 * thread + call}"
+                "function `main`, instruction 0 (call_dps_packed `advance` of runtime `csource`): failed with "
+                f"ExecutionError: function `advance`: refuses {1_000 * thread + call}"
             )
 
     run_threads(work)
