@@ -194,7 +194,7 @@ print(json.dumps([*found, "GOMP_SPINCOUNT" in os.environ]))
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, "20000"),
+        ({}, "1000"),
         ({"GOMP_SPINCOUNT": "77"}, "77"),
         ({"OMP_WAIT_POLICY": "passive"}, "0"),
         ({"OMP_WAIT_POLICY": "active"}, "30000000000"),
