@@ -9,6 +9,7 @@ from pathlib import Path
 
 import byoc_core
 import pytest
+from byoc_core.vm.extension import extension_status
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -39,6 +40,13 @@ def test_the_wheel_holds_every_source_file() -> None:
     data = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.suffix in kinds}
     assert {Path(path).suffix for path in data} == kinds
     assert (sources | c_files | data | {"byoc_core/py.typed"}) - recorded_files() == set()
+
+
+@installed
+def test_the_wheel_holds_the_extension_for_all_versions_of_python() -> None:
+    """It is optional, so that building where no C compiler is does not fail; here there is one."""
+    assert "byoc_core/_native.abi3.so" in recorded_files()
+    assert extension_status() == (True, "")
 
 
 @installed

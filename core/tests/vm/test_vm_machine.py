@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,9 @@ from byoc_core.vm import (
     VirtualMachine,
     VMFunction,
 )
+from byoc_core.vm.extension import extension, extension_status
+
+from core.tests.vm.native_functions import native_function
 
 n, m, k = parse_dim("n"), parse_dim("m"), parse_dim("k")
 EXTERN, PACKED, FUNCTION, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.FUNCTION, CallKind.BUILTIN
@@ -89,7 +93,36 @@ def add(x: NDArray, y: NDArray, out: NDArray) -> None:
 
 def machine(*functions: VMFunction, externs: Mapping[str, Callable[..., object]] | None = None) -> VirtualMachine:
     table = externs or {"add": add}
-    return VirtualMachine(Executable(Program(functions, tuple(table))), externs=table)
+    program = Program(functions, tuple(table))
+    return VirtualMachine(Executable(program), externs=MODE.get()(program, table))
+
+
+def as_they_are(program: Program, externs: Mapping[str, Callable[..., object]]) -> Mapping[str, Callable[..., object]]:
+    return externs
+
+
+def as_native(program: Program, externs: Mapping[str, Callable[..., object]]) -> Mapping[str, Callable[..., object]]:
+    """Lets every function that fills buffers be called by machine code."""
+    filling = {
+        program.externs[call.callee]
+        for function in program.functions
+        for call in function.code
+        if isinstance(call, Call) and call.kind is EXTERN
+    }
+    return {name: native_function(name, f) if name in filling else f for name, f in externs.items()}
+
+
+MODE: ContextVar[Callable[..., Mapping[str, Callable[..., object]]]] = ContextVar("MODE", default=as_they_are)
+
+
+@pytest.fixture(params=[as_they_are, as_native], autouse=True)
+def mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs every test with calls made by Python, and with native ones."""
+    if request.param is as_native and extension() is None:
+        pytest.skip(extension_status()[1])
+    token = MODE.set(request.param)
+    yield
+    MODE.reset(token)
 
 
 ADD = function([spec("x", "n", 2), spec("y", "n", 2)], [spec("z", "n", 2)], [Call(EXTERN, 0, (0, 1), (2,)), Ret((2,))])
@@ -548,6 +581,7 @@ class TestLinking:
             machine(function([], [], []))
 
 
+@pytest.mark.parametrize("mode", [as_they_are], indirect=True)  # texts of native failures: test_call_list.py
 class TestFailures:
     def test_a_failing_extern_is_named_and_chained(self) -> None:
         def fail(*arrays: NDArray) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NativeEntry, NDArray
+from byoc_core.vm.arena import ArenaLayout, new_arena, start_of
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.layout import Layout, new_arena, start_of
-from byoc_core.vm.program import ALIGNMENT, Program, RegisterKind, VMFunction
+from byoc_core.vm.program import ALIGNMENT, Program, Register, RegisterKind, VMFunction
 
 if TYPE_CHECKING:
     from byoc_core._native import Code, Entry, Frame, Plan, _Register
@@ -35,6 +35,12 @@ _BUILTINS = {
 def has_native_calls(entries: Sequence[NativeEntry | None]) -> bool:
     """Tells whether a list is worth it."""
     return any(entry is not None for entry in entries)
+
+
+def _element(register: Register) -> tuple[int, int, int]:
+    """Gives DLPack's code and bits of a register's elements, and their bytes in memory."""
+    info = dtype_info(register.dtype)
+    return int(info.dl_code), info.bits, info.itemsize
 
 
 class CallList:
@@ -75,6 +81,19 @@ class CallList:
         instructions = tuple(
             self._instruction(instruction, entry) for instruction, entry in zip(function.code, entries, strict=True)
         )
+        by_kind = {kind: [register for register in self._registers if register.kind is kind] for kind in RegisterKind}
+        self._outer: tuple[_Register, ...] = (
+            *(
+                (0, *_element(register), (0,) * len(register.shape), None)
+                for register in (*by_kind[RegisterKind.PARAM], *by_kind[RegisterKind.RESULT])
+            ),
+            *(
+                (int(array.ctypes.data), *_element(register), array.shape, None)
+                for array, register in zip(self._constants, by_kind[RegisterKind.CONSTANT], strict=True)
+            ),
+        )
+        self._elements = tuple(map(_element, by_kind[RegisterKind.TENSOR]))
+        self._dynamics = (None,) * len(by_kind[RegisterKind.DYNAMIC])
         self._code: Code = extension.Code(
             instructions, len(self._registers), fail, -1 if num_threads is None else num_threads
         )
@@ -93,7 +112,7 @@ class CallList:
         self._entry = self._native.Entry(fallback)
         return self._entry
 
-    def run_whole(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout) -> bool:
+    def run_whole(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> bool:
         """Runs a whole function on checked arrays.
 
         Returns:
@@ -107,7 +126,7 @@ class CallList:
         return None if self._plan is None else self._plan[1].run_into(inputs, outputs)
 
     def bind(
-        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout, results: object
+        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, results: object
     ) -> Callable[[], Any]:
         """Gives a callable that runs a whole function on these arrays each time, and gives ``results``."""
         frame = self.new_frame(layout, new_arena(layout, self._where), (*inputs, *outputs))
@@ -115,30 +134,19 @@ class CallList:
         bound: Callable[[], Any] = self._native.Bound(frame, results)
         return bound
 
-    def new_frame(self, layout: Layout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
+    def new_frame(self, layout: ArenaLayout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
         """Gives the memory of one call; parameters and results point nowhere yet."""
         start = int(arena.ctypes.data) + start_of(arena)
-        registers: list[_Register | None] = []
-        for register in self._registers:
-            info = dtype_info(register.dtype)
-            shape, address = (0,) * len(register.shape), 0
-            match register.kind:
-                case RegisterKind.CONSTANT:
-                    array = self._constants[register.index]
-                    shape, address = array.shape, int(array.ctypes.data)
-                case RegisterKind.TENSOR:
-                    shape, address = layout.shapes[register.index], start + layout.offsets[register.index]
-                case RegisterKind.DYNAMIC:
-                    registers.append(None)
-                    continue
-                case _:
-                    pass
-            registers.append((address, int(info.dl_code), info.bits, info.itemsize, shape, None))
+        tensors = (
+            (start + offset, *element, shape, None)
+            for offset, element, shape in zip(layout.offsets, self._elements, layout.shapes, strict=True)
+        )
         held = (arena, self._owners, self._constants, *owners)
-        frame: Frame = self._native.Frame(self._code, tuple(registers), (), held)
+        registers = (*self._outer, *tensors, *self._dynamics)
+        frame: Frame = self._native.Frame(self._code, registers, (), held)
         return frame
 
-    def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: Layout) -> Plan:
+    def _plan_for(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> Plan:
         """Gives the plan for arrays of these shapes: the last one, or a new one that takes its place."""
         shapes = tuple(array.shape for array in (*inputs, *outputs))
         last = self._plan
@@ -164,7 +172,7 @@ class CallList:
             assert isinstance(frame.owners, tuple)
             self._spare_arenas.append(frame.owners[0])
 
-    def _arena(self, layout: Layout) -> NDArray:
+    def _arena(self, layout: ArenaLayout) -> NDArray:
         try:
             spare = self._spare_arenas.pop()
         except IndexError:

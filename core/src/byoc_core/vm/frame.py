@@ -10,7 +10,7 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.arguments import check_returned, concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
-from byoc_core.vm.layout import new_arena, start_of
+from byoc_core.vm.arena import new_arena, start_of
 from byoc_core.vm.program import ALIGNMENT
 
 if TYPE_CHECKING:

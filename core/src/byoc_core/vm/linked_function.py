@@ -21,13 +21,13 @@ from byoc_core.native.loader import failure_of
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.runtime.threads import enter_call, leave_call
+from byoc_core.vm.arena import ArenaLayout, lay_out
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
 from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
-from byoc_core.vm.layout import Layout, lay_out
 from byoc_core.vm.program import Program, VMFunction
 
 if TYPE_CHECKING:
@@ -59,13 +59,20 @@ class LinkedFunction:
         program: the whole program.
         function: which one.
         constants: the program's constants, in order.
+        runtimes: for each external symbol of the program, the runtime that it comes from; ``None`` for none.
         num_threads: how many threads a call wants, 0 for the number of the process; ``None``: nothing uses threads.
     """
 
     def __init__(
-        self, program: Program, function: VMFunction, constants: Sequence[NDArray], num_threads: int | None = None
+        self,
+        program: Program,
+        function: VMFunction,
+        constants: Sequence[NDArray],
+        runtimes: Sequence[str | None],
+        num_threads: int | None,
     ) -> None:
         self.program = program
+        self._runtimes = runtimes
         self.function = function
         self._num_threads = num_threads
         known = function.input_symbols
@@ -86,7 +93,7 @@ class LinkedFunction:
         # What is known of the last call; each replaced as a whole, so threads may read them at any time.
         self._results: tuple[Sizes, tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]] | None = None
         self._last: tuple[tuple[tuple[int, ...], ...], Sizes] | None = None
-        self._layout: tuple[Sizes, Layout] | None = None
+        self._layout: tuple[Sizes, ArenaLayout] | None = None
 
     def initial_registers(self) -> list[Any]:
         """Gives the registers of a new frame: the constants in place, all others empty."""
@@ -180,7 +187,7 @@ class LinkedFunction:
         self._results = (sizes, types)
         return types
 
-    def layout(self, sizes: Sizes) -> Layout:
+    def layout(self, sizes: Sizes) -> ArenaLayout:
         """Gives where the planned tensors lie for known sizes.
 
         Raises:
@@ -348,8 +355,11 @@ class LinkedFunction:
         assert isinstance(call, Call)
         if call.kind is CallKind.FUNCTION and isinstance(error, ExecutionError):
             return error
+        is_extern = call.kind in (CallKind.EXTERN, CallKind.PACKED)
+        runtime = self._runtimes[call.callee] if is_extern else None
+        callee = f"`{callee_name(self.program, call)}`" + (f" of runtime `{runtime}`" if runtime else "")
         return ExecutionError(
-            f"{self._where}, instruction {index} ({call.kind.mnemonic} `{callee_name(self.program, call)}`)",
+            f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
             f"failed with {type(error).__name__}: {error}",
         )
 

@@ -38,9 +38,9 @@ def link(
         LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
             signature does not fit a call of it.
     """
-    resolved = _resolve_externs(program, modules, externs)
+    resolved, runtimes = _resolve_externs(program, modules, externs)
     arrays = _resolve_constants(program, constants)
-    linked = [LinkedFunction(program, function, arrays, num_threads) for function in program.functions]
+    linked = [LinkedFunction(program, function, arrays, runtimes, num_threads) for function in program.functions]
     for target in linked:
         _Linker(target, resolved, linked).link(native=native)
     return {target.function.name: target for target in linked}
@@ -48,7 +48,8 @@ def link(
 
 def _resolve_externs(
     program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
-) -> tuple[Extern, ...]:
+) -> tuple[list[Extern], list[str | None]]:
+    """Gives each external symbol's function, and the runtime that it comes from."""
     owners: dict[str, RuntimeModule] = {}
     wanted = frozenset(program.externs).difference(externs)
     for module in modules:
@@ -68,7 +69,8 @@ def _resolve_externs(
             expected=f"definitions in the executable's modules or in `externs` (known: {', '.join(known) or 'none'})",
             hint=" ".join(f"{name}: {hint}" for name, hint in hints.items() if hint) or None,
         )
-    return tuple(externs[name] if name in externs else owners[name].find_function(name) for name in program.externs)
+    found = [externs[name] if name in externs else owners[name].find_function(name) for name in program.externs]
+    return found, [None if name in externs else owners[name].type_key for name in program.externs]
 
 
 def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> list[NDArray]:

@@ -21,6 +21,7 @@ _VARIABLES = (
     "BYOC_PREFER",
     "BYOC_DEBUG",
     "BYOC_CACHE_DIR",
+    "BYOC_NATIVE",
     "BYOC_NUM_THREADS",
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
@@ -70,6 +71,7 @@ def _find() -> Iterator[Finding]:
     with PluginExaminer() as examiner:
         yield from _find_plugins("backend", "can compile", backends, examiner)
         yield from _find_plugins("runtime", "can run", runtimes, examiner)
+    yield _find_extension()
     yield _find_compiler()
     yield _find_num_threads()
     yield _find_openmp()
@@ -107,6 +109,15 @@ def _find_plugins(kind: str, ability: str, catalog: Catalog, examiner: PluginExa
             yield Finding("fine", subject, ability + (f": {status.reason}" if status.reason else ""))
         else:
             yield Finding("note", subject, f"cannot do its work here: {status.reason}", status.remedy)
+
+
+def _find_extension() -> Finding:
+    from byoc_core.vm.extension import extension_status
+
+    is_there, reason = extension_status()
+    if is_there:
+        return Finding("fine", "native calls", "run in one go, by the C extension")
+    return Finding("note", "native calls", f"are made one by one, by Python: {reason}", "See docs/native-calls.md.")
 
 
 def _find_compiler() -> Finding:

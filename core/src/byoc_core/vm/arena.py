@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from byoc_core.dims import evaluate
+from byoc_core.dims import Dim, evaluate
 from byoc_core.errors import CallError, ExecutionError, IRTypeError
 from byoc_core.runtime.arguments import concrete_shape
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.program import ALIGNMENT, VMFunction
 
-__all__ = ["Layout", "lay_out", "new_arena", "start_of"]
+__all__ = ["ArenaLayout", "lay_out", "new_arena", "start_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArenaLayout:
     """The arena of one call.
 
     Attributes:
@@ -31,7 +31,7 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
 
 
-def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> Layout:
+def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> ArenaLayout:
     """Gives the layout for known sizes of the function's symbols.
 
     Raises:
@@ -48,17 +48,20 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int]) -> Layout:
         except IRTypeError as error:
             raise CallError(where, f"size {nbytes} cannot be computed: {error.problem}") from error
     known = dict(sizes)
-    return Layout(
-        total,
-        tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors),
-        tuple(
-            concrete_shape(TensorSpec(f"t{index}", tensor.dtype, tensor.shape), known, f"{where}, register t{index}")
-            for index, tensor in enumerate(function.tensors)
-        ),
-    )
+    # Many tensors have the same few shapes, and each symbolic one costs some microseconds.
+    found: dict[tuple[Dim, ...], tuple[int, ...]] = {}
+    shapes = []
+    for index, tensor in enumerate(function.tensors):
+        shape = found.get(tensor.shape)
+        if shape is None:
+            spec = TensorSpec(f"t{index}", tensor.dtype, tensor.shape)
+            shape = found[tensor.shape] = concrete_shape(spec, known, f"{where}, register t{index}")
+        shapes.append(shape)
+    offsets = tuple(starts[tensor.storage] + tensor.offset for tensor in function.tensors)
+    return ArenaLayout(total, offsets, tuple(shapes))
 
 
-def new_arena(layout: Layout, where: str) -> NDArray:
+def new_arena(layout: ArenaLayout, where: str) -> NDArray:
     """Gives memory for a layout, with room to align its start.
 
     Raises:
