@@ -1,8 +1,8 @@
 """The OpenMP library whose threads generated code runs on: the system's libgomp, found and loaded with care.
 
 There is one libgomp in a process, loaded under its own name, and in it one team for each calling thread. Whatever
-links it (oneDNN's builds for gomp, a host program of OpenMP code) shares it. Copies that wheels carry under names of
-their own (PyTorch's, scikit-learn's) are apart from it.
+links it (libraries of backends, a host program of OpenMP code) shares it. Copies that wheels carry under names of
+their own are apart from it.
 """
 
 from __future__ import annotations
