@@ -289,6 +289,24 @@ print(json.dumps(found))
 
 
 @needs_openmp
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_a_child_whose_workers_could_not_be_ended_runs_in_one_thread(saved: tuple[Path, Path], native: str) -> None:
+    """As with a libgomp that cannot end a team."""
+    script = """
+found = [is_right()]
+threads.use_openmp()._pause = None
+pid = os.fork()
+if pid == 0:
+    signal.alarm(ALARM_S)
+    os._exit(num_tasks() if is_right() else 9)
+found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+found += [is_right(), num_tasks()]
+print(json.dumps(found))
+"""
+    assert answer(saved, script, {"BYOC_NUM_THREADS": "3", "BYOC_NATIVE": native}) == [True, 1, True, 3]
+
+
+@needs_openmp
 def test_a_fork_while_another_thread_computes_leaves_the_child_its_workers(saved: tuple[Path, Path]) -> None:
     script = """
 stop = threading.Event()

@@ -44,8 +44,6 @@ class OpenMP:
         self.max_threads = library.omp_get_max_threads
         self.set_num_threads = library.omp_set_num_threads
         self._pause = getattr(library, "omp_pause_resource_all", None)  # OpenMP 5.0
-        self._team_lost = False
-        os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
     @property
     def path(self) -> str:
@@ -72,14 +70,6 @@ class OpenMP:
     def dissolve_team(self) -> bool:
         """Ends the workers of the calling thread; they are made anew when needed. Tells whether that was possible."""
         return self._pause is not None and self._pause(_SOFT_PAUSE) == 0
-
-    def _before_fork(self) -> None:
-        # A child has none of its parent's threads, and libgomp would wait for them.
-        self._team_lost = not self.dissolve_team()
-
-    def _in_child(self) -> None:
-        if self._team_lost:
-            self.set_num_threads(1)
 
 
 def load_openmp() -> OpenMP | None:
