@@ -33,8 +33,10 @@ static PyObject *threads_set_openmp(PyObject *module, PyObject *addresses) {
   Py_RETURN_NONE;
 }
 
-static PyObject *threads_start_anew(PyObject *module, PyObject *unused) {
-  byoc_threads_start_anew();
+static PyObject *threads_start_anew(PyObject *module, PyObject *alone) {
+  const int truth = PyObject_IsTrue(alone);
+  if (truth < 0) return NULL;
+  byoc_threads_start_anew(truth);
   Py_RETURN_NONE;
 }
 
@@ -47,7 +49,7 @@ PyMethodDef byoc_threads_methods[] = {
      "threads_set_limit(number)\n--\n\nSets the number of threads of the process."},
     {"threads_set_openmp", threads_set_openmp, METH_O,
      "threads_set_openmp(addresses)\n--\n\nTakes the addresses of three functions of OpenMP; see threads.h."},
-    {"threads_start_anew", threads_start_anew, METH_NOARGS,
-     "threads_start_anew()\n--\n\nForgets the other threads, which a forked child does not have."},
+    {"threads_start_anew", threads_start_anew, METH_O,
+     "threads_start_anew(alone)\n--\n\nForgets the other threads, which a forked child does not have."},
     {NULL, NULL, 0, NULL},
 };

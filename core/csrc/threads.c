@@ -8,6 +8,7 @@ enum { KEPT_TEAMS = 8, SOFT_PAUSE = 1 };
 
 /* Workers that calls use; workers that wait in the teams of threads. */
 static atomic_int limit = 1, busy, kept;
+static int alone; /* written where there is one thread */
 
 static _Atomic(int (*)(void)) omp_max_threads;
 static void (*omp_set_num_threads)(int);
@@ -48,6 +49,7 @@ static void give_back(int workers) {
 byoc_call byoc_threads_enter(int wanted) {
   byoc_call call = {.previous = number};
   if (!wanted) wanted = atomic_load(&limit);
+  if (alone) wanted = 1;
   if (call.previous) {
     number = wanted < call.previous ? wanted : call.previous;
   } else {
@@ -78,7 +80,8 @@ void byoc_threads_set_openmp(int (*max_threads)(void), void (*set_num_threads)(i
   atomic_store(&omp_max_threads, max_threads);
 }
 
-void byoc_threads_start_anew(void) {
+void byoc_threads_start_anew(int new_alone) {
+  alone = new_alone;
   atomic_store(&kept, team = 0);
   atomic_store(&busy, number ? number - 1 : 0);
 }

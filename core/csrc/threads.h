@@ -25,7 +25,7 @@ void byoc_threads_set_limit(int number);
 /* The functions of the OpenMP library; `pause` is omp_pause_resource_all, or NULL. */
 void byoc_threads_set_openmp(int (*max_threads)(void), void (*set_num_threads)(int), int (*pause)(int));
 
-/* Forgets the other threads, which a forked child does not have. */
-void byoc_threads_start_anew(void);
+/* Forgets the other threads, which a forked child does not have; `alone`: it must never have workers. */
+void byoc_threads_start_anew(int alone);
 
 #endif /* BYOC_THREADS_H_ */

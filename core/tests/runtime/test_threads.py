@@ -31,7 +31,7 @@ def extension() -> ModuleType | None:
 def native_accounts() -> Accounts:
     found = extension()
     assert found is not None
-    found.threads_start_anew()
+    found.threads_start_anew(False)
     return NativeAccounts(found)
 
 
@@ -166,6 +166,18 @@ def test_a_call_inside_another_has_at_most_its_number_and_takes_nobody(accounts:
     token = accounts.enter(0)
     assert accounts.number() == 4
     accounts.leave(token)
+
+
+def test_an_orphan_has_one_thread_whatever_is_wanted(accounts: Accounts) -> None:
+    outer = accounts.enter(3)
+    accounts.start_anew(True)
+    inner = accounts.enter(0)
+    assert accounts.number() == 1
+    accounts.leave(inner)
+    accounts.leave(outer)
+    assert [number_of_a_call(accounts, wanted) for wanted in (0, 1, 7)] == [1, 1, 1]
+    accounts.start_anew(False)
+    assert number_of_a_call(accounts, 0) == 4
 
 
 def number_of_a_call(accounts: Accounts, wanted: int) -> int:

@@ -19,23 +19,17 @@ static struct {
   int (*num_threads)(void);
   int (*thread_num)(void);
   int (*in_parallel)(void);
-  void (*set_num_threads)(int number);
   int (*pause)(int kind); /* may be missing: OpenMP 5.0 */
   int complete;
 } openmp;
 
 static pthread_once_t resolved = PTHREAD_ONCE_INIT;
-static int team_lost;
+static int team_lost, alone;
 
 /* A forked child has none of its parent's threads, and libgomp would wait for them. So the team of the thread that
- * forks is dissolved before; the next loop makes it anew. Where that cannot be, the child has a team of one. */
-static void before_fork(void) { team_lost = !openmp.pause || openmp.pause(SOFT_PAUSE) != 0; }
-
-static void in_child(void) {
-  if (team_lost) {
-    openmp.set_num_threads(1);
-  }
-}
+ * forks is dissolved before; the next loop makes it anew. Where that cannot be, the child stays alone. */
+static void before_fork(void) { team_lost = alone || !openmp.pause || openmp.pause(SOFT_PAUSE) != 0; }
+static void in_child(void) { alone = team_lost; }
 
 static int find(void *library, const char *name, void *pointer) {
   void *found = dlsym(library, name);
@@ -57,7 +51,6 @@ static void resolve(void) {
                     find(library, "omp_get_num_threads", &openmp.num_threads) &&
                     find(library, "omp_get_thread_num", &openmp.thread_num) &&
                     find(library, "omp_in_parallel", &openmp.in_parallel) &&
-                    find(library, "omp_set_num_threads", &openmp.set_num_threads) &&
                     pthread_atfork(before_fork, NULL, in_child) == 0;
 }
 
@@ -81,7 +74,7 @@ static void run_part(void *argument) {
 void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
   if (num_items > grain) {
     (void)pthread_once(&resolved, resolve);
-    if (openmp.complete && openmp.max_threads() > 1 && !openmp.in_parallel()) {
+    if (openmp.complete && !alone && openmp.max_threads() > 1 && !openmp.in_parallel()) {
       struct loop loop = {num_items, grain, range, data};
       openmp.parallel(run_part, &loop, 0, 0);
       return;

@@ -1,8 +1,8 @@
 """The OpenMP library whose threads generated code runs on: the system's libgomp, found and loaded with care.
 
 There is one libgomp in a process, loaded under its own name, and in it one team for each calling thread. Whatever
-links it (oneDNN's builds for gomp, a host program of OpenMP code) shares it. Copies that wheels carry under names of
-their own (PyTorch's, scikit-learn's) are apart from it.
+links it (libraries of backends, a host program of OpenMP code) shares it. Copies that wheels carry under names of
+their own are apart from it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["OPENMP_NAME", "SPIN_COUNT", "OpenMP", "load_openmp"]
 OPENMP_NAME = "libgomp.so.1"
 """What the library is called: the name that those who link it ask for, so that all get the same one."""
 
-SPIN_COUNT = 20_000
-"""How often an idle worker looks for work before it sleeps, where the environment says nothing."""
+SPIN_COUNT = 1_000
+"""How often an idle worker looks for work before it sleeps, where the environment says nothing (docs/threads.md)."""
 
 _SPIN_VARIABLE = "GOMP_SPINCOUNT"
 _POLICY_VARIABLES = (_SPIN_VARIABLE, "OMP_WAIT_POLICY")
@@ -44,8 +44,6 @@ class OpenMP:
         self.max_threads = library.omp_get_max_threads
         self.set_num_threads = library.omp_set_num_threads
         self._pause = getattr(library, "omp_pause_resource_all", None)  # OpenMP 5.0
-        self._team_lost = False
-        os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
     @property
     def path(self) -> str:
@@ -72,14 +70,6 @@ class OpenMP:
     def dissolve_team(self) -> bool:
         """Ends the workers of the calling thread; they are made anew when needed. Tells whether that was possible."""
         return self._pause is not None and self._pause(_SOFT_PAUSE) == 0
-
-    def _before_fork(self) -> None:
-        # A child has none of its parent's threads, and libgomp would wait for them.
-        self._team_lost = not self.dissolve_team()
-
-    def _in_child(self) -> None:
-        if self._team_lost:
-            self.set_num_threads(1)
 
 
 def load_openmp() -> OpenMP | None:

@@ -135,8 +135,10 @@ class _Process:
         self.accounts: Accounts | None = None
         self._openmp: OpenMP | None = None
         self._searched = False
+        self._team_lost = False
+        self._alone = False
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._start_anew)
+            os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
     def open_accounts(self, extension: ModuleType | None = None) -> Accounts:
         with self._lock:
@@ -145,6 +147,8 @@ class _Process:
                 accounts.set_limit(self.limit())
                 if self._openmp is not None:
                     accounts.set_openmp(self._openmp)
+                if self._alone:
+                    accounts.start_anew(True)
                 self.accounts = accounts
             return self.accounts
 
@@ -168,10 +172,15 @@ class _Process:
                     self.accounts.set_openmp(self._openmp)
             return self._openmp
 
-    def _start_anew(self) -> None:
+    def _before_fork(self) -> None:
+        # A child has none of its parent's threads, and OpenMP would wait for them: the team of this one ends before.
+        self._team_lost = self._alone or (self._openmp is not None and not self._openmp.dissolve_team())
+
+    def _in_child(self) -> None:
         self._lock = threading.RLock()
+        self._alone = self._team_lost
         if self.accounts is not None:
-            self.accounts.start_anew()
+            self.accounts.start_anew(self._alone)
 
 
 _process = _Process()

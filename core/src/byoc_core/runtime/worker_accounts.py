@@ -43,8 +43,8 @@ class Accounts(Protocol):
     def set_openmp(self, openmp: OpenMP, /) -> None:
         """Says which library's setting follows the calls."""
 
-    def start_anew(self) -> None:
-        """Forgets the other threads, which a forked child does not have."""
+    def start_anew(self, alone: bool, /) -> None:
+        """Forgets the other threads, which a forked child does not have; ``alone``: it must never have workers."""
 
 
 class WorkerAccounts:
@@ -56,13 +56,14 @@ class WorkerAccounts:
         self._lock = threading.Lock()
         self._busy = 0
         self._kept = 0
+        self._alone = False
         self._call = _Call(self)
 
     def enter(self, wanted: int, /) -> CallToken:
         """Begins a call; one inside another has at most the number of that one, and takes no workers."""
         call = self._call
         previous = call.number
-        wanted = wanted or self._limit
+        wanted = 1 if self._alone else wanted or self._limit
         workers = 0 if previous else self._take(wanted - 1)
         number = min(previous, wanted) if previous else 1 + workers
         setting = 0
@@ -93,9 +94,10 @@ class WorkerAccounts:
         """Says which library's setting follows the calls."""
         self._openmp = openmp
 
-    def start_anew(self) -> None:
+    def start_anew(self, alone: bool, /) -> None:
         """Forgets the other threads, and the lock that one of them may have held."""
         self._lock = threading.Lock()
+        self._alone = alone
         self._call.team.num_workers = self._kept = 0
         self._busy = max(0, self._call.number - 1)
 
@@ -138,7 +140,7 @@ class NativeAccounts:
         self.leave: Callable[[CallToken], None] = extension.threads_leave
         self.number: Callable[[], int] = extension.threads_number
         self.set_limit: Callable[[int], None] = extension.threads_set_limit
-        self.start_anew: Callable[[], None] = extension.threads_start_anew
+        self.start_anew: Callable[[bool], None] = extension.threads_start_anew
         self._set_openmp: Callable[[tuple[int, int, int]], None] = extension.threads_set_openmp
 
     def set_openmp(self, openmp: OpenMP, /) -> None:

@@ -152,7 +152,7 @@ def _find_openmp() -> Finding:
     if library is None:
         text = f"{OPENMP_NAME} was not found, so generated code runs on one thread"
         return Finding("note", "OpenMP", text, "apt-get install libgomp1.")
-    policy = f"spin {SPIN_COUNT:,} times" if library.spins else "wait as the environment says"
+    policy = f"look for work {SPIN_COUNT:,} times, then sleep" if library.spins else "wait as the environment says"
     return Finding("fine", "OpenMP", f"{library.path}; idle workers {policy}")
 
 

@@ -1,0 +1,128 @@
+"""What threads gain, and what others in the process cost: light_squeezenet compiled by ccompiler.
+
+Each contestant is a process of its own with an environment of its own; all are started first, and then asked in turn,
+so that those that are not asked sleep. Each answer is the median of some calls. What contestants do is told by their
+names in the table ``CONTESTANTS``; see docs/threads.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import byoc_core
+import numpy as np
+import onnx
+
+from benchmarks.pairing import Samples, measure, paired_ratio
+from benchmarks.zoo.light import SEED, draw_inputs, load_light_model
+
+MODEL = "light_squeezenet"
+NUM_CALLS = 15
+
+
+class Contestant(NamedTuple):
+    """One process: what it does in a round, in which environment, and whom it is compared with.
+
+    Attributes:
+        task: a function of ``benchmarks.threads_process``.
+        environment: what is set beside the environment of all.
+        base: the contestant whose seconds its own are divided by.
+    """
+
+    task: str
+    environment: Mapping[str, str]
+    base: str
+
+
+ONE, TWO = {"BYOC_NUM_THREADS": "1"}, {"BYOC_NUM_THREADS": "2"}
+LONG, PASSIVE = {**TWO, "GOMP_SPINCOUNT": "20000"}, {**TWO, "OMP_WAIT_POLICY": "passive"}
+LONGER = {**TWO, "GOMP_SPINCOUNT": "300000"}
+QUIET_BLAS = {**TWO, "OPENBLAS_NUM_THREADS": "1"}
+CONTESTANTS = {
+    "1 thread": Contestant("call", ONE, "1 thread"),
+    "2 threads": Contestant("call", TWO, "1 thread"),
+    "2, spinning 20,000 times": Contestant("call", LONG, "2 threads"),
+    "2, spinning as libgomp does": Contestant("call", LONGER, "2 threads"),
+    "2, passive": Contestant("call", PASSIVE, "2 threads"),
+    "2, worker pinned": Contestant("call_pinned", TWO, "2 threads"),
+    "after 50 ms, 1 thread": Contestant("call_after_idling", ONE, "1 thread"),
+    "after 50 ms": Contestant("call_after_idling", TWO, "after 50 ms, 1 thread"),
+    "after 50 ms, spinning 20,000 times": Contestant("call_after_idling", LONG, "after 50 ms"),
+    "after 50 ms, passive": Contestant("call_after_idling", PASSIVE, "after 50 ms"),
+    "after a matmul of numpy": Contestant("call_after_matmul", TWO, "2 threads"),
+    "after a matmul, OPENBLAS_NUM_THREADS=1": Contestant("call_after_matmul", QUIET_BLAS, "2 threads"),
+    "ONNX Runtime alone": Contestant("call_onnxruntime", TWO, "ONNX Runtime alone"),
+    "beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO, "2 threads"),
+    "beside it, spinning 20,000 times": Contestant("call_beside_onnxruntime", LONG, "2 threads"),
+    "ONNX Runtime beside us": Contestant("call_onnxruntime_beside", TWO, "ONNX Runtime alone"),
+    "8 callers": Contestant("call_from_8", TWO, "1 thread"),
+    "32 callers": Contestant("call_from_32", TWO, "1 thread"),
+}
+
+
+class Worker:
+    """The process of a contestant."""
+
+    def __init__(self, contestant: Contestant, folder: Path) -> None:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.threads_process", str(folder), contestant.task, str(NUM_CALLS)],
+            env={**kept, **contestant.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.most_tasks = 0
+
+    def ask(self) -> float:
+        """Gives the seconds of a call."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(file=self._process.stdin, flush=True)
+        answer = json.loads(self._process.stdout.readline())
+        self.most_tasks = max(self.most_tasks, answer["tasks"])
+        return float(answer["seconds"])
+
+    def stop(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+@contextlib.contextmanager
+def _workers() -> Iterator[dict[str, Worker]]:
+    model = load_light_model(MODEL)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        onnx.save(model, str(folder / "model.onnx"))
+        np.savez(folder / "inputs.npz", **draw_inputs(model, SEED))  # type: ignore[arg-type]
+        byoc_core.build(byoc_core.from_onnx(model), ["ccompiler"]).save(folder / "model.byoc")
+        workers = {label: Worker(contestant, folder) for label, contestant in CONTESTANTS.items()}
+        try:
+            yield workers
+        finally:
+            for worker in workers.values():
+                worker.stop()
+
+
+def run(num_rounds: int) -> dict[str, Any]:
+    """Gives milliseconds of a call, the ratio to another contestant's, and the most threads that a process had."""
+    with _workers() as workers:
+        seconds = measure({label: worker.ask for label, worker in workers.items()}, num_rounds=num_rounds)
+        tasks = {label: worker.most_tasks for label, worker in workers.items()}
+    figures: dict[str, Any] = {"unit": "ms", "model": MODEL}
+    for label, contestant in CONTESTANTS.items():
+        found = Samples(tuple(1e3 * value for value in seconds[label].values))
+        ratio = paired_ratio(seconds[label], seconds[contestant.base])
+        figures[label] = {**found.to_json(), "ratio": ratio.to_json(), "base": contestant.base, "tasks": tasks[label]}
+        print(f"  {label}: {found} ms; {ratio.median:.2f} times `{contestant.base}`; {tasks[label]} threads")
+    return figures

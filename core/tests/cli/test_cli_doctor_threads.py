@@ -1,0 +1,58 @@
+"""What ``byoc doctor`` says of threads: how many, on which library, and what to do where that is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from byoc_core.runtime.cpus import count_cpus
+
+
+def finding(text: str, subject: str) -> list[str]:
+    """Gives the line of a subject, and the one below."""
+    lines = text.splitlines()
+    place = next(index for index, line in enumerate(lines) if f" {subject}: " in line)
+    return [line.strip() for line in lines[place : place + 2]]
+
+
+def test_it_tells_the_number_of_threads(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYOC_NUM_THREADS", "3")
+    done = byoc("doctor")
+    assert done.code == 0
+    cpus = count_cpus()
+    processors = f"{cpus} processor{'' if cpus == 1 else 's'} to use"
+    assert finding(done.out, "threads")[0] == f"fine   threads: 3 for each process; {processors}"
+    assert "fine   environment variable BYOC_NUM_THREADS: 3" in done.out
+
+
+def test_a_number_that_is_none_is_a_fault(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYOC_NUM_THREADS", "many")
+    done = byoc("doctor")
+    assert done.code == 1
+    assert finding(done.out, "threads") == [
+        "fault  threads: $BYOC_NUM_THREADS: value not permitted; got 'many', expected 1 to 1024",
+        "Correct that variable, or unset it.",
+    ]
+
+
+def test_a_missing_library_is_a_note_with_a_remedy(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byoc_core.runtime.threads.use_openmp", lambda: None)
+    done = byoc("doctor")
+    assert done.code == 0
+    assert finding(done.out, "OpenMP") == [
+        "note   OpenMP: libgomp.so.1 was not found, so generated code runs on one thread",
+        "apt-get install libgomp1.",
+    ]
+
+
+def test_the_library_that_is_there_is_shown(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Found:
+        path = "/usr/lib/libgomp.so.1"
+        spins = True
+
+    monkeypatch.setattr("byoc_core.runtime.threads.use_openmp", Found)
+    assert finding(byoc("doctor").out, "OpenMP")[0].endswith(
+        "OpenMP: /usr/lib/libgomp.so.1; idle workers look for work 1,000 times, then sleep"
+    )
+    Found.spins = False
+    assert finding(byoc("doctor").out, "OpenMP")[0].endswith("; idle workers wait as the environment says")
