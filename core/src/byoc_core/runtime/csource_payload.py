@@ -9,17 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from byoc_core.dims import read_dim
-from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.native.cpu import Target
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.hooks import LoadContext
+from byoc_core.runtime.json_records import DTYPE, list_of, one_of, parse_json, record, shape_of, text, to_json
 from byoc_core.runtime.module import Signature, TensorSpec
 
 __all__ = ["FORMAT", "decode", "encode"]
@@ -29,43 +26,41 @@ FORMAT = 1
 
 _MAGIC = b"byoc-csource-1\n"
 _LENGTHS = struct.Struct("<QQQ")
-_MAX_RANK = 64
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+@dataclass(frozen=True, slots=True)
+class _Function:
+    symbol: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
 
 
-class _Tensor(_Model):
-    name: str
-    dtype: str
-    shape: list[Annotated[int, Field(ge=0, lt=2**63)] | str] = Field(max_length=_MAX_RANK)
-
-    def to_spec(self) -> TensorSpec:
-        shape = tuple(dim if isinstance(dim, int) else read_dim(dim) for dim in self.shape)
-        return TensorSpec(self.name, dtype_info(self.dtype).name, shape)
-
-
-class _Function(_Model):
-    symbol: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    inputs: list[_Tensor]
-    outputs: list[_Tensor]
-
-    def to_signature(self) -> Signature:
-        return Signature(
-            tuple(tensor.to_spec() for tensor in self.inputs), tuple(tensor.to_spec() for tensor in self.outputs)
-        )
-
-
-class _Header(_Model):
-    functions: list[_Function]
-    constants: list[str]
-    opt_level: Literal[0, 1, 2, 3]
+@dataclass(frozen=True, slots=True)
+class _Header:
+    functions: tuple[_Function, ...]
+    constants: tuple[str, ...]
+    opt_level: int
     march: str
-    extra_flags: list[str]
+    extra_flags: tuple[str, ...]
     system: str
     machine: str
-    features: list[str]
+    features: tuple[str, ...]
+
+
+_TEXT = text()
+_TEXTS = list_of(_TEXT)
+_TENSORS = list_of(record(TensorSpec, name=_TEXT, dtype=DTYPE, shape=shape_of(max_rank=64)))
+_read_header = record(
+    _Header,
+    functions=list_of(record(_Function, symbol=text("[A-Za-z_][A-Za-z0-9_]*"), inputs=_TENSORS, outputs=_TENSORS)),
+    constants=_TEXTS,
+    opt_level=one_of(0, 1, 2, 3),
+    march=_TEXT,
+    extra_flags=_TEXTS,
+    system=_TEXT,
+    machine=_TEXT,
+    features=_TEXTS,
+)
 
 
 def encode(module: CSourceModule) -> bytes:
@@ -75,17 +70,17 @@ def encode(module: CSourceModule) -> bytes:
         ToolchainError: it must be compiled and cannot be.
     """
     library = module.build()
-    header = {
-        "functions": [_function(symbol, signature) for symbol, signature in module.signatures.items()],
-        "constants": list(module.constants),
-        "opt_level": module.options.opt_level,
-        "march": module.options.march,
-        "extra_flags": list(module.options.extra_flags),
-        "system": library.target.system,
-        "machine": library.target.machine,
-        "features": list(library.target.features),
-    }
-    parts = (json.dumps(header, sort_keys=True).encode(), module.get_source().encode(), library.data)
+    header = _Header(
+        functions=tuple(_Function(name, s.inputs, s.outputs) for name, s in module.signatures.items()),
+        constants=tuple(module.constants),
+        opt_level=module.options.opt_level,
+        march=module.options.march,
+        extra_flags=module.options.extra_flags,
+        system=library.target.system,
+        machine=library.target.machine,
+        features=library.target.features,
+    )
+    parts = (json.dumps(header, default=to_json, sort_keys=True).encode(), module.get_source().encode(), library.data)
     body = _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
     return _MAGIC + hashlib.sha256(body).digest() + body
 
@@ -98,16 +93,16 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
     """
     header_text, source, library = _split(payload, context.source)
     try:
-        header = _Header.model_validate_json(header_text)
-        functions = {function.symbol: function.to_signature() for function in header.functions}
-        options = BuildOptions(header.opt_level, header.march, tuple(header.extra_flags))
-        text = source.decode()
-    except (ValidationError, ByocError, UnicodeDecodeError) as error:
+        header = _read_header(parse_json(header_text))
+        functions = {function.symbol: Signature(function.inputs, function.outputs) for function in header.functions}
+        options = BuildOptions(header.opt_level, header.march, header.extra_flags)
+        source_text = source.decode()
+    except (ValueError, ByocError) as error:
         raise ArtifactError(context.source, "the header of a csource module is malformed", detail=str(error)) from error
-    target = Target(header.system, header.machine, tuple(header.features))
+    target = Target(header.system, header.machine, header.features)
     constants = {digest: context.constant(digest) for digest in header.constants}
     compiled = CompiledLibrary(library, target)
-    return CSourceModule(text, functions, constants=constants, options=options, library=compiled)
+    return CSourceModule(source_text, functions, constants=constants, options=options, library=compiled)
 
 
 def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
@@ -126,16 +121,3 @@ def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
         parts.append(body[position : position + length])
         position += length
     return (parts[0], parts[1], parts[2])
-
-
-def _function(symbol: str, signature: Signature) -> dict[str, Any]:
-    return {
-        "symbol": symbol,
-        "inputs": [_tensor(spec) for spec in signature.inputs],
-        "outputs": [_tensor(spec) for spec in signature.outputs],
-    }
-
-
-def _tensor(spec: TensorSpec) -> dict[str, Any]:
-    shape = [dim if isinstance(dim, int) else str(dim) for dim in spec.shape]
-    return {"name": spec.name, "dtype": spec.dtype, "shape": shape}
