@@ -38,6 +38,7 @@ FIGURES = {
     "import-time": Figure("benchmarks.import_time", "run", 15, "import byoc_core over import numpy"),
     "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
     "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running ResNet-50 over weights, arena, in and out"),
+    "startup": Figure("benchmarks.startup", "run", 7, "from the start of a process to the first result, by stage"),
     "vm": Figure("benchmarks.vm_overhead", "run", 11, "what the VM adds to a call of a one-region module"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
