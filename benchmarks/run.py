@@ -44,6 +44,7 @@ FIGURES = {
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),
     "threads": Figure("benchmarks.threads", "run", 15, "what threads gain, and what others in the process cost"),
+    "startup": Figure("benchmarks.startup", "run", 7, "from the start of a process to the first result, by stage"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
     "scale-layers": Figure("benchmarks.scale", "run_layers", 1, "stages of wide layers of many ops", SIZES),
     "scale-random": Figure("benchmarks.scale", "run_random", 1, "stages of random graphs of many ops", SIZES),

@@ -32,7 +32,6 @@ Constructors take fields; the text is made here and nowhere else:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = [
@@ -198,5 +197,8 @@ def near_names(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """Gives `` Did you mean 'a' or 'b'?`` text for a misspelt name, or ``""`` where nothing is near."""
     names = sorted(known)
     near = [other for other in names if other.casefold() == name.casefold()]
+    if not near:
+        import difflib  # an error may take its time; a program without one need not wait for this
+
     near = near[:limit] or difflib.get_close_matches(name, names, n=limit, cutoff=0.6)
     return f"Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

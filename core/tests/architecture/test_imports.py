@@ -1,15 +1,31 @@
-"""What a bare ``import byoc_core`` loads, asked of fresh processes."""
+"""What a bare ``import byoc_core`` loads, and what running an artifact does, asked of fresh processes."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import byoc_core
+import pytest
 
 HEAVY = {
     *("click", "ml_dtypes", "onnx", "onnxruntime", "pluggy", "pydantic", "rich", "scipy", "tvm_ffi", "typer"),
-    *("asyncio", "ctypes", "packaging", "subprocess"),
+    *("asyncio", "ctypes", "difflib", "email", "logging", "packaging", "subprocess", "zipfile"),
 }
+"""What a bare import has no need of."""
+UNUSED = HEAVY - {"ctypes", "pluggy"} | {"byoc_core.cli", "byoc_core.driver", "byoc_core.ir", "importlib.metadata"}
+"""What loading and running an artifact of the core's own runtimes has no need of."""
+RUN = """
+import numpy, byoc_core
+byoc_core.VirtualMachine(byoc_core.load({path!r}, allow_native=True))["main"](numpy.ones((2, 4), "float32"))
+"""
+MODULE = """
+def main(x: R.Tensor((2, 4), "float32")):
+    y = R.nn.relu(x)
+    return y
+"""
 
 
 def modules_after(statements: str) -> set[str]:
@@ -20,9 +36,15 @@ def modules_after(statements: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+def loaded_by(statements: str) -> set[str]:
+    """Gives the modules that some statements load beyond what numpy loads by itself, and the packages they are in."""
+    names = modules_after(statements) - modules_after("import numpy")
+    return {".".join(name.split(".")[: length + 1]) for name in names for length in range(name.count(".") + 1)}
+
+
 def heavy_after(statements: str) -> set[str]:
     """Gives the heavy modules that some statements load beyond what numpy loads by itself."""
-    return {name.split(".")[0] for name in modules_after(statements) - modules_after("import numpy")} & HEAVY
+    return loaded_by(statements) & HEAVY
 
 
 def test_a_bare_import_loads_nothing_heavy() -> None:
@@ -31,6 +53,30 @@ def test_a_bare_import_loads_nothing_heavy() -> None:
 
 def test_a_heavy_import_is_seen() -> None:
     assert heavy_after("import byoc_core, pluggy, asyncio") >= {"pluggy", "asyncio"}
+
+
+def test_a_bare_import_parses_no_metadata_twice() -> None:
+    assert "importlib.metadata" not in loaded_by("import byoc_core")
+
+
+@pytest.mark.parametrize("backend", ["host", "ccompiler"])
+def test_running_an_artifact_loads_nothing_that_it_does_not_need(backend: str, tmp_path: Path) -> None:
+    if backend not in byoc_core.backends.names() or not byoc_core.backends.get(backend).compile_status().ok:
+        pytest.skip(f"no backend {backend} here")
+    path = tmp_path / "model.byoc"
+    byoc_core.build(byoc_core.parse(MODULE), backends=[backend]).save(path)
+    loaded = loaded_by(RUN.format(path=str(path)))
+    assert "byoc_core.vm.machine" in loaded
+    assert loaded & UNUSED == set()
+
+
+def test_a_command_line_imports_the_command_that_it_names() -> None:
+    script = (
+        "import sys\nfrom byoc_core.cli.main import main\nsys.argv = ['byoc', 'verify', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+    loaded = loaded_by(script)
+    assert {name for name in loaded if name.startswith("byoc_core.cli.commands.")} == {"byoc_core.cli.commands.verify"}
 
 
 def test_a_bare_import_loads_no_plugin_code() -> None:

@@ -12,6 +12,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,18 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
         ", member manifest.json: is malformed: functions.0.inputs.0.shape: Value error, division by zero",
     ),
     (lambda m, f: m.update(more=1), ", member manifest.json: is malformed: more: Extra inputs are not permitted"),
+    (
+        lambda m, f: m["functions"][0].update(name="\ud800"),
+        ", member manifest.json: is not JSON text",
+    ),
+    (
+        lambda m, f: m.update(constants={**m["constants"], "0" * 63: {"dtype": "bool", "shape": []}}),
+        f", member manifest.json: is malformed: constants.{'0' * 63}: A text of the form [0-9a-f]{{64}} is required",
+    ),
+    (
+        lambda m, f: next(iter(m["constants"].values())).update(shape=[0, 2**40, 2**40]),
+        ", member manifest.json: is malformed: constants.{constant}.shape: Value error, too many elements",
+    ),
     (lambda m, f: m["runtimes"].clear(), ": its manifest names no runtime for modules of `graph`"),
     (
         lambda m, f: m["modules"][0].update(functions=["other"]),
@@ -254,10 +267,37 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
 
 @pytest.mark.parametrize(("change", "text"), CHANGES)
 def test_changed_content(saved: Path, change: Callable[[dict[str, Any], dict[str, bytes]], object], text: str) -> None:
+    (constant, *_) = sorted(load(saved).constants)
     saved.write_bytes(rebuilt(saved, change))
     with pytest.raises(ArtifactError) as caught:
         load(saved)
-    assert str(caught.value) == f"artifact `{saved}`{text}"
+    assert str(caught.value) == f"artifact `{saved}`{text}".replace("{constant}", constant)
+
+
+def test_a_name_that_would_not_be_read_back_is_not_saved(executable: Executable, tmp_path: Path) -> None:
+    (main,) = executable.program.functions
+    long = replace(executable.program, functions=(replace(main, name="f" * 4097),))
+    with pytest.raises(ArtifactError) as caught:
+        Executable(long, executable.modules, executable.constants).save(tmp_path / "x.byoc")
+    assert str(caught.value) == (
+        "executable, member manifest.json: is malformed: functions.0.name: A text of 1 to 4096 characters is required"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_loading_leaves_the_garbage_collector_as_it_was(saved: Path, tmp_path: Path, enabled: bool) -> None:
+    (tmp_path / "damaged.byoc").write_bytes(saved.read_bytes()[:-1])
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        load(saved)
+        assert gc.isenabled() is enabled
+        with pytest.raises(ArtifactError):
+            load(tmp_path / "damaged.byoc")
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
 
 
 def test_constant_of_another_size(saved: Path) -> None:

@@ -234,9 +234,24 @@ def test_the_unbroken_program_passes(rich_program: Program) -> None:
 @pytest.mark.parametrize("law", BROKEN)
 def test_law(law: str, rich_program: Program) -> None:
     edit, text = BROKEN[law]
-    with pytest.raises(ProgramError) as caught:
-        verify(edit(rich_program))
-    assert str(caught.value) == text
+    program = edit(rich_program)
+    for _ in range(2):
+        with pytest.raises(ProgramError) as caught:
+            verify(program)
+        assert str(caught.value) == text
+    assert not program.is_verified
+
+
+def test_a_lawful_program_is_checked_once(rich_program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = replace(rich_program)
+    verify(program)
+    assert program.is_verified
+    assert program == replace(program)
+    assert not replace(program).is_verified
+    monkeypatch.setitem(verify.__globals__, "check_dataflow", None)
+    verify(program)
+    with pytest.raises(TypeError):
+        verify(replace(program))
 
 
 def chain(tensors: tuple[PlannedTensor, ...], code: tuple[Any, ...], storages: tuple[Any, ...] = (256,)) -> Program:

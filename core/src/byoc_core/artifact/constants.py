@@ -39,7 +39,7 @@ class MappedConstants(Mapping[str, NDArray]):
                     f"{where}, constant {digest[:12]}",
                     "has the wrong number of bytes",
                     got=members[digest].nbytes,
-                    expected=f"{entry.nbytes} for {entry.dtype}{entry.shape}",
+                    expected=f"{entry.nbytes} for {entry.dtype}{list(entry.shape)}",
                 )
         self._data = data
         self._entries = dict(entries)

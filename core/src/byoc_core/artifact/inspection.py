@@ -150,7 +150,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
     modules = tuple(
         ModuleSummary(
             entry.type_key,
-            tuple(entry.functions),
+            entry.functions,
             artifact.members[f"modules/{index}/payload"].nbytes,
             entry.native,
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
-import io
-import json
 import mmap
 import os
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +50,21 @@ def load(path: str | os.PathLike[str], *, allow_native: bool = False) -> Executa
         RuntimeNotFoundError: a runtime that it needs is not installed; says what to install.
         OSError: the file cannot be read.
     """
-    return load_opened(OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`"), allow_native=allow_native)
+    with _paused_collection():
+        opened = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
+        return load_opened(opened, allow_native=allow_native)
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Keeps Python from searching for garbage among the many objects that loading makes, none of which is any."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
@@ -194,7 +207,7 @@ class OpenedArtifact:
             raise ArtifactError(place, "has other functions than the manifest says")
         for reference in program.constants:
             entry = self.manifest.constants.get(reference.digest)
-            if entry is None or (entry.dtype, tuple(entry.shape)) != (reference.dtype, reference.shape):
+            if entry is None or (entry.dtype, entry.shape) != (reference.dtype, reference.shape):
                 raise ArtifactError(place, "cites a constant that is not there", got=reference.digest)
         return program
 
@@ -206,6 +219,10 @@ class OpenedArtifact:
 
 def _explain_foreign_zip(data: memoryview, where: str) -> None:
     """Raises the right error where the container is a sound zip that a newer core made, or that no core made."""
+    import io
+    import json
+    import zipfile
+
     raw: object = None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -254,7 +271,7 @@ def _load_module(
 
     context = LoadContext(artifact.constants, allow_native, artifact.where)
     module = handle.load(artifact.payload(index), context)
-    if list(module.function_names) != entry.functions:
+    if tuple(module.function_names) != entry.functions:
         raise ArtifactError(
             f"{artifact.where}, module {index}",
             "has other functions than the manifest says",

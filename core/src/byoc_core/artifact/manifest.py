@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
-
-from byoc_core.dims import Dim, DimExpr, read_dim
 from byoc_core.dtypes import dtype_info
-from byoc_core.errors import ArtifactError, IRTypeError
+from byoc_core.errors import ArtifactError
+from byoc_core.runtime.json_records import (
+    DTYPE,
+    SIZE,
+    MisfitError,
+    any_json,
+    flag,
+    integer,
+    list_of,
+    mapping_of,
+    one_of,
+    parse_json,
+    record,
+    shape_of,
+    text,
+    to_json,
+)
 from byoc_core.runtime.module import Signature, TensorSpec
 
 __all__ = [
@@ -20,7 +35,6 @@ __all__ = [
     "Manifest",
     "ModuleEntry",
     "RuntimeEntry",
-    "TensorEntry",
     "decode_manifest",
     "encode_manifest",
 ]
@@ -34,106 +48,46 @@ MAX_NBYTES = 1 << 28
 _MAX_RANK = 32
 _MAX_ELEMENTS = 1 << 56
 
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Text = Annotated[str, Field(min_length=1, max_length=4096)]
-Size = Annotated[int, Field(ge=0, lt=2**63)]
 
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class TensorEntry(_Entry):
-    """One argument or result; sizes are integers, or expressions as text."""
-
-    name: Text
-    dtype: str
-    shape: list[Size | str]
-
-    @field_validator("dtype")
-    @classmethod
-    def _check_dtype(cls, value: str) -> str:
-        try:
-            return dtype_info(value).name
-        except IRTypeError as error:
-            raise ValueError(error.problem) from error
-
-    @field_validator("shape")
-    @classmethod
-    def _check_shape(cls, value: list[int | str]) -> list[int | str]:
-        for dim in value:
-            if isinstance(dim, str):
-                _read_dim(dim)
-        return value
-
-    def to_spec(self) -> TensorSpec:
-        """Gives the entry as the runtime has it."""
-        return TensorSpec(self.name, self.dtype, tuple(d if isinstance(d, int) else _read_dim(d) for d in self.shape))
-
-    @classmethod
-    def from_spec(cls, spec: TensorSpec) -> TensorEntry:
-        """Gives the entry of a spec."""
-        return cls(name=spec.name, dtype=spec.dtype, shape=[d if isinstance(d, int) else str(d) for d in spec.shape])
-
-
-def _read_dim(text: str) -> Dim:
-    try:
-        dim = read_dim(text)
-    except IRTypeError as error:
-        raise ValueError(error.problem) from error
-    if not isinstance(dim, DimExpr):
-        raise ValueError(f"the size {text[:40]!r} is a number in text form")
-    return dim
-
-
-class FunctionEntry(_Entry):
+@dataclass(frozen=True, slots=True)
+class FunctionEntry:
     """A function that can be called, and its signature."""
 
-    name: Text
-    inputs: list[TensorEntry]
-    outputs: list[TensorEntry]
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
 
     def to_signature(self) -> Signature:
         """Gives the signature as the runtime has it."""
-        return Signature(tuple(e.to_spec() for e in self.inputs), tuple(e.to_spec() for e in self.outputs))
+        return Signature(self.inputs, self.outputs)
 
 
-class RuntimeEntry(_Entry):
+@dataclass(frozen=True, slots=True)
+class RuntimeEntry:
     """A runtime that must be installed, and what brought it when the artifact was made."""
 
-    type_key: Text
-    distribution: Text
-    version: Text
-    payload_format: Annotated[int, Field(ge=1)]
+    type_key: str
+    distribution: str
+    version: str
+    payload_format: int
 
 
-class ModuleEntry(_Entry):
+@dataclass(frozen=True, slots=True)
+class ModuleEntry:
     """A runtime module: its payload, native code or not, is the member ``modules/<index>/payload``."""
 
-    type_key: Text
-    functions: list[Text]
+    type_key: str
+    functions: tuple[str, ...]
     native: bool
-    digest: Digest
+    digest: str
 
 
-class ConstantEntry(_Entry):
+@dataclass(frozen=True, slots=True)
+class ConstantEntry:
     """A constant tensor: its bytes are the member ``constants/<digest>``."""
 
     dtype: str
-    shape: Annotated[list[Size], Field(max_length=_MAX_RANK)]
-
-    @field_validator("dtype")
-    @classmethod
-    def _check_dtype(cls, value: str) -> str:
-        return TensorEntry._check_dtype(value)
-
-    @field_validator("shape")
-    @classmethod
-    def _check_shape(cls, value: list[int]) -> list[int]:
-        # numpy refuses such arrays even where another size is zero.
-        if math.prod(size for size in value if size) >= _MAX_ELEMENTS:
-            raise ValueError("too many elements")
-        return value
+    shape: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
@@ -141,7 +95,8 @@ class ConstantEntry(_Entry):
         return dtype_info(self.dtype).itemsize * math.prod(self.shape)
 
 
-class Manifest(_Entry):
+@dataclass(frozen=True, slots=True)
+class Manifest:
     """The whole manifest.
 
     Attributes:
@@ -156,15 +111,15 @@ class Manifest(_Entry):
         report: the offload report, as data.
     """
 
-    format: Literal["byoc"]
-    format_version: Annotated[int, Field(ge=1)]
-    core_version: Text
-    functions: list[FunctionEntry]
-    runtimes: list[RuntimeEntry]
-    modules: list[ModuleEntry]
-    constants: dict[Digest, ConstantEntry]
-    program: Digest
-    report: dict[str, JsonValue]
+    format: str
+    format_version: int
+    core_version: str
+    functions: tuple[FunctionEntry, ...]
+    runtimes: tuple[RuntimeEntry, ...]
+    modules: tuple[ModuleEntry, ...]
+    constants: Mapping[str, ConstantEntry]
+    program: str
+    report: Mapping[str, Any]
 
     def member_names(self) -> set[str]:
         """Gives the names of the members that an artifact of this manifest has."""
@@ -177,9 +132,14 @@ class Manifest(_Entry):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Gives the JSON form; equal manifests have equal bytes."""
-    data = manifest.model_dump(mode="json")
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    """Gives the JSON form; equal manifests have equal bytes.
+
+    Raises:
+        ArtifactError: a name is longer than :func:`decode_manifest` permits, or something else would not be read back.
+    """
+    data = json.dumps(manifest, default=to_json, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    decode_manifest(data, "executable")
+    return data
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
@@ -192,18 +152,14 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
     if len(data) > MAX_NBYTES:
         raise ArtifactError(place, "is too large", got=f"{len(data)} bytes", expected=f"at most {MAX_NBYTES}")
     try:
-        raw = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        raw = parse_json(data)
+    except ValueError as error:
         raise ArtifactError(place, "is not JSON text") from error
     check_version(raw, where)
     try:
-        return Manifest.model_validate(raw)
-    except (ValidationError, RecursionError) as error:
-        raise ArtifactError(place, f"is malformed: {_first_problem(error)}") from error
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not a JSON number")
+        return _read_manifest(raw)
+    except MisfitError as misfit:
+        raise ArtifactError(place, f"is malformed: {misfit}") from misfit
 
 
 def check_version(raw: Any, where: str) -> None:
@@ -220,8 +176,27 @@ def check_version(raw: Any, where: str) -> None:
         )
 
 
-def _first_problem(error: ValidationError | RecursionError) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deep"
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'document'}: {first['msg']}"
+def _new_constant(dtype: str, shape: tuple[int, ...]) -> ConstantEntry:
+    # numpy refuses such arrays even where another size is zero.
+    if math.prod([size for size in shape if size]) >= _MAX_ELEMENTS:
+        raise MisfitError("Value error, too many elements").inside("shape")
+    return ConstantEntry(dtype, shape)
+
+
+_TEXT = text(min_length=1, max_length=4096)
+_DIGEST = text("[0-9a-f]{64}")
+_VERSION = integer(1)
+_TENSORS = list_of(record(TensorSpec, name=_TEXT, dtype=DTYPE, shape=shape_of()))
+
+_read_manifest = record(
+    Manifest,
+    format=one_of("byoc"),
+    format_version=_VERSION,
+    core_version=_TEXT,
+    functions=list_of(record(FunctionEntry, name=_TEXT, inputs=_TENSORS, outputs=_TENSORS)),
+    runtimes=list_of(record(RuntimeEntry, type_key=_TEXT, distribution=_TEXT, version=_TEXT, payload_format=_VERSION)),
+    modules=list_of(record(ModuleEntry, type_key=_TEXT, functions=list_of(_TEXT), native=flag, digest=_DIGEST)),
+    constants=mapping_of(_DIGEST, record(_new_constant, dtype=DTYPE, shape=list_of(SIZE, max_length=_MAX_RANK))),
+    program=_DIGEST,
+    report=any_json,
+)

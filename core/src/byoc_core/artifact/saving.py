@@ -20,7 +20,6 @@ from byoc_core.artifact.manifest import (
     Manifest,
     ModuleEntry,
     RuntimeEntry,
-    TensorEntry,
     encode_manifest,
 )
 from byoc_core.artifact.report_packing import pack_report
@@ -28,7 +27,7 @@ from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
 from byoc_core.file_replacement import replace_file
-from byoc_core.runtime.module import NDArray, Signature
+from byoc_core.runtime.module import NDArray
 from byoc_core.version import __version__
 
 __all__ = ["save", "to_bytes"]
@@ -79,14 +78,14 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         entries.append(
             ModuleEntry(
                 type_key=module.type_key,
-                functions=list(module.function_names),
+                functions=tuple(module.function_names),
                 native=module.is_native,
                 digest=hashlib.sha256(payload).hexdigest(),
             )
         )
     constants: dict[str, ConstantEntry] = {}
     for digest, array in sorted(_cited_constants(executable).items()):
-        constants[digest] = ConstantEntry(dtype=dtype_name(array.dtype), shape=list(array.shape))
+        constants[digest] = ConstantEntry(dtype_name(array.dtype), array.shape)
         members[f"constants/{digest}"] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     program = encode(executable.program)
     members["program"] = program
@@ -94,9 +93,11 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         format="byoc",
         format_version=FORMAT_VERSION,
         core_version=__version__,
-        functions=[_function_entry(name, signature) for name, signature in executable.functions.items()],
-        runtimes=[needed[type_key] for type_key in sorted(needed)],
-        modules=entries,
+        functions=tuple(
+            FunctionEntry(name, signature.inputs, signature.outputs) for name, signature in executable.functions.items()
+        ),
+        runtimes=tuple(needed[type_key] for type_key in sorted(needed)),
+        modules=tuple(entries),
         constants=constants,
         program=hashlib.sha256(program).hexdigest(),
         report=pack_report(_plain_json(executable.report_data)),
@@ -120,14 +121,6 @@ def _cited_constants(executable: Executable) -> dict[str, NDArray]:
                 "executable", "a constant has other content than its digest says", got=digest_of(array), expected=digest
             )
     return cited
-
-
-def _function_entry(name: str, signature: Signature) -> FunctionEntry:
-    return FunctionEntry(
-        name=name,
-        inputs=[TensorEntry.from_spec(spec) for spec in signature.inputs],
-        outputs=[TensorEntry.from_spec(spec) for spec in signature.outputs],
-    )
 
 
 def _plain_json(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from byoc_core.cli.own_commands import OwnCommands
 from byoc_core.errors import ByocError, PluginError
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ _HOMES = {"conformance": "byoc-conformance"}
 class CommandGroup(TyperGroup):
     """The commands of byoc itself, and then those of other distributions, which can take no name of byoc's."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = OwnCommands()
+
     def list_commands(self, ctx: Any) -> list[str]:
-        """Gives byoc's own commands as they were added, and the others by name."""
-        own = super().list_commands(ctx)
-        return [*own, *sorted({record.name for record in _catalog().records} - set(own))]
+        """Gives byoc's own commands in the order of their table, and the others by name."""
+        return [*self.commands, *sorted({record.name for record in _catalog().records} - set(self.commands))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Gives a command, or what raises the reason why there is none; ``None`` where nobody knows the name."""

@@ -13,7 +13,6 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,11 +20,15 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.build_cache import BuildCache
 from byoc_core.native.compiler_errors import compiler_failure
 from byoc_core.native.cpu import Target, features_of_macros
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = [
     "BuildOptions",
@@ -311,6 +314,8 @@ class Toolchain:
         if folder is not None:
             for name, text in files.items():
                 (folder / name).write_text(text, encoding="utf-8")
+        import subprocess  # a process that only runs what is compiled already needs none of it
+
         status: int | str
         try:
             finished = subprocess.run(

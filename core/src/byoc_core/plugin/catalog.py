@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import ModuleType
-from typing import TYPE_CHECKING
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_core.errors import ByocError, PluginError
 from byoc_core.plugin.record import PluginRecord, PluginState
 
 if TYPE_CHECKING:
+    import logging
+
     from byoc_core.plugin.handle import PluginHandle
 
-__all__ = ["Catalog"]
+__all__ = ["Catalog", "Judgement"]
 
-_LOGGER = logging.getLogger("byoc.plugin")
+
+class Judgement(NamedTuple):
+    """The records of all claims to one name, in order of distribution, and what could not be read of them."""
+
+    records: tuple[PluginRecord, ...]
+    problems: tuple[str, ...] = ()
 
 
 class Catalog:
@@ -29,28 +36,57 @@ class Catalog:
         group: the entry-point group.
         records: one per entry point.
         problems: what else was found wrong while looking, for ``byoc doctor``.
+        judges: for further names, in order, what gives their records; each is asked once, when the name first is.
     """
 
-    def __init__(self, group: str, records: Iterable[PluginRecord], *, problems: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        group: str,
+        records: Iterable[PluginRecord] = (),
+        *,
+        problems: Iterable[str] = (),
+        judges: Mapping[str, Callable[[], Judgement]] = MappingProxyType({}),
+    ) -> None:
         self.group = group
-        self.problems = tuple(problems)
-        self._records = list(records)
+        self._problems = tuple(problems)
+        self._judges = dict(judges)
+        self._judged: dict[str, Judgement] = {}
+        for record in records:
+            known = self._judged.get(record.name, Judgement(()))
+            self._judged[record.name] = Judgement((*known.records, record))
+        self._names = tuple(dict.fromkeys((*self._judged, *judges)))
         self._loaded: dict[str, object] = {}
 
     @property
     def records(self) -> tuple[PluginRecord, ...]:
         """All records with their present state; two for one name where distributions clash."""
-        return tuple(self._records)
+        return tuple(record for name in self._names for record in self._claims(name).records)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was found wrong while looking, beside the records that say so themselves."""
+        return tuple(
+            dict.fromkeys((*self._problems, *(p for name in self._names for p in self._claims(name).problems)))
+        )
 
     def names(self) -> tuple[str, ...]:
         """Gives the names of all plugins that may be used."""
-        return tuple(record.name for record in self._records if record.state is PluginState.AVAILABLE)
+        return tuple(record.name for record in self.records if record.state is PluginState.AVAILABLE)
 
     def find(self, name: str) -> PluginRecord | None:
         """Gives the record of that name (the one that may be used, where several claim it), or ``None``."""
-        claims = [record for record in self._records if record.name == name]
+        claims = self._claims(name).records
         usable = [record for record in claims if record.state is PluginState.AVAILABLE]
         return next(iter(usable or claims), None)
+
+    def _claims(self, name: str) -> Judgement:
+        judgement = self._judged.get(name)
+        if judgement is None:
+            judge = self._judges.get(name)
+            if judge is None:
+                return Judgement(())
+            judgement = self._judged.setdefault(name, judge())
+        return judgement
 
     def load(self, name: str) -> object:
         """Imports a plugin, once, and gives the module or object that its entry point refers to.
@@ -63,12 +99,10 @@ class Catalog:
         if name in self._loaded:
             return self._loaded[name]
         record = self._usable(name)
-        from importlib.metadata import EntryPoint
-
         try:
-            plugin: object = EntryPoint(record.name, record.value, record.group).load()
+            plugin = _import_object(record.value)
         except KeyboardInterrupt:
-            _LOGGER.warning("interrupted while %s was imported", record.label)
+            _logger().warning("interrupted while %s was imported", record.label)
             raise
         except BaseException as error:
             reason = f"importing `{record.value}` raised {type(error).__name__}: {error}"
@@ -97,8 +131,9 @@ class Catalog:
     def quarantine(self, record: PluginRecord, reason: str, remedy: str) -> PluginError:
         """Marks a plugin as broken and gives the error to raise."""
         broken = replace(record, state=PluginState.BROKEN, reason=reason, remedy=remedy)
-        self._records = [broken if known == record else known for known in self._records]
-        _LOGGER.info("%s is quarantined: %s", record.label, reason)
+        records, problems = self._claims(record.name)
+        self._judged[record.name] = Judgement(tuple(broken if r == record else r for r in records), problems)
+        _logger().info("%s is quarantined: %s", record.label, reason)
         return _unusable(broken)
 
     def quarantine_faulty(self, record: PluginRecord, fault: ByocError) -> PluginError:
@@ -114,6 +149,21 @@ class Catalog:
         if record.state is not PluginState.AVAILABLE:
             raise _unusable(record)
         return record
+
+
+def _import_object(value: str) -> object:
+    """Gives what an entry point's value, ``module`` or ``module:object.attribute``, refers to."""
+    module, _, attributes = value.partition("[")[0].partition(":")  # behind `[` stand extras, which say nothing here
+    found: object = import_module(module.strip())
+    for name in filter(None, attributes.strip().split(".")):
+        found = getattr(found, name)
+    return found
+
+
+def _logger() -> logging.Logger:
+    import logging
+
+    return logging.getLogger("byoc.plugin")
 
 
 def _unusable(record: PluginRecord) -> PluginError:

@@ -6,8 +6,9 @@ import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from byoc_core.plugin.catalog import Catalog
+from byoc_core.plugin.catalog import Catalog, Judgement
 from byoc_core.plugin.metadata import Declaration, Metadata, normalise, read_metadata, snapshot
 from byoc_core.plugin.record import PluginRecord, PluginState
 from byoc_core.plugin.settings import PluginSettings
@@ -51,20 +52,37 @@ def installed(group: str) -> Catalog:
 
 
 def _catalog(group: str, metadata: Metadata, settings: PluginSettings) -> Catalog:
-    found: list[PluginRecord] = []
-    problems = list(metadata.problems)
+    claims: dict[str, list[_Claim]] = {}
     for declaration in metadata.declarations:
-        entries = [(name, value) for declared, name, value in declaration.entries if declared == group]
+        for declared, name, value in declaration.entries:
+            if declared == group:
+                claims.setdefault(name, []).append(_Claim(name, group, value, declaration))
+    judges = {name: functools.partial(_judge_claims, claims[name], settings) for name in sorted(claims)}
+    return Catalog(group, problems=metadata.problems, judges=judges)
+
+
+class _Claim(NamedTuple):
+    """A distribution's claim to a plugin's name."""
+
+    name: str
+    group: str
+    value: str
+    declaration: Declaration
+
+
+def _judge_claims(claims: Sequence[_Claim], settings: PluginSettings) -> Judgement:
+    """Gives the records of all claims to one name. Versions are compared where a distribution asks for some."""
+    found: list[PluginRecord] = []
+    problems = []
+    for name, group, value, declaration in claims:
         try:
-            needed = _core_requirement(declaration) if entries else ""
+            needed = _core_requirement(declaration)
         except ValueError as error:
             problems.append(f"distribution `{declaration.distribution}` has unreadable metadata: {error}")
             continue
-        distribution, version = declaration.distribution, declaration.version
-        found.extend(PluginRecord(name, group, value, distribution, version, needed) for name, value in entries)
-    found.sort(key=lambda record: (record.name, normalise(record.distribution), record.value))
-    records = [_judge(record, _rivals(record, found), settings) for record in found]
-    return Catalog(group, records, problems=problems)
+        found.append(PluginRecord(name, group, value, declaration.distribution, declaration.version, needed))
+    found.sort(key=lambda record: (normalise(record.distribution), record.value))
+    return Judgement(tuple(_judge(record, _rivals(record, found), settings) for record in found), tuple(problems))
 
 
 def _core_requirement(declaration: Declaration) -> str:
@@ -92,7 +110,7 @@ class _Rivals:
 
 
 def _rivals(record: PluginRecord, found: list[PluginRecord]) -> _Rivals:
-    claims = [other for other in found if other.name == record.name and other is not record]
+    claims = [other for other in found if other is not record]
     return _Rivals(tuple(c for c in claims if _is_core(c)), tuple(c for c in claims if not _is_core(c)))
 
 

@@ -1,7 +1,8 @@
 """What installed distributions declare: entry points, versions, requirements, as text. No plugin code runs here.
 
-Cost: one pass over ``sys.path``, a few milliseconds per hundred distributions, and some 20 ms for the import of
-``importlib.metadata``. Versions are compared later, when a catalogue is asked for.
+Cost: one pass over ``sys.path``, a few milliseconds per hundred distributions. ``importlib.metadata``, whose import
+alone takes some 20 ms, is asked only where somebody has imported it already, or where distributions lie elsewhere than
+pip puts them. Versions are compared later, when a plugin is asked for.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from byoc_core.plugin.info_folder import InfoFolder
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -93,7 +98,7 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _declaration(distribution: Distribution) -> Declaration:
+def _declaration(distribution: Distribution | InfoFolder) -> Declaration:
     entries = {
         (entry.group, entry.name, entry.value)
         for entry in distribution.entry_points
@@ -103,11 +108,9 @@ def _declaration(distribution: Distribution) -> Declaration:
     return Declaration(_name_of(distribution), distribution.version, requires, tuple(sorted(entries)))
 
 
-def _distinct_distributions(path: Sequence[str] | None) -> Iterator[Distribution]:
-    from importlib.metadata import distributions
-
+def _distinct_distributions(path: Sequence[str] | None) -> Iterator[Distribution | InfoFolder]:
     seen: set[str] = set()
-    for distribution in distributions() if path is None else distributions(path=list(path)):
+    for distribution in _distributions(path):
         if _mentions_plugins(distribution):
             name = normalise(_name_of(distribution))
             if name not in seen:
@@ -115,13 +118,40 @@ def _distinct_distributions(path: Sequence[str] | None) -> Iterator[Distribution
                 yield distribution
 
 
-def _mentions_plugins(distribution: Distribution) -> bool:
+def _distributions(path: Sequence[str] | None) -> Iterator[Distribution | InfoFolder]:
+    """Yields what ``importlib.metadata.distributions`` gives, in its order; asks it where it is imported already."""
+    foreign = any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path)
+    if "importlib.metadata" in sys.modules or (path is None and foreign):
+        from importlib.metadata import distributions
+
+        yield from distributions() if path is None else distributions(path=list(path))
+        return
+    for folder in sys.path if path is None else path:
+        try:
+            names = os.listdir(folder or ".")  # noqa: PTH208 - names are all that is wanted
+        except NotADirectoryError:
+            from importlib.metadata import distributions
+
+            yield from distributions(path=[folder])
+            continue
+        except OSError:
+            continue
+        yield from (
+            InfoFolder(f"{folder or '.'}/{name}") for name in names if name.lower().endswith((".dist-info", "egg-info"))
+        )
+
+
+def _mentions_plugins(distribution: Distribution | InfoFolder) -> bool:
     try:
         return f"[{_GROUP_PREFIX}" in (distribution.read_text("entry_points.txt") or "")
     except (OSError, ValueError):
         return False
 
 
-def _name_of(distribution: Distribution) -> str:
+def _name_of(distribution: Distribution | InfoFolder) -> str:
     # Typed `str`, but None where METADATA has no Name field.
-    return str(distribution.metadata["Name"] or getattr(distribution, "_path", "unknown"))
+    return str(
+        distribution.metadata["Name"]
+        or getattr(distribution, "path", None)
+        or getattr(distribution, "_path", "unknown")
+    )

@@ -10,17 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from byoc_core.dims import read_dim
-from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.native.cpu import Target
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.hooks import LoadContext
+from byoc_core.runtime.json_records import (
+    DTYPE,
+    SIZE,
+    MisfitError,
+    flag,
+    list_of,
+    one_of,
+    parse_json,
+    record,
+    shape_of,
+    text,
+    to_json,
+)
 from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
 
 __all__ = ["FORMATS", "decode", "encode"]
@@ -31,61 +41,79 @@ FORMATS = (1, 2)
 _MAGICS = {version: f"byoc-csource-{version}\n".encode() for version in FORMATS}
 _MAGIC_LENGTH = len(_MAGICS[1])
 _LENGTHS = struct.Struct("<QQQ")
-_MAX_RANK = 64
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+@dataclass(frozen=True, slots=True)
+class _Function:
+    symbol: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
 
 
-class _Tensor(_Model):
-    name: str
-    dtype: str
-    shape: list[Annotated[int, Field(ge=0, lt=2**63)] | str] = Field(max_length=_MAX_RANK)
+@dataclass(frozen=True, slots=True)
+class _PermittingFunction(_Function):
+    traits: CallTraits
 
-    def to_spec(self) -> TensorSpec:
-        shape = tuple(dim if isinstance(dim, int) else read_dim(dim) for dim in self.shape)
-        return TensorSpec(self.name, dtype_info(self.dtype).name, shape)
-
-
-class _Traits(_Model):
-    strided: bool
-    in_place: list[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]]
-    workspace_nbytes: Annotated[int, Field(ge=0, lt=2**63)] | str
-
-    def to_traits(self) -> CallTraits:
-        nbytes = self.workspace_nbytes
-        return CallTraits(self.strided, tuple(self.in_place), nbytes if isinstance(nbytes, int) else read_dim(nbytes))
+    def __post_init__(self) -> None:
+        if any(output >= len(self.outputs) or index >= len(self.inputs) for output, index in self.traits.in_place):
+            raise MisfitError("a pair of `in_place` names a tensor that is not there")
 
 
-class _Function(_Model):
-    symbol: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    inputs: list[_Tensor]
-    outputs: list[_Tensor]
-    traits: _Traits | None = None
-
-    def to_signature(self) -> Signature:
-        return Signature(
-            tuple(tensor.to_spec() for tensor in self.inputs), tuple(tensor.to_spec() for tensor in self.outputs)
-        )
-
-    @model_validator(mode="after")
-    def check_pairs(self) -> Self:
-        pairs = [] if self.traits is None else self.traits.in_place
-        if any(output >= len(self.outputs) or index >= len(self.inputs) for output, index in pairs):
-            raise ValueError("a pair of `in_place` names a tensor that is not there")
-        return self
-
-
-class _Header(_Model):
-    functions: list[_Function]
-    constants: list[str]
-    opt_level: Literal[0, 1, 2, 3]
+@dataclass(frozen=True, slots=True)
+class _Header:
+    functions: tuple[_Function, ...]
+    constants: tuple[str, ...]
+    opt_level: int
     march: str
-    extra_flags: list[str]
+    extra_flags: tuple[str, ...]
     system: str
     machine: str
-    features: list[str]
+    features: tuple[str, ...]
+
+
+_TEXT = text()
+_TEXTS = list_of(_TEXT)
+_TENSORS = list_of(record(TensorSpec, name=_TEXT, dtype=DTYPE, shape=shape_of(max_rank=64)))
+_SYMBOL = text("[A-Za-z_][A-Za-z0-9_]*")
+_read_numbers = list_of(SIZE, max_length=2)
+_read_sizes = shape_of()
+
+
+def _read_pair(value: Any) -> tuple[int, ...]:
+    pair = _read_numbers(value)
+    if len(pair) != 2:
+        raise MisfitError("A list of 2 items is required")
+    return pair
+
+
+_TRAITS = record(
+    CallTraits,
+    strided=flag,
+    in_place=list_of(_read_pair),
+    workspace_nbytes=lambda value: _read_sizes([value])[0],
+)
+_read_plain_function = record(_Function, symbol=_SYMBOL, inputs=_TENSORS, outputs=_TENSORS)
+_read_permitting_function = record(
+    _PermittingFunction, symbol=_SYMBOL, inputs=_TENSORS, outputs=_TENSORS, traits=_TRAITS
+)
+
+
+def _read_function(value: Any) -> _Function:
+    has_traits = type(value) is dict and "traits" in value
+    return _read_permitting_function(value) if has_traits else _read_plain_function(value)
+
+
+_read_header = record(
+    _Header,
+    functions=list_of(_read_function),
+    constants=_TEXTS,
+    opt_level=one_of(0, 1, 2, 3),
+    march=_TEXT,
+    extra_flags=_TEXTS,
+    system=_TEXT,
+    machine=_TEXT,
+    features=_TEXTS,
+)
 
 
 def encode(module: CSourceModule) -> bytes:
@@ -95,20 +123,17 @@ def encode(module: CSourceModule) -> bytes:
         ToolchainError: it must be compiled and cannot be.
     """
     library = module.build()
-    header = {
-        "functions": [
-            _function(symbol, signature) | _traits(module.traits.get(symbol))
-            for symbol, signature in module.signatures.items()
-        ],
-        "constants": list(module.constants),
-        "opt_level": module.options.opt_level,
-        "march": module.options.march,
-        "extra_flags": list(module.options.extra_flags),
-        "system": library.target.system,
-        "machine": library.target.machine,
-        "features": list(library.target.features),
-    }
-    parts = (json.dumps(header, sort_keys=True).encode(), module.get_source().encode(), library.data)
+    header = _Header(
+        functions=tuple(_function(name, s, module.traits.get(name)) for name, s in module.signatures.items()),
+        constants=tuple(module.constants),
+        opt_level=module.options.opt_level,
+        march=module.options.march,
+        extra_flags=module.options.extra_flags,
+        system=library.target.system,
+        machine=library.target.machine,
+        features=library.target.features,
+    )
+    parts = (json.dumps(header, default=to_json, sort_keys=True).encode(), module.get_source().encode(), library.data)
     body = _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
     return _MAGICS[module.payload_format] + hashlib.sha256(body).digest() + body
 
@@ -121,17 +146,19 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
     """
     header_text, source, library = _split(payload, context.source)
     try:
-        header = _Header.model_validate_json(header_text)
-        functions = {function.symbol: function.to_signature() for function in header.functions}
-        traits = {f.symbol: f.traits.to_traits() for f in header.functions if f.traits is not None}
-        options = BuildOptions(header.opt_level, header.march, tuple(header.extra_flags))
-        text = source.decode()
-    except (ValidationError, ByocError, UnicodeDecodeError) as error:
+        header = _read_header(parse_json(header_text))
+        functions = {function.symbol: Signature(function.inputs, function.outputs) for function in header.functions}
+        traits = {f.symbol: f.traits for f in header.functions if isinstance(f, _PermittingFunction)}
+        options = BuildOptions(header.opt_level, header.march, header.extra_flags)
+        source_text = source.decode()
+    except (ValueError, ByocError) as error:
         raise ArtifactError(context.source, "the header of a csource module is malformed", detail=str(error)) from error
-    target = Target(header.system, header.machine, tuple(header.features))
+    target = Target(header.system, header.machine, header.features)
     constants = {digest: context.constant(digest) for digest in header.constants}
     compiled = CompiledLibrary(library, target)
-    module = CSourceModule(text, functions, constants=constants, options=options, library=compiled, traits=traits)
+    module = CSourceModule(
+        source_text, functions, constants=constants, options=options, library=compiled, traits=traits
+    )
     if not payload.startswith(_MAGICS[module.payload_format]):
         raise ArtifactError(
             context.source,
@@ -139,6 +166,12 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
             detail="its format is not the one that what its functions permit calls for",
         )
     return module
+
+
+def _function(symbol: str, signature: Signature, traits: CallTraits | None) -> _Function:
+    if traits is None:
+        return _Function(symbol, signature.inputs, signature.outputs)
+    return _PermittingFunction(symbol, signature.inputs, signature.outputs, traits)
 
 
 def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
@@ -159,29 +192,3 @@ def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:
         parts.append(bytes(body[position : position + length]))
         position += length
     return (parts[0], parts[1], parts[2])
-
-
-def _function(symbol: str, signature: Signature) -> dict[str, Any]:
-    return {
-        "symbol": symbol,
-        "inputs": [_tensor(spec) for spec in signature.inputs],
-        "outputs": [_tensor(spec) for spec in signature.outputs],
-    }
-
-
-def _traits(traits: CallTraits | None) -> dict[str, Any]:
-    if traits is None:
-        return {}
-    nbytes = traits.workspace_nbytes
-    return {
-        "traits": {
-            "strided": traits.strided,
-            "in_place": [list(pair) for pair in traits.in_place],
-            "workspace_nbytes": nbytes if isinstance(nbytes, int) else str(nbytes),
-        }
-    }
-
-
-def _tensor(spec: TensorSpec) -> dict[str, Any]:
-    shape = [dim if isinstance(dim, int) else str(dim) for dim in spec.shape]
-    return {"name": spec.name, "dtype": spec.dtype, "shape": shape}

@@ -176,6 +176,7 @@ class _Reader:
         self.data = data
         self.position = position
         self.has_views = False
+        self._dims: dict[str, Dim] = {}
 
     def error(self, problem: str, *, got: object = None) -> ProgramError:
         return ProgramError(f"bytecode, byte {self.position}", problem, got=got)
@@ -188,6 +189,10 @@ class _Reader:
         return chunk
 
     def number(self) -> int:
+        position = self.position
+        if position < len(self.data) and self.data[position] < 0x80:  # one byte, as nearly all have
+            self.position = position + 1
+            return self.data[position]
         value = 0
         for index in range(_MAX_NUMBER_BYTES):
             (byte,) = self.take(1)
@@ -206,6 +211,12 @@ class _Reader:
 
     def dim(self) -> Dim:
         text = self.text()
+        known = self._dims.get(text)
+        if known is None:
+            known = self._dims[text] = self._read_dim(text)
+        return known
+
+    def _read_dim(self, text: str) -> Dim:
         problem = read_problem(text)
         if problem:
             raise self.error(problem)

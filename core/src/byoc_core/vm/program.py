@@ -19,7 +19,7 @@ The arena of a frame holds the function's storages one after the other, each ali
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from byoc_core.dims import Dim, bound_symbols, exact_div, product
@@ -199,11 +199,16 @@ class VMFunction:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Functions with the external symbols and the constants that they cite."""
+    """Functions with the external symbols and the constants that they cite.
+
+    Attributes:
+        is_verified: whether :func:`~byoc_core.vm.verify.verify` has found this program lawful.
+    """
 
     functions: tuple[VMFunction, ...]
     externs: tuple[str, ...] = ()
     constants: tuple[ConstantRef, ...] = ()
+    is_verified: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
     def function_names(self) -> tuple[str, ...]:

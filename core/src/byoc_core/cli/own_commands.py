@@ -1,0 +1,148 @@
+"""The commands of byoc itself: a table, of which a command line imports the one that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+
+__all__ = ["CONTEXT", "MARKUP", "OwnCommands", "print_examples"]
+
+MARKUP: Final = "rich"
+"""The markup of help texts."""
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+"""Settings of every command."""
+
+
+class _Home(NamedTuple):
+    """Where a command is: the module below ``byoc_core.cli.commands``, its function; and examples of its use."""
+
+    module: str
+    function: str
+    examples: tuple[str, ...]
+
+
+_HOMES = {
+    "backends": _Home("backends", "list_backends", ("byoc backends",)),
+    "doctor": _Home("doctor", "examine", ("byoc doctor",)),
+    "demo": _Home(
+        "demo",
+        "run_demo",
+        (
+            "byoc demo",
+            "byoc demo --backend NAME",
+        ),
+    ),
+    "compile": _Home(
+        "compile",
+        "compile_model",
+        (
+            "byoc compile model.onnx -o model.byoc",
+            "byoc compile model.onnx -o model.byoc --backend FIRST --backend SECOND",
+            "byoc compile model.onnx -o model.byoc --backend NAME --option NAME.opt_level=3 --fallback error",
+            "byoc compile model.onnx -o model.byoc --force 'conv_*=NAME' --force softmax_0=host --min-ops 3",
+            "byoc compile model.onnx -o model.byoc --require-offload 0.9",
+            "byoc compile model.onnx -o model.byoc --timing --print-after Simplify",
+        ),
+    ),
+    "run": _Home(
+        "run",
+        "run_model",
+        (
+            "byoc run model.byoc",
+            "byoc run model.byoc --input x=photo.npy --input mask=arrays.npz -o outputs.npz",
+            "byoc run model.onnx --dim n=8 --seed 1",
+        ),
+    ),
+    "explain": _Home(
+        "explain",
+        "explain_offload",
+        (
+            "byoc explain model.onnx --backend NAME",
+            "byoc explain model.onnx --backend FIRST --backend SECOND --policy cost",
+            "byoc explain model.onnx --stop-at pool_3 --allow NAME=add,'nn.*'",
+            "byoc explain model.byoc --only-host",
+            "byoc explain model.onnx --dim n=8 --require-offload 90%",
+            "byoc explain model.onnx --ir > partitioned.py",
+            "byoc explain model.onnx --json > report.json",
+        ),
+    ),
+    "debug": _Home(
+        "debug",
+        "debug",
+        (
+            "byoc debug model.onnx --backend NAME",
+            "byoc debug model.onnx --input x=photo.npy --dim n=8 --save failures",
+            "byoc debug model.onnx --accumulate --json > report.json",
+        ),
+    ),
+    "inspect": _Home(
+        "inspect",
+        "inspect_artifact",
+        (
+            "byoc inspect model.byoc",
+            "byoc inspect model.byoc --program",
+        ),
+    ),
+    "verify": _Home("verify", "verify_artifact", ("byoc verify model.byoc",)),
+    "lint-backend": _Home(
+        "lint_backend",
+        "lint_installed_backend",
+        (
+            "byoc lint-backend NAME",
+            "byoc lint-backend NAME --compile --strict      before a release",
+            "byoc lint-backend NAME --json > findings.json",
+        ),
+    ),
+    "new-backend": _Home(
+        "new_backend",
+        "write_new_backend",
+        (
+            "byoc new-backend mynpu                     an engine of yours runs graphs",
+            "byoc new-backend mydsp --kind csource      you print C",
+            "byoc new-backend mynpu --output npu        into the folder npu",
+        ),
+    ),
+}
+
+
+class OwnCommands(MutableMapping[str, Any]):
+    """Click commands by name, in the order of help; each is imported and made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = dict.fromkeys(_HOMES)
+
+    def __getitem__(self, name: str) -> Any:
+        command = self._made[name]
+        if command is None:
+            command = self._made[name] = _make(name, _HOMES[name])
+        return command
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made
+
+
+def print_examples(*lines: str) -> str:
+    """Gives the text below a command's help."""
+    return "\n\n".join(["Examples:", *lines])
+
+
+def _make(name: str, home: _Home) -> Any:
+    function = getattr(import_module(f"byoc_core.cli.commands.{home.module}"), home.function)
+    single = typer.Typer(add_completion=False, rich_markup_mode=MARKUP, context_settings=CONTEXT)
+    single.command(name, epilog=print_examples(*home.examples))(function)
+    return typer.main.get_command(single)
