@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from byoc_core.dims import parse_dim
+from byoc_core.dims import Dim, parse_dim
 from byoc_core.runtime.json_records import (
+    DIM,
     DTYPE,
     SIZE,
     MisfitError,
+    Optional,
     Reader,
     any_json,
     flag,
@@ -56,6 +58,21 @@ def test_a_record_is_written_as_it_is_read() -> None:
     assert READ_SPEC(parse_json(written.encode())) == spec
     with pytest.raises(TypeError, match=r"^set has no JSON form$"):
         json.dumps({1}, default=to_json)
+
+
+def test_a_field_may_be_missing() -> None:
+    @dataclass(frozen=True)
+    class Named:
+        name: str
+        size: Dim | None = None
+
+    read = record(Named, name=text(), size=Optional(DIM))
+    for named in (Named("a"), Named("a", 3), Named("a", parse_dim("n+1"))):
+        written = json.dumps(named, default=to_json)
+        assert ("size" in written) is (named.size is not None)
+        assert read(json.loads(written)) == named
+    with pytest.raises(MisfitError, match=r"^more: Extra inputs are not permitted$"):
+        read({"name": "a", "more": 1})
 
 
 REFUSED: list[tuple[Reader[Any], object, str]] = [

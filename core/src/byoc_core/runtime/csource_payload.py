@@ -11,7 +11,6 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.native.cpu import Target
@@ -19,10 +18,12 @@ from byoc_core.native.toolchain import BuildOptions, CompiledLibrary
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.json_records import (
+    DIM,
     DTYPE,
-    SIZE,
     MisfitError,
+    Optional,
     flag,
+    integer,
     list_of,
     one_of,
     parse_json,
@@ -48,15 +49,12 @@ class _Function:
     symbol: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _PermittingFunction(_Function):
-    traits: CallTraits
+    traits: CallTraits | None = None
 
     def __post_init__(self) -> None:
-        if any(output >= len(self.outputs) or index >= len(self.inputs) for output, index in self.traits.in_place):
-            raise MisfitError("a pair of `in_place` names a tensor that is not there")
+        pairs = () if self.traits is None else self.traits.in_place
+        if any(output >= len(self.outputs) or index >= len(self.inputs) for output, index in pairs):
+            raise MisfitError("A pair of `in_place` names a tensor that is not there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +69,29 @@ class _Header:
     features: tuple[str, ...]
 
 
+def _read_pair(value: object) -> tuple[int, int]:
+    numbers = _read_numbers(value)
+    if len(numbers) != 2:
+        raise MisfitError("A pair is required")
+    return (numbers[0], numbers[1])
+
+
 _TEXT = text()
 _TEXTS = list_of(_TEXT)
 _TENSORS = list_of(record(TensorSpec, name=_TEXT, dtype=DTYPE, shape=shape_of(max_rank=64)))
-_SYMBOL = text("[A-Za-z_][A-Za-z0-9_]*")
-_read_numbers = list_of(SIZE, max_length=2)
-_read_sizes = shape_of()
-
-
-def _read_pair(value: Any) -> tuple[int, ...]:
-    pair = _read_numbers(value)
-    if len(pair) != 2:
-        raise MisfitError("A list of 2 items is required")
-    return pair
-
-
-_TRAITS = record(
-    CallTraits,
-    strided=flag,
-    in_place=list_of(_read_pair),
-    workspace_nbytes=lambda value: _read_sizes([value])[0],
-)
-_read_plain_function = record(_Function, symbol=_SYMBOL, inputs=_TENSORS, outputs=_TENSORS)
-_read_permitting_function = record(
-    _PermittingFunction, symbol=_SYMBOL, inputs=_TENSORS, outputs=_TENSORS, traits=_TRAITS
-)
-
-
-def _read_function(value: Any) -> _Function:
-    has_traits = type(value) is dict and "traits" in value
-    return _read_permitting_function(value) if has_traits else _read_plain_function(value)
-
-
+_read_numbers = list_of(integer(0))
+_TRAITS = record(CallTraits, strided=flag, in_place=list_of(_read_pair), workspace_nbytes=DIM)
 _read_header = record(
     _Header,
-    functions=list_of(_read_function),
+    functions=list_of(
+        record(
+            _Function,
+            symbol=text("[A-Za-z_][A-Za-z0-9_]*"),
+            inputs=_TENSORS,
+            outputs=_TENSORS,
+            traits=Optional(_TRAITS),
+        )
+    ),
     constants=_TEXTS,
     opt_level=one_of(0, 1, 2, 3),
     march=_TEXT,
@@ -124,7 +110,9 @@ def encode(module: CSourceModule) -> bytes:
     """
     library = module.build()
     header = _Header(
-        functions=tuple(_function(name, s, module.traits.get(name)) for name, s in module.signatures.items()),
+        functions=tuple(
+            _Function(name, s.inputs, s.outputs, module.traits.get(name)) for name, s in module.signatures.items()
+        ),
         constants=tuple(module.constants),
         opt_level=module.options.opt_level,
         march=module.options.march,
@@ -148,7 +136,7 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
     try:
         header = _read_header(parse_json(header_text))
         functions = {function.symbol: Signature(function.inputs, function.outputs) for function in header.functions}
-        traits = {f.symbol: f.traits for f in header.functions if isinstance(f, _PermittingFunction)}
+        traits = {function.symbol: function.traits for function in header.functions if function.traits is not None}
         options = BuildOptions(header.opt_level, header.march, header.extra_flags)
         source_text = source.decode()
     except (ValueError, ByocError) as error:
@@ -166,12 +154,6 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
             detail="its format is not the one that what its functions permit calls for",
         )
     return module
-
-
-def _function(symbol: str, signature: Signature, traits: CallTraits | None) -> _Function:
-    if traits is None:
-        return _Function(symbol, signature.inputs, signature.outputs)
-    return _PermittingFunction(symbol, signature.inputs, signature.outputs, traits)
 
 
 def _split(payload: bytes, where: str) -> tuple[bytes, bytes, bytes]:

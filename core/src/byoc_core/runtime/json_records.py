@@ -13,18 +13,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from byoc_core.dims import Dim, DimExpr, read_dim
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError
 
 __all__ = [
+    "DIM",
     "DTYPE",
     "SIZE",
     "MisfitError",
+    "Optional",
     "Reader",
     "any_json",
     "flag",
@@ -81,6 +83,17 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Optional(Generic[T]):
+    """Reads a field that may be missing; the record then has its default, and where that is ``None`` writes none."""
+
+    read: Reader[T]
+
+    def __call__(self, value: Any) -> T:
+        """Reads a value that is there."""
+        return self.read(value)
+
+
 def record(make: Callable[..., T], /, **fields: Reader[Any]) -> Reader[T]:
     """Reads an object that has these fields and no others, and makes something of their values."""
 
@@ -90,12 +103,14 @@ def record(make: Callable[..., T], /, **fields: Reader[Any]) -> Reader[T]:
         content = {}
         for name, read_field in fields.items():
             if name not in value:
+                if isinstance(read_field, Optional):
+                    continue
                 raise MisfitError("The field is required").inside(name)
             try:
                 content[name] = read_field(value[name])
             except MisfitError as misfit:
                 raise misfit.inside(name) from None
-        if len(value) != len(fields):
+        if len(value) != len(content):
             raise MisfitError("Extra inputs are not permitted").inside(min(value.keys() - fields.keys()))
         return make(**content)
 
@@ -227,7 +242,8 @@ def to_json(value: object) -> Any:
     if isinstance(value, DimExpr):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+        content = {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+        return {name: item for name, item in content.items() if item is not None}
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -237,6 +253,11 @@ def _refuse_constant(text: str) -> None:
 
 def _read_size(value: Any) -> int | str:
     return value if type(value) is str else SIZE(value)
+
+
+def _read_dim(value: Any) -> Dim:
+    (dim,) = _read_dims([value])
+    return dim
 
 
 def _read_expression(text: str) -> DimExpr:
@@ -258,3 +279,6 @@ SIZE: Reader[int] = integer(0, _MAX_SIZE)
 """Reads the size of an axis."""
 DTYPE: Reader[str] = _read_dtype
 """Reads the name of a dtype."""
+_read_dims = shape_of()
+DIM: Reader[Dim] = _read_dim
+"""Reads a size: an integer, or an expression as text."""
