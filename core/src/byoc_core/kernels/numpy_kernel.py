@@ -62,7 +62,7 @@ def run_quietly(function: Callable[..., Any], /, *arguments: Any, **keywords: An
 
     The function sees none of the caller's context variables.
 
-    Cost: a tenth of entering ``np.errstate``, which computes anew what the context holds.
+    Cost: less than half of entering ``np.errstate``, which computes anew what the context holds.
     """
     if _QUIET is None:
         with np.errstate(all="ignore"):
