@@ -178,7 +178,7 @@ TRAITS: dict[str, Any] = {"strided": False, "in_place": [[0, 0]], "workspace_nby
         (None, b"byoc-csource-2\n", "its format is not the one that what its functions permit calls for"),
         (TRAITS | {"in_place": [[1, 0]]}, b"byoc-csource-2\n", "names a tensor that is not there"),
         (TRAITS | {"in_place": [[0, 1]]}, b"byoc-csource-2\n", "names a tensor that is not there"),
-        (TRAITS | {"workspace_nbytes": -1}, b"byoc-csource-2\n", "greater than or equal to 0"),
+        (TRAITS | {"workspace_nbytes": -1}, b"byoc-csource-2\n", "An integer from 0"),
         (TRAITS | {"workspace_nbytes": "n+"}, b"byoc-csource-2\n", "n+"),
         (TRAITS | {"more": 1}, b"byoc-csource-2\n", "Extra inputs are not permitted"),
     ],
