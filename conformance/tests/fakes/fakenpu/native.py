@@ -44,5 +44,5 @@ def _array(address: int, dtype: str) -> Any:
     nbytes = int(np.prod(shape, dtype=int)) * element.itemsize
     if not nbytes:
         return np.empty(shape, element)
-    memory = (ctypes.c_uint8 * nbytes).from_address(tensor.data)
+    memory: Any = (ctypes.c_uint8 * nbytes).from_address(tensor.data)
     return np.frombuffer(memory, element).reshape(shape)
