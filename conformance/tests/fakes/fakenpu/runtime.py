@@ -92,14 +92,14 @@ class FakeModule(GraphModule):
     def find_function(self, name: str) -> PackedFunction:
         """Gives a function."""
         function = super().find_function(name)
-        if [node.op for node in self.document.functions[name].nodes] == ["multiply"] and function.native is None:
+        if self._is(name, "multiply") and function.native is None:
             signature = self.document.functions[name].signature
-            dtypes = [*(spec.dtype for spec in (*signature.inputs, *signature.outputs)), "uint8"]
+            dtypes = [spec.dtype for spec in (*signature.inputs, *signature.outputs)]
             function.native = native_entry(function.impl, dtypes)
         return function
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what a function permits: anything, as results are made apart, in the workspace if there is one."""
+        """Gives what a function permits: anything, as results are made apart; a difference, in a workspace."""
         signature = self.document.functions[name].signature
         pairs = (
             (i, j)
@@ -111,8 +111,12 @@ class FakeModule(GraphModule):
         return CallTraits(
             strided=super().call_traits(name).strided,
             in_place=tuple(pairs),
-            workspace_nbytes=0 if signature.new_symbols else nbytes_of(first.shape, first.dtype),
+            workspace_nbytes=nbytes_of(first.shape, first.dtype) if self._is(name, "subtract") else 0,
         )
+
+    def _is(self, name: str, op: str) -> bool:
+        """Tells whether a function is one op; few of them do what faults in arrays would have to think of."""
+        return [node.op for node in self.document.functions[name].nodes] == [op]
 
 
 def fake_module(module: GraphModule) -> FakeModule:

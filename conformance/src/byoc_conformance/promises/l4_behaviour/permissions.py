@@ -95,7 +95,7 @@ def _call_with_workspace(call: ObservedCall, traits: CallTraits) -> Iterator[tup
         raise FailedError(f"{call.example.name}: memory before or behind the workspace was written")
     yield "with a workspace that holds anything", outputs
     outputs = [np.zeros_like(array) for array in call.outputs]
-    call.function.impl(*inputs, *outputs)
+    call.function.impl(*copies(call.inputs), *outputs)
     yield "without the workspace that it may have", outputs
 
 
