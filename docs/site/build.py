@@ -22,7 +22,15 @@ __all__ = ["gather", "main"]
 DOCS = Path(__file__).parents[1]
 
 TREE = {
-    "Use it": ["offload-by-hand", "generated-code", "partition-policies", "explain", "debug"],
+    "Use it": [
+        "offload-by-hand",
+        "generated-code",
+        "partition-policies",
+        "explain",
+        "debug",
+        "threads",
+        "native-calls",
+    ],
     "Write a backend": [
         "write-a-backend",
         "tutorial/README",
@@ -50,6 +58,7 @@ MODULES = (
     "byoc_core.errors",
     "byoc_core.ir",
     "byoc_core.lint",
+    "byoc_core.native.abi",
     "byoc_core.native.toolchain",
     "byoc_core.ops",
     "byoc_core.partitioning",
@@ -59,6 +68,7 @@ MODULES = (
     "byoc_core.runtime.graph_document",
     "byoc_core.runtime.hooks",
     "byoc_core.runtime.module",
+    "byoc_core.runtime.threads",
     "byoc_core.script",
     "byoc_core.transform",
     "byoc_conformance",

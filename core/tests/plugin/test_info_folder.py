@@ -104,6 +104,37 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert "importlib.metadata" not in sys.modules
 
 
+@pytest.mark.usefixtures("light")
+@pytest.mark.parametrize("entry", ["a\0b", "\ud800", None, 5], ids=["null", "surrogate", "none", "number"])
+def test_what_is_no_path_holds_nothing(site: Any, entry: Any) -> None:
+    site.install("byoc-npu", ENTRY)
+    assert len(read_metadata([entry, str(site.folder)]).declarations) == 1
+
+
+@pytest.mark.usefixtures("light")
+def test_a_path_may_be_bytes(site: Any) -> None:
+    site.install("byoc-npu", ENTRY)
+    path: Any = [str(site.folder).encode()]
+    assert [found.distribution for found in read_metadata(path).declarations] == ["byoc-npu"]
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_metadata_that_is_no_text_is_a_problem_and_no_crash(
+    site: Any, monkeypatch: pytest.MonkeyPatch, imported: bool
+) -> None:
+    site.install("byoc-npu", ENTRY)
+    (metadata,) = site.folder.glob("*.dist-info/METADATA")
+    metadata.write_bytes(b"Name: byoc-npu\xff\nVersion: 1\n")
+    if not imported:
+        monkeypatch.delitem(sys.modules, "importlib.metadata")
+    found = read_metadata([str(site.folder)])
+    assert found.declarations == ()
+    assert [problem.partition("` has ")[2] for problem in found.problems] == [
+        "unreadable metadata: 'utf-8' codec can't decode byte 0xff in position 14: invalid start byte"
+    ]
+    assert str(metadata.parent) in found.problems[0]
+
+
 @pytest.mark.parametrize("imported", [False, True])
 def test_both_ways_find_the_same(site: Any, monkeypatch: pytest.MonkeyPatch, imported: bool) -> None:
     site.install("byoc-npu", ENTRY + "gpu = npu_plugin:part.of [extra]\n", version="1.2")

@@ -311,6 +311,17 @@ def test_a_result_is_not_spread_over_a_larger_output() -> None:
         assert str(caught.value) == SPREAD
 
 
+@pytest.mark.parametrize("op", ["matmul", "nn.dense"])
+def test_a_product_is_not_repeated_over_a_stack(op: str) -> None:
+    region = make_region([GraphNode(op, (0, 0), (tensor(3, 2, 2),))], [tensor(2, 2)], [1])
+    with pytest.raises(ExecutionError) as caught:
+        region(np.ones((2, 2), "float32"), np.empty((3, 2, 2), "float32"))
+    assert str(caught.value) == (
+        "graph function `f`, output `y0`: the result is not of the declared type;"
+        " got float32[2, 2], expected float32[3, 2, 2]"
+    )
+
+
 def test_a_smaller_output_is_named() -> None:
     with pytest.raises(ExecutionError) as caught:
         make_region([GraphNode("add", (0, 0), (tensor(2),))], [tensor(4)], [1])(

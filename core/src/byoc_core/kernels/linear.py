@@ -19,7 +19,8 @@ def matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
     Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``; a 1-d operand is a row on the left, a column on the right.
     """
     # numpy would repeat a product of fewer matrices over a larger stack.
-    return np.asarray(np.matmul(x, y, out=out if x.ndim == y.ndim == 2 else None))
+    is_fit = out is not None and x.ndim == y.ndim == out.ndim == 2
+    return np.asarray(np.matmul(x, y, out=out if is_fit else None))
 
 
 def dense(x: NDArray, weight: NDArray, *, out: NDArray | None = None) -> NDArray:

@@ -126,15 +126,16 @@ def _distributions(path: Sequence[str] | None) -> Iterator[Distribution | InfoFo
 
         yield from distributions() if path is None else distributions(path=list(path))
         return
-    for folder in sys.path if path is None else path:
+    for entry in sys.path if path is None else path:
         try:
+            folder = os.fsdecode(entry)
             names = os.listdir(folder or ".")  # noqa: PTH208 - names are all that is wanted
         except NotADirectoryError:
             from importlib.metadata import distributions
 
             yield from distributions(path=[folder])
             continue
-        except OSError:
+        except (OSError, TypeError, ValueError):  # nothing there, or no path at all: an import passes over it too
             continue
         yield from (
             InfoFolder(f"{folder or '.'}/{name}") for name in names if name.lower().endswith((".dist-info", "egg-info"))
@@ -149,9 +150,8 @@ def _mentions_plugins(distribution: Distribution | InfoFolder) -> bool:
 
 
 def _name_of(distribution: Distribution | InfoFolder) -> str:
-    # Typed `str`, but None where METADATA has no Name field.
-    return str(
-        distribution.metadata["Name"]
-        or getattr(distribution, "path", None)
-        or getattr(distribution, "_path", "unknown")
-    )
+    try:
+        name = distribution.metadata["Name"]  # typed `str`, but None where METADATA has no such field
+    except Exception:  # noqa: BLE001 - told with the declaration, which cannot be read either
+        name = None
+    return str(name or getattr(distribution, "path", None) or getattr(distribution, "_path", "unknown"))
