@@ -99,7 +99,7 @@ class FakeModule(GraphModule):
         return function
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what a function permits: anything, as results are made apart; a difference, in a workspace."""
+        """Gives what a function permits: anything, as results are made apart; `exp`, in a workspace."""
         signature = self.document.functions[name].signature
         pairs = (
             (i, j)
@@ -111,7 +111,7 @@ class FakeModule(GraphModule):
         return CallTraits(
             strided=super().call_traits(name).strided,
             in_place=tuple(pairs),
-            workspace_nbytes=nbytes_of(first.shape, first.dtype) if self._is(name, "subtract") else 0,
+            workspace_nbytes=nbytes_of(first.shape, first.dtype) if self._is(name, "exp") else 0,
         )
 
     def _is(self, name: str, op: str) -> bool:
