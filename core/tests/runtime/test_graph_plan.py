@@ -408,6 +408,24 @@ def test_kernels_of_others_run_in_the_context_of_the_caller_and_ours_beside_them
     np.testing.assert_allclose(out, [0, np.e], rtol=1e-6)
 
 
+def test_a_kernel_of_ours_that_an_engine_takes_for_a_composite_does_not_warn() -> None:
+    class Engine(KernelEngine):
+        def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Any:
+            return KERNELS["log"]
+
+    vector = tensor(2)
+    body = GraphFunction(
+        "b", (TensorSpec("p", "float32", vector.shape),), (), (GraphNode("log", (0,), (vector,)),), (("q", 1),)
+    )
+    nodes = [GraphNode("mine.log", (0,), (vector,), {"label": "x"}, body), GraphNode("own", (1,), (vector,))]
+    run = make_region(nodes, [vector], [2], engine=Engine({**KERNELS, "own": lambda x: x.copy()}))
+    out = np.empty(2, "float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(np.array([0, 1], "float32"), out)
+    assert out.tolist() == [-np.inf, 0]
+
+
 def test_a_region_of_ours_does_not_warn() -> None:
     vector = tensor(2)
     out = np.empty(2, "float32")

@@ -53,9 +53,9 @@ class _PlannedNode(NamedTuple):
     @property
     def is_symbolic(self) -> bool:
         """Whether its step depends on the sizes of a call."""
-        if self.node.body is not None:
-            return isinstance(self.computes, FunctionPlan) and self.computes.is_symbolic
-        return any(attr_symbols(value) for value in self.node.attrs.values())
+        if isinstance(self.computes, FunctionPlan):
+            return self.computes.is_symbolic
+        return any(attr_symbols(value) for value in _kernel_attrs(self.node).values())
 
     @property
     def is_quiet(self) -> bool:
@@ -77,9 +77,7 @@ class _PlannedNode(NamedTuple):
         if isinstance(computes, FunctionPlan):
             steps = computes.make_steps(sizes, is_quiet=is_quiet)
             return partial(computes.run, steps)
-        if self.node.body is not None:
-            return computes
-        attrs = {name: _evaluate_attr(value, sizes) for name, value in self.node.attrs.items()}
+        attrs = {name: _evaluate_attr(value, sizes) for name, value in _kernel_attrs(self.node).items()}
         if self.is_core and not is_quiet:
             return partial(run_quietly, computes, **attrs)
         return partial(computes, **attrs) if attrs else computes
@@ -287,7 +285,7 @@ class _Planner:
         assert computes is not None  # an op without a body has a kernel
         form = None
         if isinstance(computes, NumpyKernel):
-            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], node.attrs)
+            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], _kernel_attrs(node))
             computes = form.call
         if form is None or not form.fresh:
             for value in reads:
@@ -357,6 +355,11 @@ def _last_uses(function: GraphFunction) -> list[int]:
     for _, id_ in function.outputs:
         last_uses[id_] = len(function.nodes)
     return last_uses
+
+
+def _kernel_attrs(node: GraphNode) -> Mapping[str, GraphAttr]:
+    """Gives the attributes that a node's kernel takes: those of a composite say nothing to what computes it."""
+    return node.attrs if node.body is None else {}
 
 
 def _evaluate_attr(value: GraphAttr, sizes: Sizes) -> Any:
