@@ -218,8 +218,9 @@ class LinkedFunction:
         """
         calls = self.call_list
         if calls is not None and calls.is_whole:
+            layout = self.layout(sizes)
             buffers = self.result_buffers(outputs, sizes)
-            if calls.run_whole(inputs, buffers, self.layout(sizes)):
+            if calls.run_whole(inputs, buffers, layout):
                 return buffers
         return self._run_in_frame(inputs, outputs, sizes)
 
