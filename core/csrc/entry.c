@@ -31,7 +31,7 @@ static PyObject *call_plan(PlanObject *plan, PyObject *args) {
 
 static PyObject *entry_call(EntryObject *self, PyObject *args, PyObject *kwargs) {
   PlanObject *plan = self->plan;
-  if (plan && !kwargs) {
+  if (plan && (!kwargs || !PyDict_Size(kwargs))) {
     Py_INCREF((PyObject *)plan);
     PyObject *result = call_plan(plan, args);
     Py_DECREF((PyObject *)plan);

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -75,3 +79,102 @@ def test_arrays_that_change_while_a_frame_is_made_are_left_to_python() -> None:
         assert plan.run_into([x], [y]) is None
         changed[0].resize((2, 3), refcheck=False)
         assert plan.run_into([x], [y]) is y
+
+
+@BOTH_WAYS
+def test_a_copy_between_sizes_that_differ_fails_with_both_named(native: bool) -> None:
+    code = (Call(EXTERN, 0, (0, 0), (3,)), Call(BUILTIN, Builtin.COPY, (0,), (2,)), Ret((2, 3)))
+    params = X, TensorSpec("z", "float32", (m,))
+    vm = machine(native, code, params, (TensorSpec("long", "float32", (m,)), TensorSpec("short", "float32", (n,))))
+    inputs = {"x": ones(2), "z": ones(3)}
+    bound = vm.bind("main", inputs)
+    for call in (lambda: vm["main"](*inputs.values()), lambda: vm.run("main", inputs), bound):
+        for _ in range(2):
+            with pytest.raises(ExecutionError) as caught:
+                call()
+            assert str(caught.value) == (
+                "function `main`, instruction 1 (call_builtin `copy`): failed with CallError: copy: the shapes differ; "
+                "got [2], expected [3]"
+            )
+
+
+@BOTH_WAYS
+def test_sizes_are_checked_when_a_function_is_bound(native: bool) -> None:
+    code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (0, 0), (1,)), Ret((1,)))
+    tensor = PlannedTensor(0, 0, "float32", (n - 3,))
+    vm = machine(native, code, (X,), (TensorSpec("y", "float32", (n,)),), (tensor,), (4 * n,))
+    with pytest.raises(CallError) as caught:
+        vm.bind("main", {"x": ones(2)})
+    assert str(caught.value) == "function `main`, register t0: size n-3 is negative; got -1"
+
+
+@BOTH_WAYS
+def test_a_bound_call_inside_itself_fails(native: bool) -> None:
+    seen: list[str] = []
+
+    def add_once_more(x: NDArray, y: NDArray, out: NDArray) -> None:
+        add(x, y, out)
+        with pytest.raises(RuntimeError) as caught:
+            bound()
+        seen.append(str(caught.value))
+
+    bound = of_one_function(QUADRUPLE, native_function("add", add_once_more), tensors=(X,), native=native).bind(
+        "main", {"x": ones(3)}
+    )
+    for _ in range(2):
+        np.testing.assert_array_equal(bound(), 4 * ones(3))
+    assert seen == ["a bound function is called while it runs in this thread"] * 4
+
+
+@BOTH_WAYS
+def test_functions_are_submitted_to_a_pool(native: bool) -> None:
+    vm = of_one_function(QUADRUPLE, native_function("add", add), tensors=(X,), native=native)
+    bound = vm.bind("main", {"x": ones(3)})
+    with ThreadPoolExecutor(1) as pool:
+        np.testing.assert_array_equal(pool.submit(bound).result(), 4 * ones(3))
+        np.testing.assert_array_equal(pool.submit(vm["main"], ones(3)).result(), 4 * ones(3))
+
+
+FORK = """
+import os, signal, sys, threading, warnings
+from core.tests.vm.test_call_list import QUADRUPLE, X, add, native_function, of_one_function, ones
+
+entered, leave = threading.Event(), threading.Event()
+parent = os.getpid()
+
+
+def wait(x, y, out):
+    add(x, y, out)
+    if os.getpid() == parent:
+        entered.set()
+        leave.wait(60)
+
+
+vm = of_one_function(QUADRUPLE, native_function("add", wait), tensors=(X,), native=sys.argv[1] == "True")
+bound = vm.bind("main", {"x": ones(3)})
+caller = threading.Thread(target=bound)
+caller.start()
+assert entered.wait(60)
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    found = [bound().tolist() for _ in range(2)]
+    helper = threading.Thread(target=bound)
+    helper.start()
+    helper.join()
+    os._exit(0 if found == [[4, 8, 12]] * 2 else 1)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+leave.set()
+caller.join()
+print(status, bound().tolist())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+@BOTH_WAYS
+def test_a_forked_child_calls_what_a_thread_of_its_parent_was_running(native: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, str(native)], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "0 [4.0, 8.0, 12.0]"

@@ -125,12 +125,20 @@ class CallList:
         return None if self._plan is None else self._plan[1].run_into(inputs, outputs)
 
     def bind(
-        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, results: object
+        self,
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        layout: ArenaLayout,
+        results: object,
+        fallback: Callable[[], object],
     ) -> Callable[[], Any]:
-        """Gives a callable that runs a whole function on these arrays each time, and gives ``results``."""
+        """Gives a callable that runs a whole function on these arrays each time, and gives ``results``.
+
+        Where an instruction cannot be done it calls ``fallback``, which does the same in Python and says why not.
+        """
         frame = self.new_frame(layout, new_arena(layout, self._where), (*inputs, *outputs))
         frame.point(0, [*inputs, *outputs])
-        bound: Callable[[], Any] = self._native.Bound(frame, results)
+        bound: Callable[[], Any] = self._native.Bound(frame, results, fallback)
         return bound
 
     def new_frame(self, layout: ArenaLayout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
