@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,9 +44,11 @@ def machine(
 @BOTH_WAYS
 def test_results_do_not_take_over_the_dtype_of_a_buffer(native: bool) -> None:
     vm = of_one_function(QUADRUPLE, native_function("add", add), tensors=(X,), native=native)
-    buffer = np.empty(3, np.dtype(np.float32, metadata={"owner": "caller"}))  # type: ignore[call-overload]
+    buffer = np.empty(3, np.dtype(np.float32, metadata={"owner": "caller"}))
     assert vm.run("main", {"x": ones(3)}, {"y": buffer}) is buffer
-    assert vm["main"](ones(3)).dtype.metadata is None
+    result = vm["main"](ones(3))
+    assert isinstance(result, np.ndarray)
+    assert result.dtype.metadata is None
 
 
 @BOTH_WAYS
@@ -53,7 +56,8 @@ def test_of_two_sizes_that_cannot_be_the_same_one_is_named(native: bool) -> None
     code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (0, 0), (1,)), Ret((1,)))
     late = TensorSpec("y", "float32", (n - 5,))
     vm = machine(native, code, (X,), (late,), (PlannedTensor(0, 0, "float32", (n - 3,)),), (4 * n,))
-    for call in (lambda: vm["main"](ones(2)), lambda: vm.run("main", {"x": ones(2)})):
+    calls: list[Callable[[], object]] = [lambda: vm["main"](ones(2)), lambda: vm.run("main", {"x": ones(2)})]
+    for call in calls:
         with pytest.raises(CallError) as caught:
             call()
         assert str(caught.value) == "function `main`, register t0: size n-3 is negative; got -1"
@@ -88,7 +92,8 @@ def test_a_copy_between_sizes_that_differ_fails_with_both_named(native: bool) ->
     vm = machine(native, code, params, (TensorSpec("long", "float32", (m,)), TensorSpec("short", "float32", (n,))))
     inputs = {"x": ones(2), "z": ones(3)}
     bound = vm.bind("main", inputs)
-    for call in (lambda: vm["main"](*inputs.values()), lambda: vm.run("main", inputs), bound):
+    calls: list[Callable[[], object]] = [lambda: vm["main"](*inputs.values()), lambda: vm.run("main", inputs), bound]
+    for call in calls:
         for _ in range(2):
             with pytest.raises(ExecutionError) as caught:
                 call()
@@ -178,3 +183,37 @@ def test_a_forked_child_calls_what_a_thread_of_its_parent_was_running(native: bo
         [sys.executable, "-c", FORK, str(native)], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.strip() == "0 [4.0, 8.0, 12.0]"
+
+
+ENDLESS = """
+import signal, sys
+from core.tests.vm.test_call_list import *
+
+code = (
+    Call(EXTERN, 0, (0, 0), (1,)),
+    Call(BUILTIN, Builtin.ZERO, (), (2,)),
+    Call(BUILTIN, Builtin.INCREMENT, (), (2,)),
+    Goto(2),
+    Ret((1,)),
+)
+count = TensorSpec("count", "int64", ())
+vm = of_one_function(code, native_function("add", add), tensors=(count,), native=sys.argv[1] == "True")
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+call = vm["main"] if sys.argv[2] == "call" else vm.bind("main", {"x": ones(3)})
+for _ in range(2):
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        call(*([ones(3)] if sys.argv[2] == "call" else []))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a system without this timer")
+@pytest.mark.parametrize("how", ["call", "bind"])
+@BOTH_WAYS
+def test_an_endless_loop_is_interrupted(native: bool, how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDLESS, str(native), how], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["interrupted"] * 2
