@@ -103,7 +103,7 @@ byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
         ++index;
         break;
       case BYOC_INCREMENT:
-        ++*(int64_t *)operand(operands, 0)->data;
+        ++*(uint64_t *)operand(operands, 0)->data; /* wraps, as in numpy */
         ++index;
         break;
       case BYOC_LOOP_TEST: {

@@ -41,7 +41,8 @@ static void give_back(int workers) {
   const int now_kept = atomic_fetch_add(&kept, workers - team) + workers - team;
   const int most = atomic_load(&limit) - 1 > workers ? atomic_load(&limit) - 1 : workers;
   team = workers;
-  if (now_kept > KEPT_TEAMS * most && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
+  /* The other two functions are set where this one is. */
+  if (now_kept > KEPT_TEAMS * most && atomic_load(&omp_max_threads) && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
     atomic_fetch_sub(&kept, team);
     team = 0;
   }
