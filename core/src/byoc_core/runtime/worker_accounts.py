@@ -108,7 +108,8 @@ class WorkerAccounts:
 
         No lock: a thread's team also ends in a forked child, early, when another thread's lock is held for good.
         """
-        self._ended.append(workers)
+        if workers:
+            self._ended.append(workers)
 
     def _take(self, workers: int) -> int:
         if not workers:
