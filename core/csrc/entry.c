@@ -19,23 +19,19 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* NULL without an exception: Python has to do it. */
 static PyObject *call_plan(PlanObject *plan, PyObject *args) {
-  PyObject *few[16], **inputs = few, *result = NULL;
+  PyObject *few[16], **inputs = few;
   Py_ssize_t count = plan->num_inputs;
   if (PyTuple_Size(args) != count) return NULL;
   if (count > 16 && !(inputs = PyMem_Calloc((size_t)count, sizeof *inputs))) return PyErr_NoMemory();
-  Py_ssize_t i = 0;
-  for (; i < count; ++i) {
-    inputs[i] = PyTuple_GetItem(args, i);
-    if (!byoc_plan_fits(&plan->specs[i], inputs[i])) break;
-  }
-  if (i == count) result = byoc_plan_run(plan, inputs, NULL);
+  for (Py_ssize_t i = 0; i < count; ++i) inputs[i] = PyTuple_GetItem(args, i);
+  PyObject *result = byoc_plan_run(plan, inputs, NULL);
   if (inputs != few) PyMem_Free(inputs);
   return result;
 }
 
 static PyObject *entry_call(EntryObject *self, PyObject *args, PyObject *kwargs) {
   PlanObject *plan = self->plan;
-  if (plan && !kwargs) {
+  if (plan && (!kwargs || !PyDict_Size(kwargs))) {
     Py_INCREF((PyObject *)plan);
     PyObject *result = call_plan(plan, args);
     Py_DECREF((PyObject *)plan);

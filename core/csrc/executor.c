@@ -1,6 +1,7 @@
 #include "executor.h"
 
 #include <string.h>
+#include <time.h>
 
 static const DLTensor *operand(const TVMFFIAny *operands, int32_t index) { return operands[index].v_ptr; }
 
@@ -60,7 +61,25 @@ static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t i
   return 1;
 }
 
+enum { MILLISECONDS_BETWEEN_PAUSES = 100 };
+
+/* Of a clock that may be set anew. */
+static int64_t milliseconds(void) {
+  struct timespec now;
+  (void)timespec_get(&now, TIME_UTC);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Whether a loop is to pause at a jump; the first jump back only sets *start, which is 0 before. */
+static int pauses(int32_t from, int32_t to, int64_t *start) {
+  if (to > from) return 0;
+  const int64_t now = milliseconds();
+  if (!*start) *start = now;
+  return now < *start || now - *start >= MILLISECONDS_BETWEEN_PAUSES;
+}
+
 byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
+  int64_t start = 0;
   for (;;) {
     const byoc_instruction *instruction = &frame->code[index];
     const TVMFFIAny *operands = frame->operands + instruction->first;
@@ -84,7 +103,7 @@ byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
         ++index;
         break;
       case BYOC_INCREMENT:
-        ++*(int64_t *)operand(operands, 0)->data;
+        ++*(uint64_t *)operand(operands, 0)->data; /* wraps, as in numpy */
         ++index;
         break;
       case BYOC_LOOP_TEST: {
@@ -96,11 +115,13 @@ byoc_stop byoc_run(const byoc_frame *frame, int32_t index) {
         break;
       }
       case BYOC_IF:
-        index = *(const uint8_t *)operand(operands, 0)->data ? index + 1 : instruction->target;
+      case BYOC_GOTO: {
+        const int goes_on = instruction->op == BYOC_IF && *(const uint8_t *)operand(operands, 0)->data;
+        const int32_t next = goes_on ? index + 1 : instruction->target;
+        if (pauses(index, next, &start)) return (byoc_stop){index, 0};
+        index = next;
         break;
-      case BYOC_GOTO:
-        index = instruction->target;
-        break;
+      }
       default:
         return (byoc_stop){index, 0};
     }

@@ -46,7 +46,8 @@ typedef struct {
   int32_t status; /* not 0: what its function returned */
 } byoc_stop;
 
-/* Runs instructions from `index` on, until one ends the function, fails, or is not to be done here. */
+/* Runs instructions from `index` on, until one ends the function, fails, or is not to be done here. A loop stops at a jump
+ * back about ten times in a second, to go on there: whoever called may want to end it. */
 byoc_stop byoc_run(const byoc_frame *frame, int32_t index);
 
 #endif /* BYOC_EXECUTOR_H_ */

@@ -141,17 +141,21 @@ void byoc_frame_follow(FrameObject *frame) {
 int32_t byoc_frame_run(FrameObject *frame, int32_t index) {
   int32_t op = frame->frame.code[index].op;
   if (op == BYOC_PYTHON || op == BYOC_RET) return index;
-  byoc_stop stop;
+  byoc_stop stop = {index, 0};
   const int num_threads = frame->code->num_threads;
-  Py_BEGIN_ALLOW_THREADS;
-  if (num_threads < 0) {
-    stop = byoc_run(&frame->frame, index);
-  } else {
-    const byoc_call call = byoc_threads_enter(num_threads);
-    stop = byoc_run(&frame->frame, index);
-    byoc_threads_leave(call);
-  }
-  Py_END_ALLOW_THREADS;
+  do {
+    Py_BEGIN_ALLOW_THREADS;
+    if (num_threads < 0) {
+      stop = byoc_run(&frame->frame, stop.index);
+    } else {
+      const byoc_call call = byoc_threads_enter(num_threads);
+      stop = byoc_run(&frame->frame, stop.index);
+      byoc_threads_leave(call);
+    }
+    Py_END_ALLOW_THREADS;
+    op = frame->frame.code[stop.index].op;
+    if ((op == BYOC_GOTO || op == BYOC_IF) && PyErr_CheckSignals()) return -1;
+  } while (op == BYOC_GOTO || op == BYOC_IF);
   if (!stop.status) return stop.index;
   PyObject *made = PyObject_CallFunction(frame->code->fail, "ii", (int)stop.index, (int)stop.status);
   if (made) {

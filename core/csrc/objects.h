@@ -75,11 +75,8 @@ int32_t byoc_frame_run(FrameObject *frame, int32_t index);
 /* Whether a frame that stopped at an instruction is at the function's end. */
 int byoc_frame_is_finished(const FrameObject *frame, int32_t index);
 
-/* Whether an array has the dtype and shape of a specification and is compact and aligned. */
-int byoc_plan_fits(const ArraySpec *spec, PyObject *array);
-
-/* Runs a function on inputs that fit; gives its result, or NULL: with an exception, or without one where Python has to
- * run it. `outputs` are arrays that fit, or NULL for new ones. */
+/* Runs a function on as many inputs as it takes; gives its result, or NULL: with an exception, or without one where Python
+ * has to run it, because an array does not fit, say. `outputs` is NULL for new ones. */
 PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs);
 
 #endif /* BYOC_OBJECTS_H_ */

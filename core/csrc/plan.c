@@ -61,7 +61,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return (PyObject *)self;
 }
 
-int byoc_plan_fits(const ArraySpec *spec, PyObject *value) {
+/* Whether an array has the dtype and shape of a specification and is compact and aligned. */
+static int fits(const ArraySpec *spec, PyObject *value) {
   if (!PyArray_CheckExact(value)) return 0;
   PyArrayObject *array = (PyArrayObject *)value;
   if (PyArray_NDIM(array) != spec->ndim) return 0;
@@ -71,8 +72,7 @@ int byoc_plan_fits(const ArraySpec *spec, PyObject *value) {
   return PyArray_DESCR(array) == spec->dtype || PyArray_EquivTypes(PyArray_DESCR(array), spec->dtype);
 }
 
-static FrameObject *take_frame(PlanObject *plan) {
-  if (plan->num_frames) return plan->frames[--plan->num_frames];
+static FrameObject *make_frame(PlanObject *plan) {
   PyObject *frame = PyObject_CallNoArgs(plan->new_frame);
   if (frame && !PyObject_TypeCheck(frame, byoc_frame_type)) {
     PyErr_SetString(PyExc_TypeError, "new_frame gave no frame");
@@ -86,7 +86,7 @@ static FrameObject *take_frame(PlanObject *plan) {
   return made;
 }
 
-/* Takes over the reference. */
+/* Takes over the reference; without memory to keep it, the frame is freed. */
 static void give_frame(PlanObject *plan, FrameObject *frame) {
   if (plan->num_frames == plan->max_frames) {
     Py_ssize_t wanted = 2 * plan->max_frames + 2;
@@ -134,10 +134,44 @@ static PyObject *pack_outputs(Py_ssize_t count, PyObject **outputs) {
   return packed;
 }
 
+/* Whether compact arrays share memory. */
+static int overlaps(PyArrayObject *left, PyArrayObject *right) {
+  const char *a = PyArray_BYTES(left), *b = PyArray_BYTES(right);
+  return a < b + PyArray_NBYTES(right) && b < a + PyArray_NBYTES(left);
+}
+
+static int can_write(const PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs) {
+  for (Py_ssize_t i = 0; i < plan->num_outputs; ++i) {
+    if (!fits(&plan->specs[plan->num_inputs + i], outputs[i])) return 0;
+    PyArrayObject *output = (PyArrayObject *)outputs[i];
+    if (!PyArray_ISWRITEABLE(output)) return 0;
+    for (Py_ssize_t j = 0; j < plan->num_inputs; ++j)
+      if (overlaps(output, (PyArrayObject *)inputs[j])) return 0;
+    for (Py_ssize_t j = 0; j < i; ++j)
+      if (overlaps(output, (PyArrayObject *)outputs[j])) return 0;
+  }
+  return 1;
+}
+
+/* Whether the function can run on inputs, and on outputs where there are any. */
+static int can_run(const PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs) {
+  for (Py_ssize_t i = 0; i < plan->num_inputs; ++i)
+    if (!fits(&plan->specs[i], inputs[i])) return 0;
+  return !outputs || can_write(plan, inputs, outputs);
+}
+
 PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *given) {
   PyObject *few[MAX_STACK_ARGUMENTS], **outputs = few, *result = NULL;
-  FrameObject *frame = take_frame(plan);
-  if (!frame) return NULL;
+  if (!can_run(plan, inputs, given)) return NULL;
+  while (!plan->num_frames) {
+    FrameObject *made = make_frame(plan);
+    if (!made) return NULL;
+    give_frame(plan, made);
+    if (!plan->num_frames) return PyErr_NoMemory();
+    /* Python has run, and other threads, which may have given the arrays other shapes. */
+    if (!can_run(plan, inputs, given)) return NULL;
+  }
+  FrameObject *frame = plan->frames[--plan->num_frames];
   if (plan->num_outputs > MAX_STACK_ARGUMENTS) {
     outputs = PyMem_Calloc((size_t)plan->num_outputs, sizeof *outputs);
     if (!outputs) {
@@ -163,25 +197,6 @@ PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *con
   return result;
 }
 
-/* Whether compact arrays share memory. */
-static int overlaps(PyArrayObject *left, PyArrayObject *right) {
-  const char *a = PyArray_BYTES(left), *b = PyArray_BYTES(right);
-  return a < b + PyArray_NBYTES(right) && b < a + PyArray_NBYTES(left);
-}
-
-static int can_write(const PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs) {
-  for (Py_ssize_t i = 0; i < plan->num_outputs; ++i) {
-    if (!byoc_plan_fits(&plan->specs[plan->num_inputs + i], outputs[i])) return 0;
-    PyArrayObject *output = (PyArrayObject *)outputs[i];
-    if (!PyArray_ISWRITEABLE(output)) return 0;
-    for (Py_ssize_t j = 0; j < plan->num_inputs; ++j)
-      if (overlaps(output, (PyArrayObject *)inputs[j])) return 0;
-    for (Py_ssize_t j = 0; j < i; ++j)
-      if (overlaps(output, (PyArrayObject *)outputs[j])) return 0;
-  }
-  return 1;
-}
-
 static PyObject *plan_run_into(PlanObject *self, PyObject *args) {
   PyObject *inputs, *outputs;
   if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &inputs, &PyList_Type, &outputs)) return NULL;
@@ -189,14 +204,11 @@ static PyObject *plan_run_into(PlanObject *self, PyObject *args) {
   Py_ssize_t count = self->num_inputs + self->num_outputs;
   PyObject **arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays), *result = NULL;
   if (!arrays) return PyErr_NoMemory();
-  int fits = 1;
   for (Py_ssize_t i = 0; i < count; ++i) {
     int is_input = i < self->num_inputs;
     arrays[i] = Py_NewRef(PyList_GetItem(is_input ? inputs : outputs, is_input ? i : i - self->num_inputs));
-    if (is_input && fits) fits = byoc_plan_fits(&self->specs[i], arrays[i]);
   }
-  if (fits && can_write(self, arrays, arrays + self->num_inputs))
-    result = byoc_plan_run(self, arrays, arrays + self->num_inputs);
+  result = byoc_plan_run(self, arrays, arrays + self->num_inputs);
   for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(arrays[i]);
   PyMem_Free(arrays);
   if (!result && !PyErr_Occurred()) Py_RETURN_NONE;

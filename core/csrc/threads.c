@@ -14,7 +14,8 @@ static _Atomic(int (*)(void)) omp_max_threads;
 static void (*omp_set_num_threads)(int);
 static int (*omp_pause)(int);
 
-static _Thread_local int number, team;
+/* Of this thread: the number of its call, the workers that its calls have taken, those of its team. */
+static _Thread_local int number, taken, team;
 
 /* A thread's workers end with it. */
 static pthread_key_t thread_end;
@@ -29,16 +30,19 @@ static int take(int workers) {
   do {
     if (used && used + workers > atomic_load(&limit) - 1) return 0;
   } while (!atomic_compare_exchange_weak(&busy, &used, used + workers));
+  taken += workers;
   return workers;
 }
 
 static void give_back(int workers) {
+  taken -= workers;
   atomic_fetch_sub(&busy, workers);
   if (workers == team) return;
   const int now_kept = atomic_fetch_add(&kept, workers - team) + workers - team;
   const int most = atomic_load(&limit) - 1 > workers ? atomic_load(&limit) - 1 : workers;
   team = workers;
-  if (now_kept > KEPT_TEAMS * most && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
+  /* The other two functions are set where this one is. */
+  if (now_kept > KEPT_TEAMS * most && atomic_load(&omp_max_threads) && omp_pause && omp_pause(SOFT_PAUSE) == 0) {
     atomic_fetch_sub(&kept, team);
     team = 0;
   }
@@ -83,5 +87,5 @@ void byoc_threads_set_openmp(int (*max_threads)(void), void (*set_num_threads)(i
 void byoc_threads_start_anew(int new_alone) {
   alone = new_alone;
   atomic_store(&kept, team = 0);
-  atomic_store(&busy, number ? number - 1 : 0);
+  atomic_store(&busy, taken);
 }

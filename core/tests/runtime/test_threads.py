@@ -180,6 +180,53 @@ def test_an_orphan_has_one_thread_whatever_is_wanted(accounts: Accounts) -> None
     assert number_of_a_call(accounts, 0) == 4
 
 
+def test_a_child_forked_in_a_call_inside_a_call_counts_the_workers_of_both(accounts: Accounts) -> None:
+    outer = accounts.enter(4)
+    inner = accounts.enter(2)
+    accounts.start_anew(False)
+    assert run_in_thread(lambda: number_of_a_call(accounts, 2)) == 1
+    accounts.leave(inner)
+    accounts.leave(outer)
+    # A number beside which there are not enough of the process's: only a call that is alone gets its workers.
+    assert [run_in_thread(lambda: number_of_a_call(accounts, 7)) for _ in range(2)] == [7, 7]
+
+
+FORK_IN_CRITICAL_SECTION = """
+import os, signal, threading, warnings
+from byoc_core.runtime.worker_accounts import WorkerAccounts
+
+warnings.simplefilter("ignore")
+accounts = WorkerAccounts()
+accounts.set_limit(4)
+ready, leave = threading.Event(), threading.Event()
+
+
+def call():
+    accounts.leave(accounts.enter(0))
+    with accounts._lock:
+        ready.set()
+        leave.wait(60)
+
+
+caller = threading.Thread(target=call)
+caller.start()
+ready.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    accounts.start_anew(False)
+    token = accounts.enter(0)
+    os._exit(accounts.number())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+leave.set()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_child_may_be_forked_while_another_thread_keeps_accounts() -> None:
+    assert answer(FORK_IN_CRITICAL_SECTION) == 4
+
+
 def number_of_a_call(accounts: Accounts, wanted: int) -> int:
     token = accounts.enter(wanted)
     number = accounts.number()

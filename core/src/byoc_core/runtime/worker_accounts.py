@@ -56,6 +56,7 @@ class WorkerAccounts:
         self._lock = threading.Lock()
         self._busy = 0
         self._kept = 0
+        self._ended: list[int] = []
         self._alone = False
         self._call = _Call(self)
 
@@ -98,14 +99,17 @@ class WorkerAccounts:
         """Forgets the other threads, and the lock that one of them may have held."""
         self._lock = threading.Lock()
         self._alone = alone
+        self._ended.clear()
         self._call.team.num_workers = self._kept = 0
-        self._busy = max(0, self._call.number - 1)
+        self._busy = self._call.taken
 
     def forget(self, workers: int) -> None:
-        """Counts workers off that have ended."""
+        """Counts workers off that have ended.
+
+        No lock: a thread's team also ends in a forked child, early, when another thread's lock is held for good.
+        """
         if workers:
-            with self._lock:
-                self._kept -= workers
+            self._ended.append(workers)
 
     def _take(self, workers: int) -> int:
         if not workers:
@@ -114,12 +118,16 @@ class WorkerAccounts:
             if self._busy and self._busy + workers > self._limit - 1:
                 return 0
             self._busy += workers
+        self._call.taken += workers
         return workers
 
     def _give_back(self, workers: int) -> None:
         team = self._call.team
+        self._call.taken -= workers
         with self._lock:
             self._busy -= workers
+            while self._ended:
+                self._kept -= self._ended.pop()
             self._kept += workers - team.num_workers
             crowded = workers != team.num_workers and self._kept > _KEPT_TEAMS * max(workers, self._limit - 1)
         team.num_workers = workers
@@ -164,8 +172,10 @@ class _Call(threading.local):
 
     Attributes:
         number: the call's number of threads; 0 outside calls.
+        taken: the workers that the thread's calls have taken.
     """
 
     def __init__(self, accounts: WorkerAccounts) -> None:
         self.number = 0
+        self.taken = 0
         self.team = _Team(accounts)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from byoc_core.dtypes import dtype_info
+from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.vm.arena import ArenaLayout, new_arena, start_of
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
@@ -82,11 +82,10 @@ class CallList:
             self._instruction(instruction, entry) for instruction, entry in zip(function.code, entries, strict=True)
         )
         by_kind = {kind: [register for register in self._registers if register.kind is kind] for kind in RegisterKind}
+        arguments = (*by_kind[RegisterKind.PARAM], *by_kind[RegisterKind.RESULT])
+        self._dtypes = tuple(to_numpy(register.dtype) for register in arguments)
         self._outer: tuple[_Register, ...] = (
-            *(
-                (0, *_element(register), (0,) * len(register.shape), None)
-                for register in (*by_kind[RegisterKind.PARAM], *by_kind[RegisterKind.RESULT])
-            ),
+            *((0, *_element(register), (0,) * len(register.shape), None) for register in arguments),
             *(
                 (int(array.ctypes.data), *_element(register), array.shape, None)
                 for array, register in zip(self._constants, by_kind[RegisterKind.CONSTANT], strict=True)
@@ -126,12 +125,20 @@ class CallList:
         return None if self._plan is None else self._plan[1].run_into(inputs, outputs)
 
     def bind(
-        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, results: object
+        self,
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        layout: ArenaLayout,
+        results: object,
+        fallback: Callable[[], object],
     ) -> Callable[[], Any]:
-        """Gives a callable that runs a whole function on these arrays each time, and gives ``results``."""
+        """Gives a callable that runs a whole function on these arrays each time, and gives ``results``.
+
+        Where an instruction cannot be done it calls ``fallback``, which does the same in Python and says why not.
+        """
         frame = self.new_frame(layout, new_arena(layout, self._where), (*inputs, *outputs))
         frame.point(0, [*inputs, *outputs])
-        bound: Callable[[], Any] = self._native.Bound(frame, results)
+        bound: Callable[[], Any] = self._native.Bound(frame, results, fallback)
         return bound
 
     def new_frame(self, layout: ArenaLayout, arena: NDArray, owners: Sequence[object] = ()) -> Frame:
@@ -162,7 +169,8 @@ class CallList:
             return last[1]
         if last is not None:
             self._keep_arenas(last[1])
-        specs = [(array.dtype, array.shape) for array in (*inputs, *outputs)]
+        # Not the dtypes of these arrays: an equal one may have another name or metadata, and later results would too.
+        specs = list(zip(self._dtypes, shapes, strict=True))
         made: Plan = self._native.Plan(
             tuple(specs[: len(inputs)]),
             tuple(specs[len(inputs) :]),

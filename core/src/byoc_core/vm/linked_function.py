@@ -7,7 +7,6 @@ Where the C extension is there, native calls go through a list of calls (:mod:`b
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols,
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.runtime.threads import enter_call, leave_call
 from byoc_core.vm.arena import ArenaLayout, lay_out
+from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
@@ -218,8 +218,9 @@ class LinkedFunction:
         """
         calls = self.call_list
         if calls is not None and calls.is_whole:
+            layout = self.layout(sizes)
             buffers = self.result_buffers(outputs, sizes)
-            if calls.run_whole(inputs, buffers, self.layout(sizes)):
+            if calls.run_whole(inputs, buffers, layout):
                 return buffers
         return self._run_in_frame(inputs, outputs, sizes)
 
@@ -257,17 +258,10 @@ class LinkedFunction:
             sizes: the sizes of the symbols.
         """
         results = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        layout = self.layout(sizes)
+        run = BoundCall(lambda: self._run_in_frame(inputs, outputs, sizes), results)
         calls = self.call_list
-        if calls is not None and calls.is_whole:
-            return calls.bind(inputs, outputs, self.layout(sizes), results)
-        lock = threading.Lock()
-
-        def run() -> object:
-            with lock:
-                self._run_in_frame(inputs, outputs, sizes)
-            return results
-
-        return run
+        return calls.bind(inputs, outputs, layout, results, run) if calls is not None and calls.is_whole else run
 
     def result_buffers(self, outputs: Sequence[NDArray | None] | None, sizes: Sizes) -> list[NDArray]:
         """Gives a buffer for each result, fresh where none is given; ``None`` for a dynamic one."""

@@ -247,7 +247,7 @@ class VirtualMachine:
         """Gives a callable without arguments that runs a function on these very buffers, as quickly as can be.
 
         Change what is in the inputs, call, and read the results: always the same arrays. Calls from several threads
-        wait for each other.
+        wait for each other; one from inside another (an extern may try) is a ``RuntimeError``.
 
         Args:
             name: the function.
