@@ -231,6 +231,38 @@ return {call("next", "b", shape=joined)}"""
         np.testing.assert_array_equal(run(source, x, y), np.concatenate([x, y + 1, y], 1) + 1)
 
 
+def test_parts_of_which_several_have_a_size_that_only_calls_prove() -> None:
+    params = ", ".join(["x: " + t("('n-2', 3)"), "y: " + t("('n', 3)")])
+    source = module(params, "return R.concat(x, y, x, axis=0)")
+    x, y = ramp(3, 3), ramp(5, 3)
+    np.testing.assert_array_equal(run(source, x, y), np.concatenate([x, y, x]))
+
+
+@pytest.mark.parametrize("traits", [PLAIN, STRIDED])
+def test_a_slice_across_parts_of_what_is_joined(traits: CallTraits) -> None:
+    """The slice's steps do not fit the parts, so it counts as a read of all of them."""
+    body = f"""
+a = {call("next", "x", shape="('n', 4, 2)")}
+b = R.concat(x, a, x, axis=1)
+c = R.strided_slice(b, axes=(1,), begin=(0,), end=(5,), strides=(3,))
+return {call("next", "c", shape="('n', 2, 2)")}"""
+    source = module("x: " + t("('n', 4, 2)"), body, next=traits)
+    x = ramp(3, 4, 2)
+    np.testing.assert_array_equal(run(source, x), np.concatenate([x, x + 1, x], 1)[:, :5:3] + 1)
+
+
+def test_a_slice_across_a_part_that_is_read_before_the_others_are_made() -> None:
+    body = f"""
+a = {call("next", "x", shape="(2, 8, 2)")}
+c = R.strided_slice(a, axes=(1,), begin=(0,), end=(7,), strides=(3,))
+d = {call("next", "c", shape="(2, 3, 2)")}
+b = R.concat(a, d, axis=1)
+return b"""
+    source = module("x: " + t("(2, 8, 2)"), body, next=STRIDED)
+    x = ramp(2, 8, 2)
+    np.testing.assert_array_equal(run(source, x), np.concatenate([x + 1, x[:, :7:3] + 2], 1))
+
+
 def test_listing() -> None:
     shape = "('n', 2, 6)"
     body = f"""

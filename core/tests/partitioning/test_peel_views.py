@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import byoc_core
+import numpy as np
 import pytest
 from byoc_core import script as R
+from byoc_core.dims import evaluate, parse_dim
 from byoc_core.ir import IRModule, verify
 from byoc_core.partitioning import MergeCompositeFunctions, PeelViews
 
@@ -395,6 +398,25 @@ def main(x: R.Tensor(("m+n", 4)), y: R.Tensor(("m",)), z: R.Tensor(("n",))):
     assert sketch(peeled(text.replace("SECOND", "n"), fake_backend))[0] == "aone_main_0(a b) -> c d"
     other = text.replace('"m+n"', '"k"').replace("SECOND", "n")
     assert sketch(peeled(other, fake_backend))[0].startswith("aone_main_0(x")
+
+
+@pytest.mark.parametrize("size", ["2*n-3", "n-m", "n*m-3", "n//2-1"])
+def test_a_joint_whose_parts_have_no_certain_place_stays(size: str) -> None:
+    """Lowering could not prove where the parts lie, so the joint would have no code in the caller."""
+    text = f"""
+def main(w: R.Tensor(("n", "m")), x: R.Tensor(("{size}", 4)), y: R.Tensor(("n", 4))):
+    a = R.exp(x)
+    b = R.exp(y)
+    c = R.concat(a, b, a)
+    return c, w
+"""
+    module = R.parse(text)
+    sizes = {"n": 7, "m": 3}
+    rows = evaluate(parse_dim(size), sizes)
+    inputs = [np.full(shape, 1.5, np.float32) for shape in ((7, 3), (rows, 4), (7, 4))]
+    found = byoc_core.VirtualMachine(byoc_core.build(module))["main"](*inputs)
+    parts = inputs[1], inputs[2], inputs[1]
+    np.testing.assert_array_max_ulp(found[0], np.exp(np.concatenate(parts, dtype=np.float64)).astype(np.float32))
 
 
 def test_sizes_that_the_data_tells_are_left_alone(fake_backend: Fake) -> None:

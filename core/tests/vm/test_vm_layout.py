@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from byoc_core.dims import Dim, parse_dim, substitute
 from byoc_core.vm.boxes import parts_of
-from byoc_core.vm.layout import Layout, compact_layout
+from byoc_core.vm.layout import Layout, compact_layout, is_size, unproved_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,3 +132,27 @@ def test_what_is_not_proved_has_no_parts() -> None:
     n, m = parse_dim("n"), parse_dim("m")
     assert parts_of((n + m,), [Layout(0, (n,), (1,)), Layout(0, (m,), (1,))]) is None
     assert parts_of((30,), [Layout(0, (3, 4), (10, 2)), Layout(0, (3, 2), (9, 1))]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes", "expected"),
+    [
+        ("n-2", ("n-2",), True),
+        ("4*n-8", ("n-2",), True),
+        ("8*n-8", ("n-2",), True),
+        ("n*m-2*m", ("n-2",), True),
+        ("3*n-7", ("n-2", "n-3"), True),
+        ("n*m-n-2*m+1", ("n-2", "m-1"), False),
+        ("n-3", ("n-2",), False),
+        ("m-2", ("n-2",), False),
+        ("n-1", ("2*n-3",), False),
+    ],
+)
+def test_what_follows_from_sizes_of_which_something_is_taken(
+    value: str, sizes: tuple[str, ...], expected: bool
+) -> None:
+    assert is_size(parse_dim(value), [parse_dim(size) for size in sizes]) is expected
+
+
+def test_sizes_that_are_numbers_prove_nothing() -> None:
+    assert unproved_sizes((-1, parse_dim("n"), parse_dim("n-2"))) == (parse_dim("n-2"),)

@@ -25,11 +25,12 @@ from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.lower.view_ops import is_view_op
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm.footprints import defines_all
+from byoc_core.vm.dataflow import check_dataflow
+from byoc_core.vm.footprints import Footprints, defines_all
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Ret
 from byoc_core.vm.layout import is_size, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
-from byoc_core.vm.view_laws import check_views
+from byoc_core.vm.view_laws import check_memory, check_views
 
 __all__ = ["lower_function"]
 
@@ -69,9 +70,13 @@ def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
     program = Program((), tables.externs, tables.constants)
     try:
         check_views(program, function)
+        footprints = Footprints(program, function)
+        if not footprints.is_exact:  # what counts as read may be more than is written by then
+            check_memory(program, function, footprints)
+            check_dataflow(program, function, footprints)
     except ProgramError:
         return False
-    return defines_all(program, function)
+    return defines_all(function, footprints)
 
 
 def _without_code(where: str, binding: Binding) -> CodegenError:

@@ -8,7 +8,7 @@ from byoc_core.dims import product
 from byoc_core.vm.boxes import parts_of
 from byoc_core.vm.instructions import Call
 from byoc_core.vm.layout import Layout, compact_layout
-from byoc_core.vm.program import Program, RegisterKind, VMFunction
+from byoc_core.vm.program import Program, Register, RegisterKind, VMFunction
 
 __all__ = ["Footprints", "defines_all"]
 
@@ -19,11 +19,13 @@ class Footprints:
     """The atoms of every register.
 
     A register that owns memory and has no views is one atom. One with views is cut into as many as the views need;
-    where that is not proved, it is one atom, which a view reads, and may change, but never defines.
+    where that is not proved, into as many as those need that calls write, and the others read all of them; where that
+    is not proved either, it is one atom, which a view reads, and may change, but never defines.
 
     Attributes:
         owners: by register, the register that owns its memory.
         owner_of: by atom, the register that owns it.
+        is_exact: whether every view is proved to be the atoms that it reads.
 
     Cost: ``O(n log n)`` in the registers, plus the atoms of each view.
     """
@@ -39,7 +41,11 @@ class Footprints:
             views.setdefault(view.base, []).append(number)
         self.owner_of: list[int] = []
         self._atoms: list[Sequence[int]] = [()] * len(self._registers)
+        self.is_exact = True
         self._inexact: set[int] = set()
+        self._written = (
+            {n for call in function.code if isinstance(call, Call) for n in call.results} if views else set()
+        )
         for number in range(function.first_view):
             self._number_atoms(number, views.get(number, ()))
 
@@ -79,22 +85,32 @@ class Footprints:
         first, num_atoms = len(self.owner_of), 1
         is_empty = 0 in register.shape
         touching = [view for view in views if is_empty or not self._layouts[view].is_empty]
+        exact: Sequence[int] = ()
         parts = None
         if touching and not is_empty and register.kind not in _READ_ONLY:
-            parts = parts_of(register.shape, [self._layouts[view] for view in touching])
+            written = [view for view in touching if view in self._written]
+            exact, parts = touching, self._parts(register, touching)
+            self.is_exact &= parts is not None
+            if parts is None and len(written) < len(touching):
+                exact, parts = written, self._parts(register, written)
             if parts is None:
+                exact = ()
                 self._inexact.update(touching)
             else:
                 num_atoms = len(parts[0])
-        for view, part in zip(touching, parts[1:] if parts else [(0,)] * len(touching), strict=True):
+        for view in touching:
+            self._atoms[view] = range(first, first + num_atoms)
+        for view, part in zip(exact, parts[1:] if parts else (), strict=True):
             self._atoms[view] = tuple(first + number for number in part)
         self._atoms[owner] = range(first, first + num_atoms)
         self.owner_of += [owner] * num_atoms
 
+    def _parts(self, owner: Register, views: Sequence[int]) -> list[tuple[int, ...]] | None:
+        return parts_of(owner.shape, [self._layouts[view] for view in views])
 
-def defines_all(program: Program, function: VMFunction) -> bool:
+
+def defines_all(function: VMFunction, footprints: Footprints) -> bool:
     """Tells whether for every view that a call writes it is proved which bytes of its base those are."""
-    footprints = Footprints(program, function)
     return all(
         len(footprints.defined_by(number)) == len(footprints.of(number))
         for call in function.code

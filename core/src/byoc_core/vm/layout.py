@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from byoc_core.dims import Dim, evaluate, exact_div, is_nonnegative, product, symbols_of
+from byoc_core.dims import Dim, evaluate, exact_div, is_nonnegative, product, substitute, symbol, symbols_of
 from byoc_core.errors import IRTypeError
 
 __all__ = ["Layout", "compact_layout", "is_compact", "is_size", "row_major", "typical", "unproved_sizes"]
@@ -160,15 +160,34 @@ def is_compact(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
 
 def unproved_sizes(shape: Iterable[Dim]) -> tuple[Dim, ...]:
     """Gives the sizes of axes that are zero or more only because a call with any other size is refused."""
-    return tuple(dict.fromkeys(dim for dim in shape if not is_nonnegative(dim)))
+    return tuple(dict.fromkeys(dim for dim in shape if not isinstance(dim, int) and not is_nonnegative(dim)))
 
 
 def is_size(value: Dim, sizes: Sequence[Dim]) -> bool:
     """Tells whether a value is, provably, zero or more where some sizes are."""
+    if _is_multiple(value, sizes):
+        return True
+    least = _least_values(sizes)
+    return bool(least) and is_nonnegative(substitute(value, least))
+
+
+def _is_multiple(value: Dim, sizes: Sequence[Dim]) -> bool:
+    """Tells whether a value is, provably, zero or more, or a product of sizes and such a value."""
     if is_nonnegative(value):
         return True
     quotients = (exact_div(value, size) for size in sizes if not isinstance(value, int))
-    return any(quotient is not None and is_size(quotient, sizes) for quotient in quotients)
+    return any(quotient is not None and _is_multiple(quotient, sizes) for quotient in quotients)
+
+
+def _least_values(sizes: Iterable[Dim]) -> dict[str, Dim]:
+    """Gives for each symbol ``n`` with a size ``n-k`` what to put in its place so that it may be zero: ``n+k``."""
+    least: dict[str, int] = {}
+    for size in sizes:
+        for name in symbols_of(size):
+            rest = size - symbol(name)
+            if isinstance(rest, int):
+                least[name] = max(least.get(name, 0), -rest)
+    return {name: symbol(name) + value for name, value in least.items()}
 
 
 def typical(dim: Dim) -> int:

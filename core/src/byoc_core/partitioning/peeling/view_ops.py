@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from byoc_core.dims import Dim, product
+from collections.abc import Sequence
+from itertools import accumulate
+
+from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.ir import Binding, TensorType, Trait, Value
 
 __all__ = ["CONCAT", "SPLIT", "is_in_one_piece", "is_reshaping", "is_view"]
@@ -23,10 +26,12 @@ def is_view(binding: Binding) -> bool:
     if binding.op.name == SPLIT:
         axis = _axis(binding)
         parts = [_shape(part)[axis] for part in binding.results]
-        return sum(parts, start=0) == _shape(binding.operands[0])[axis]
+        return sum(parts, start=0) == _shape(binding.operands[0])[axis] and _have_certain_places(parts)
     if binding.op.name == CONCAT:
         axis = _axis(binding)
-        return len({(*shape[:axis], *shape[axis + 1 :]) for shape in map(_shape, binding.operands)}) == 1
+        shapes = [_shape(operand) for operand in binding.operands]
+        are_alike = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
+        return are_alike and _have_certain_places([shape[axis] for shape in shapes])
     return binding.op.name == _PERMUTE or (binding.op.name == _SLICE and _is_static_slice(binding))
 
 
@@ -47,6 +52,12 @@ def is_in_one_piece(binding: Binding) -> bool:
         case "strided_slice":
             return _slices_one_piece(binding)
     return True
+
+
+def _have_certain_places(sizes: Sequence[Dim]) -> bool:
+    """Tells whether parts one behind the other provably lie inside the whole, which lowering has to prove too."""
+    ends = (*sizes, *accumulate(sizes), *accumulate(reversed(sizes)))
+    return all(map(is_nonnegative, ends))
 
 
 def _keeps_order(binding: Binding) -> bool:
