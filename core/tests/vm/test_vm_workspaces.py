@@ -132,6 +132,20 @@ def test_what_stands_in_for_a_function_gets_no_workspace() -> None:
     assert seen == [2]
 
 
+def test_a_function_without_a_signature_gets_none() -> None:
+    """Linking tells scratch memory from results by the signature."""
+
+    class Unsigned(Doubling):
+        def find_function(self, name: str) -> PackedFunction:
+            return PackedFunction(name, self._double)
+
+    module = Unsigned(4096)
+    program = lowered(module, 4, times=1)
+    np.testing.assert_array_equal(run(module, program, 4), [0, 2, 4, 6])
+    assert module.scratch == []
+    assert program.functions[0].tensors == ()
+
+
 def test_a_direct_call_needs_none() -> None:
     module = Doubling(4096)
     out = np.empty(3, np.float32)

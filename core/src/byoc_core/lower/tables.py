@@ -73,10 +73,10 @@ class ProgramTables:
         """Gives the bytes of scratch memory that a function wants from its caller.
 
         Args:
-            symbol: the function; 0 for one that no module of the program defines.
+            symbol: the function; 0 for one that no module of the program defines, or that has no signature, by which
+                linking would know the scratch memory.
             shapes: of the operands and results of the call, whose symbols the size is given in.
         """
         nbytes = self.traits(symbol).workspace_nbytes
-        if isinstance(nbytes, int):
-            return nbytes
-        return caller_nbytes(nbytes, self._owners[symbol].find_signature(symbol), shapes) or 0
+        signature = None if nbytes == 0 else self._owners[symbol].find_signature(symbol)
+        return 0 if signature is None else caller_nbytes(nbytes, signature, shapes) or 0
