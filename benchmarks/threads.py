@@ -43,25 +43,25 @@ class Contestant(NamedTuple):
 
 
 ONE, TWO = {"BYOC_NUM_THREADS": "1"}, {"BYOC_NUM_THREADS": "2"}
-SHORT, PASSIVE = {**TWO, "GOMP_SPINCOUNT": "1000"}, {**TWO, "OMP_WAIT_POLICY": "passive"}
-UNSET_SPIN = {**TWO, "GOMP_SPINCOUNT": "300000"}
+LONG, PASSIVE = {**TWO, "GOMP_SPINCOUNT": "20000"}, {**TWO, "OMP_WAIT_POLICY": "passive"}
+LONGER = {**TWO, "GOMP_SPINCOUNT": "300000"}
 QUIET_BLAS = {**TWO, "OPENBLAS_NUM_THREADS": "1"}
 CONTESTANTS = {
     "1 thread": Contestant("call", ONE, "1 thread"),
     "2 threads": Contestant("call", TWO, "1 thread"),
-    "2, spinning 1,000 times": Contestant("call", SHORT, "2 threads"),
-    "2, spinning as libgomp does": Contestant("call", UNSET_SPIN, "2 threads"),
+    "2, spinning 20,000 times": Contestant("call", LONG, "2 threads"),
+    "2, spinning as libgomp does": Contestant("call", LONGER, "2 threads"),
     "2, passive": Contestant("call", PASSIVE, "2 threads"),
     "2, worker pinned": Contestant("call_pinned", TWO, "2 threads"),
     "after 50 ms, 1 thread": Contestant("call_after_idling", ONE, "1 thread"),
     "after 50 ms": Contestant("call_after_idling", TWO, "after 50 ms, 1 thread"),
-    "after 50 ms, spinning 1,000 times": Contestant("call_after_idling", SHORT, "after 50 ms"),
+    "after 50 ms, spinning 20,000 times": Contestant("call_after_idling", LONG, "after 50 ms"),
     "after 50 ms, passive": Contestant("call_after_idling", PASSIVE, "after 50 ms"),
     "after a matmul of numpy": Contestant("call_after_matmul", TWO, "2 threads"),
     "after a matmul, OPENBLAS_NUM_THREADS=1": Contestant("call_after_matmul", QUIET_BLAS, "2 threads"),
     "ONNX Runtime alone": Contestant("call_onnxruntime", TWO, "ONNX Runtime alone"),
     "beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO, "2 threads"),
-    "beside it, spinning 1,000 times": Contestant("call_beside_onnxruntime", SHORT, "2 threads"),
+    "beside it, spinning 20,000 times": Contestant("call_beside_onnxruntime", LONG, "2 threads"),
     "ONNX Runtime beside us": Contestant("call_onnxruntime_beside", TWO, "ONNX Runtime alone"),
     "8 callers": Contestant("call_from_8", TWO, "1 thread"),
     "32 callers": Contestant("call_from_32", TWO, "1 thread"),

@@ -18,7 +18,7 @@ __all__ = ["OPENMP_NAME", "SPIN_COUNT", "OpenMP", "load_openmp"]
 OPENMP_NAME = "libgomp.so.1"
 """What the library is called: the name that those who link it ask for, so that all get the same one."""
 
-SPIN_COUNT = 20_000
+SPIN_COUNT = 1_000
 """How often an idle worker looks for work before it sleeps, where the environment says nothing (docs/threads.md)."""
 
 _SPIN_VARIABLE = "GOMP_SPINCOUNT"
