@@ -147,14 +147,14 @@ def implement(
         constants: read-only arrays by digest.
         find: gives what computes a node; called once for each.
     """
-    plan = _plan_function(
+    plan = _Planner(
         function,
         constants,
         find,
         f"graph function `{function.name}`",
         [_numpy_dtype(spec.dtype) for spec in function.inputs],
         takes_outputs=not function.signature.new_symbols,
-    )
+    ).plan()
     run: Callable[..., Any] = partial(run_quietly, plan.run) if plan.is_quiet else plan.run
     if plan.is_symbolic:
         return _implement_symbolic(plan, run, function.signature)
@@ -181,28 +181,6 @@ def _implement_symbolic(plan: FunctionPlan, run: Callable[..., Any], signature: 
     return implementation
 
 
-def _plan_function(
-    function: GraphFunction,
-    constants: Mapping[str, NDArray],
-    find: Find,
-    where: str,
-    dtypes: Sequence[DType | None],
-    *,
-    takes_outputs: bool,
-) -> FunctionPlan:
-    """Gives the plan of a function, or of a node's body.
-
-    Args:
-        function: the function.
-        constants: arrays by digest.
-        find: gives what computes a node.
-        where: the function, as errors name it.
-        dtypes: the dtypes of the inputs, where they are certain.
-        takes_outputs: whether the caller passes memory for the results, behind the inputs.
-    """
-    return _Planner(function, constants, find, where, dtypes, takes_outputs=takes_outputs).plan()
-
-
 @dataclass(slots=True)
 class _Value:
     """What is known of a value while a function is planned.
@@ -225,7 +203,16 @@ class _Value:
 
 
 class _Planner:
-    """The state of planning one function; see :func:`_plan_function`."""
+    """The state of planning one function, or a node's body.
+
+    Args:
+        function: the function.
+        constants: arrays by digest.
+        find: gives what computes a node.
+        where: the function, as errors name it.
+        dtypes: the dtypes of the inputs, where they are certain.
+        takes_outputs: whether the caller passes memory for the results, behind the inputs.
+    """
 
     def __init__(
         self,
@@ -281,7 +268,7 @@ class _Planner:
         computes: Computes | FunctionPlan | None = self._find(node)
         if computes is None and node.body is not None:
             body = f"{self._where}, body of `{node.op}`"
-            computes = _plan_function(node.body, self._constants, self._find, body, dtypes, takes_outputs=False)
+            computes = _Planner(node.body, self._constants, self._find, body, dtypes, takes_outputs=False).plan()
         assert computes is not None  # an op without a body has a kernel
         form = None
         if isinstance(computes, NumpyKernel):
