@@ -34,9 +34,8 @@ static int take(int workers) {
   return workers;
 }
 
-static void give_back(int workers) {
-  taken -= workers;
-  atomic_fetch_sub(&busy, workers);
+/* Counts the team that a call leaves in this thread, or ends it where too many wait. */
+static void keep_team(int workers) {
   if (workers == team) return;
   const int now_kept = atomic_fetch_add(&kept, workers - team) + workers - team;
   const int most = atomic_load(&limit) - 1 > workers ? atomic_load(&limit) - 1 : workers;
@@ -48,6 +47,12 @@ static void give_back(int workers) {
   }
   (void)pthread_once(&thread_end_made, make_thread_end);
   (void)pthread_setspecific(thread_end, &team);
+}
+
+static void give_back(int workers) {
+  keep_team(workers); /* before others may make workers in place of these */
+  taken -= workers;
+  atomic_fetch_sub(&busy, workers);
 }
 
 byoc_call byoc_threads_enter(int wanted) {

@@ -122,14 +122,21 @@ class WorkerAccounts:
         return workers
 
     def _give_back(self, workers: int) -> None:
-        team = self._call.team
+        self._keep_team(workers)  # before others may make workers in place of these
         self._call.taken -= workers
         with self._lock:
             self._busy -= workers
+
+    def _keep_team(self, workers: int) -> None:
+        """Counts the team that a call leaves in its thread, or ends it where too many wait."""
+        team = self._call.team
+        if workers == team.num_workers:
+            return
+        with self._lock:
             while self._ended:
                 self._kept -= self._ended.pop()
             self._kept += workers - team.num_workers
-            crowded = workers != team.num_workers and self._kept > _KEPT_TEAMS * max(workers, self._limit - 1)
+            crowded = self._kept > _KEPT_TEAMS * max(workers, self._limit - 1)
         team.num_workers = workers
         if crowded and self._openmp is not None and self._openmp.dissolve_team():
             team.num_workers = 0
