@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
-from byoc_core._native import CALL, COPY, GOTO, IF, INCREMENT, LOOP_TEST, RET, Code, Frame
+from byoc_core._native import CALL, COPY, GOTO, IF, INCREMENT, LOOP_TEST, RET, ZERO, Code, Frame
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 
@@ -87,14 +87,16 @@ def write_past_the_end() -> None:
     frame.run(0)
 
 
-def signed_overflow() -> None:
-    """The largest number is incremented."""
-    _frame([(INCREMENT, (0,), 0, 0, 0), (RET, (), 0, 0, 0)], [np.array(np.iinfo(np.int64).max)]).run(0)
+def misaligned_write() -> None:
+    """A number is cleared at an odd address."""
+    memory = np.zeros(16, np.uint8)
+    odd: NDArray = np.ndarray((), np.int64, memory, 1 - memory.ctypes.data % 2)
+    _frame([(ZERO, (0,), 0, 0, 0), (RET, (), 0, 0, 0)], [odd]).run(0)
 
 
 FAULTS: dict[str, Callable[[], None]] = {
     function.__name__: function
-    for function in (race_in_the_extension, race_in_called_code, write_past_the_end, signed_overflow)
+    for function in (race_in_the_extension, race_in_called_code, write_past_the_end, misaligned_write)
 }
 
 if __name__ == "__main__":
