@@ -106,5 +106,5 @@ def _reject(binding: Binding) -> Rejection | None:
 
 _WRITERS = {"reshape": _reshape, "permute_dims": _permute, "concat": _concat, "split": _split}
 
-FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write)
+FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write, takes_halves=True)
 """Ops that only move elements."""
