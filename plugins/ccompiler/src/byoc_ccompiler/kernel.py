@@ -8,19 +8,15 @@ from dataclasses import dataclass, field
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ir import Constant, Value, Var
+from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
-
-
-def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
-    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+__all__ = ["Group", "Kernel", "KernelContext"]
 
 
 @dataclass(eq=False, slots=True)
@@ -134,7 +130,7 @@ class Kernel:
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
         found = self._strides.get(value)
-        return compact_strides(shape_of(value)) if found is None else found
+        return compact_layout(shape_of(value)).strides if found is None else found
 
     def literal(self, value: Value) -> str | None:
         """Gives a constant of one element as a C literal; ``None`` for anything else."""
