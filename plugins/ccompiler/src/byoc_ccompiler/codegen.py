@@ -74,7 +74,8 @@ class FusedCodegen(CSourceCodegen):
         for kernel, scratch in zip(kernels, pointers, strict=True):
             arguments = [scope.value(value) for value in kernel.inputs]
             arguments += [scope.buffer(value) for value in kernel.stored]
-            scope.call(kernel.name, *arguments, *scratch, *kernel.sizes)
+            call = scope.call_checked if kernel.can_fail else scope.call
+            call(kernel.name, *arguments, *scratch, *kernel.sizes)
         for outer, inner in zip(scope.function.results, results, strict=True):
             scope.bind(outer, scope.value(inner))
 
@@ -100,7 +101,7 @@ class FusedCodegen(CSourceCodegen):
                 bound.append((value, name))
             scratch.append([])
             if kernel.scratch != 0:
-                dtype = tensor_type(kernel.stored[0], scope.where)[1]
+                dtype = kernel.scratch_dtype
                 name = f"scratch_{index}"
                 buffers.append(_Buffer(name, c_type(dtype), Request(_nbytes(kernel.scratch, dtype), index, index)))
                 scratch[-1].append(name)
