@@ -240,7 +240,7 @@ class FunctionScope:
         self.statements.append(f"{kernel}({', '.join(arguments)});")
 
     def call_checked(self, kernel: str, *arguments: str) -> None:
-        """Adds a call of a kernel that gives a status: where it is not 0 the function ends with it, its memory freed."""
+        """Adds a call of a kernel that gives a status: where that is not 0 the function ends with it."""
         self.statements.append(f"if ((status = {kernel}({', '.join(arguments)}))) goto done;")
         self._can_fail = True
 

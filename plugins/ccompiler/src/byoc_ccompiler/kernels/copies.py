@@ -109,11 +109,11 @@ def copy_parts(
             lines.append(f"{indent}memcpy({into} + {FIRST_ITEM}, {out_of} + {FIRST_ITEM}, {count} * sizeof({ctype}));")
         last_ps: Dim = last.size * (nbytes * BYTE_PS)
     else:
+        moved = f"to[{_scaled('k', last.to)}] = from[{_scaled('k', last.come)}];"
         lines += [
             f"{indent}{{",
             *(f"{indent}  {pointer};" for pointer in (f"{ctype} *to = {into}", f"const {ctype} *from = {out_of}")),
-            f"{indent}  for (int64_t k = {first}; k < {end}; ++k) "
-            f"to[{_scaled('k', last.to)}] = from[{_scaled('k', last.come)}];",
+            f"{indent}  for (int64_t k = {first}; k < {end}; ++k) {moved}",
             f"{indent}}}",
         ]
         last_ps = last.size * (nbytes * BYTE_PS if last.come == 0 and last.to == 1 else MOVE_PS)

@@ -1,4 +1,4 @@
-"""Ops that move elements by fixed strides: reshapes, joining, splitting, slicing, repeating, mirroring, padding, blocks."""
+"""Ops that move elements by fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels."""
 
 from __future__ import annotations
 
