@@ -262,8 +262,8 @@ def _any(step: Step, index: int) -> Access:
 
 
 FAMILIES = (
-    KernelFamily(frozenset(_RESHAPES), _reject, _write, require=_require),
-    KernelFamily(frozenset({"nn.pad"}), _reject, _write, reads=_any),
-    KernelFamily(frozenset(_STRIDED), _reject, _write, require=_require, reads=_any, writes=_any),
+    KernelFamily(frozenset(_RESHAPES), _reject, _write, takes_halves=True, require=_require),
+    KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=_any),
+    KernelFamily(frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=_any, writes=_any),
 )
 """Reshapes; padding, which fills its result first; and what copies between any strides."""

@@ -46,5 +46,5 @@ def _reject(binding: Binding) -> Rejection | None:
     return None
 
 
-FAMILY = KernelFamily(frozenset({"permute_dims"}), _reject, _permute)
+FAMILY = KernelFamily(frozenset({"permute_dims"}), _reject, _permute, takes_halves=True)
 """Transposes."""
