@@ -75,7 +75,8 @@ class FusedCodegen(CSourceCodegen):
         pointers = self._lay_out(scope, kernels, places)
         for kernel, scratch in zip(kernels, pointers, strict=True):
             arguments = [_pointer(scope, places, value) for value in (*kernel.inputs, *kernel.stored)]
-            scope.call(kernel.name, *arguments, *scratch, *kernel.sizes)
+            call = scope.call_checked if kernel.can_fail else scope.call
+            call(kernel.name, *arguments, *scratch, *kernel.sizes)
         for outer, inner in zip(scope.function.results, results, strict=True):
             scope.bind(outer, scope.value(inner))
 
@@ -108,7 +109,7 @@ class FusedCodegen(CSourceCodegen):
         for index, kernel in enumerate(kernels):
             scratch.append([])
             if kernel.scratch != 0:
-                dtype = dtype_of(kernel.stored[0])
+                dtype = kernel.scratch_dtype
                 name = f"scratch_{index}"
                 buffers.append(_Buffer(name, c_type(dtype), Request(_nbytes(kernel.scratch, dtype), index, index)))
                 scratch[-1].append(name)

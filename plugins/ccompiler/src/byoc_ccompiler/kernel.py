@@ -88,7 +88,9 @@ class Kernel:
         group: its steps.
         stored: the values that it writes.
         names: the C names in use.
-        scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+        scratch: elements of scratch memory, 0 for none.
+        scratch_dtype: their dtype; that of the first stored value where nothing is said.
+        can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -103,6 +105,8 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
+        self.scratch_dtype = tensor_type(self.stored[0], self.scope.where)[1] if self.stored else "uint8"
+        self.can_fail = False
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
@@ -166,7 +170,7 @@ class Kernel:
             for value in self.stored
         ]
         if self.scratch != 0:
-            pointers.append(f"{self.ctype(self.stored[0])} *restrict scratch")
+            pointers.append(f"{c_type(self.scratch_dtype)} *restrict scratch")
         texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
         sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
         lines: list[str] = []
@@ -182,5 +186,6 @@ class Kernel:
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
         ops = ", ".join(step.op for step in self.group.steps)
-        head = f"static void {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, "}"]))
+        status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
+        head = f"static {status} {{name}}({', '.join(parameters)}) {{"
+        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, *end]))
