@@ -122,7 +122,7 @@ def element_lines(kernel: Kernel, steps: Sequence[Step], place: Place, known: di
 
 def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
     """Gives what :func:`element_lines` gives, where operands lie compact: their sizes alone say where."""
-    return element_lines(kernel, steps, lambda operand, dims: offset(dims), known)
+    return element_lines(kernel, steps, lambda _, dims: offset(dims), known)
 
 
 def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: dict[Value, str]) -> list[str]:

@@ -51,7 +51,5 @@ def _any(step: Step, index: int) -> Access:
     return Access.ANY
 
 
-FAMILY = KernelFamily(
-    frozenset({"permute_dims"}), _reject, _permute, takes_halves=True, reads=_any, writes=_any
-)
+FAMILY = KernelFamily(frozenset({"permute_dims"}), _reject, _permute, takes_halves=True, reads=_any, writes=_any)
 """Transposes."""
