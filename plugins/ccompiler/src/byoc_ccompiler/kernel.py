@@ -147,6 +147,15 @@ class Kernel:
         """Gives the C type of a value's elements."""
         return c_type(tensor_type(value, self.scope.where)[1])
 
+    def helper(self, hint: str, text: str) -> str:
+        """Gives the name of a C definition that all kernels of the source share; equal text is written once.
+
+        Args:
+            hint: what it is called; the name begins with ``byoc_shared_``.
+            text: the definition; ``{name}`` in it is its name.
+        """
+        return self.scope.definitions.name(hint, text)
+
     def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
         """Declares the kernel.
 
