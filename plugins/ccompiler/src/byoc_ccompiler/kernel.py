@@ -16,7 +16,12 @@ from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Group", "Kernel", "KernelContext"]
+__all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
+
+
+def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
+    return compact_layout(shape).strides
 
 
 @dataclass(eq=False, slots=True)
@@ -134,7 +139,7 @@ class Kernel:
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
         found = self._strides.get(value)
-        return compact_layout(shape_of(value)).strides if found is None else found
+        return compact_strides(shape_of(value)) if found is None else found
 
     def literal(self, value: Value) -> str | None:
         """Gives a constant of one element as a C literal; ``None`` for anything else."""
