@@ -191,6 +191,7 @@ class FunctionScope:
         self.workspace_nbytes: Dim = 0
         self.in_place: tuple[tuple[int, int], ...] = ()
         self._buffers: list[tuple[str, str, str]] = []
+        self._can_fail = False
         self._values: dict[Value, str] = {}
         self._destinations: dict[Value, str] = {}
         params = set(function.params)
@@ -283,6 +284,11 @@ class FunctionScope:
         """Adds a call, after those added before."""
         self.statements.append(f"{kernel}({', '.join(arguments)});")
 
+    def call_checked(self, kernel: str, *arguments: str) -> None:
+        """Adds a call of a kernel that gives a status: where that is not 0 the function ends with it."""
+        self.statements.append(f"if ((status = {kernel}({', '.join(arguments)}))) goto done;")
+        self._can_fail = True
+
     def require_broadcast(self, op: str, operand: str, dims: Sequence[Dim], space: Sequence[Dim]) -> None:
         """Has calls checked for sizes of an operand that are neither those of an iteration space nor 1.
 
@@ -296,7 +302,20 @@ class FunctionScope:
             if dim not in (1, size):
                 self._add_check(f'byoc_check_operand("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
 
-    def require_at_least(self, op: str, what: str, dims: Sequence[Dim], least: Sequence[int]) -> None:
+    def require_equal(self, op: str, operand: str, dims: Sequence[Dim], wanted: Sequence[Dim]) -> None:
+        """Has calls checked for an operand whose sizes are not those wanted, unless they must be.
+
+        Args:
+            op: the op's name.
+            operand: the operand's name.
+            dims: its sizes.
+            wanted: what they must be, in as many axes.
+        """
+        for axis, (dim, size) in enumerate(zip(dims, wanted, strict=True)):
+            if dim != size:
+                self._add_check(f'byoc_check_equal("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
+
+    def require_at_least(self, op: str, what: str, dims: Sequence[Dim], least: Sequence[Dim]) -> None:
         """Has calls checked for sizes that are too small, unless they cannot be.
 
         Args:
@@ -369,18 +388,21 @@ class FunctionScope:
                 "  }",
             ]
             freed = ["  free(workspace_own);"]
-        if not self._buffers:
+        if not self._buffers and not self._can_fail:
             return [*own, *(f"  {line}" for line in self.statements), *freed, "  return 0;"]
         lines = [f"  {ctype} *{name} = ({ctype} *)malloc({nbytes});" for ctype, name, nbytes in self._buffers]
         names = [name for _, name, _ in self._buffers]
-        return [
-            *own,
-            *lines,
-            "  int32_t status = 0;",
+        checked = [
             f"  if ({' || '.join(f'!{name}' for name in names)}) {{",
             f"    status = {no_memory};",
             "    goto done;",
             "  }",
+        ]
+        return [
+            *own,
+            *lines,
+            "  int32_t status = 0;",
+            *(checked if names else []),
             *(f"  {line}" for line in self.statements),
             "done:",
             *(f"  free({name});" for name in names),
