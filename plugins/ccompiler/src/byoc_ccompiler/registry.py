@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, reductions, transposes
+from byoc_ccompiler.kernels import attention, conv2d, movement, pointwise, pooling, products, reductions, transposes
 
 __all__ = ["FAMILIES"]
 
@@ -25,6 +25,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     conv2d.FAMILY,
     *products.FAMILIES,
     pooling.FAMILY,
+    attention.FAMILY,
     *reductions.FAMILIES,
     transposes.FAMILY,
     *movement.FAMILIES,
