@@ -45,6 +45,7 @@ _FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-
 _SUPPORT_FILES = (
     "byoc_ffi.h",
     "byoc_scalar.h",
+    "byoc_floats.h",
     "byoc_half.h",
     "byoc_math_f32.h",
     "byoc_math_f64.h",

@@ -49,7 +49,7 @@ class Places:
 
 
 def _own(value: Value) -> Place:
-    return Place(value, compact_layout(shape_of(value)))
+    return Place(value, compact_layout(shape_of(value)).canonical)
 
 
 def access_of(layout: Layout) -> Access:
@@ -148,7 +148,7 @@ class _Planner:
         copies = []
         for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
             place = None if layout is None else Place(source.base, layout.canonical)
-            if place is not None and self._of.get(result) == place:
+            if place is not None and self._find(result) == place:
                 continue  # its operand was made in it
             is_free = result not in self._of and result not in self._results
             if place is not None and is_free and self._can_be_read(result, access_of(place.layout)):

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, reductions, transposes
+from byoc_ccompiler.kernels import (
+    attention,
+    conv2d,
+    creation,
+    indexing,
+    movement,
+    pointwise,
+    pooling,
+    products,
+    rearrangement,
+    reductions,
+    scatter,
+    transposes,
+)
 
 __all__ = ["FAMILIES"]
 
@@ -25,8 +38,13 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     conv2d.FAMILY,
     *products.FAMILIES,
     pooling.FAMILY,
+    attention.FAMILY,
     *reductions.FAMILIES,
     transposes.FAMILY,
     *movement.FAMILIES,
+    rearrangement.FAMILY,
+    creation.FAMILY,
+    indexing.FAMILY,
+    *scatter.FAMILIES,
 )
 """The family of every op that has one."""
