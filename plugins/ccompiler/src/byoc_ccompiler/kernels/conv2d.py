@@ -8,10 +8,11 @@ from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding
 
-from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_planes
+from byoc_ccompiler.kernels import convolution_planes, implicit_gemm
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_non_floats
 from byoc_ccompiler.size_checks import require_window
 from byoc_ccompiler.steps import Step
@@ -21,6 +22,8 @@ __all__ = ["FAMILY", "choose_writer"]
 
 def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
     """Gives what writes the kernel whose first step is this convolution."""
+    if step.binding.attrs["data_layout"] == "NHWC":
+        return implicit_gemm.write
     return convolution_planes.write
 
 
@@ -29,9 +32,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    if binding.attrs["data_layout"] != "NCHW":
-        return Rejection("layout", f"nn.conv2d is compiled for the layout NCHW, not for {binding.attrs['data_layout']}")
-    channels = operand_shape(binding, 0)[1]
+    channels = operand_shape(binding, 0)[str(binding.attrs["data_layout"]).index("C")]
     weight = operand_type(binding, 1)
     if weight.symbols or not isinstance(channels, int):
         return Rejection("dynamic-shape", "nn.conv2d is compiled for a known number of channels and a known filter")
@@ -48,5 +49,24 @@ def _require(scope: FunctionScope, step: Step) -> None:
     require_window(scope, step, padded, [0, 0, *((size - 1) * apart + 1 for size, apart in window)])
 
 
-FAMILY = KernelFamily(frozenset({"nn.conv2d"}), _reject, _write, takes_epilogue=True, require=_require)
+def _reads(step: Step, index: int) -> Access:
+    if step.binding.attrs["data_layout"] != "NHWC" or index > 0:
+        return Access.COMPACT
+    # Few channels are copied anyway, in whatever order they lie.
+    return Access.ANY if joins_lines(ConvolutionGeometry.of_step(step)) else Access.ROWS
+
+
+def _writes(step: Step, index: int) -> Access:
+    return Access.ROWS if step.binding.attrs["data_layout"] == "NHWC" else Access.COMPACT
+
+
+FAMILY = KernelFamily(
+    frozenset({"nn.conv2d"}),
+    _reject,
+    _write,
+    takes_epilogue=True,
+    require=_require,
+    reads=_reads,
+    writes=_writes,
+)
 """Convolution over two axes."""
