@@ -21,6 +21,8 @@ from byoc_core.pattern import CompositePattern
 from byoc_ccompiler.codegen import FusedCodegen
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.patterns import patterns
+from byoc_ccompiler.regions import prepare_regions
+from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.support import reject_step
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -83,8 +85,10 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         return CodegenResult(None, rejections=rejections)
     target = find_toolchain().target(options.march)
     unit = VectorUnit.of_features(target.machine, target.features)
-    kit = CSourceCodegen(build) if options.tutorial else FusedCodegen(build, unit, options)
-    module = kit.generate(accepted, context.constants)
+    if options.tutorial:
+        module = CSourceCodegen(build).generate(accepted, context.constants)
+    else:
+        module = FusedCodegen(build, unit, options).generate(prepare_regions(accepted, context.constants, FAMILIES))
     module.build()
     made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
     return CodegenResult(module, constants=made, rejections=rejections)

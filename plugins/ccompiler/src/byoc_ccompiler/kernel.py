@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ir import Constant, Value, Var
+from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, shape_of
@@ -20,7 +21,7 @@ __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
 def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
-    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+    return compact_layout(shape).strides
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +93,9 @@ class Kernel:
         group: its steps.
         stored: the values that it writes.
         names: the C names in use.
-        scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+        scratch: elements of scratch memory, 0 for none.
+        scratch_dtype: their dtype; that of the first stored value where nothing is said.
+        can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -107,6 +110,8 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
+        self.scratch_dtype = tensor_type(self.stored[0], self.scope.where)[1] if self.stored else "uint8"
+        self.can_fail = False
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
@@ -170,7 +175,7 @@ class Kernel:
             for value in self.stored
         ]
         if self.scratch != 0:
-            pointers.append(f"{self.ctype(self.stored[0])} *restrict scratch")
+            pointers.append(f"{c_type(self.scratch_dtype)} *restrict scratch")
         texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
         sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
         lines: list[str] = []
@@ -186,5 +191,6 @@ class Kernel:
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
         ops = ", ".join(step.op for step in self.group.steps)
-        head = f"static void {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, "}"]))
+        status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
+        head = f"static {status} {{name}}({', '.join(parameters)}) {{"
+        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, *end]))

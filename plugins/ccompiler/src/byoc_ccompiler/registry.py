@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, reductions
+from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, reductions, transposes
 
 __all__ = ["FAMILIES"]
 
@@ -26,6 +26,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *products.FAMILIES,
     pooling.FAMILY,
     *reductions.FAMILIES,
-    movement.FAMILY,
+    transposes.FAMILY,
+    *movement.FAMILIES,
 )
 """The family of every op that has one."""

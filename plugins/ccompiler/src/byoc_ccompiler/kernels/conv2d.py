@@ -10,7 +10,7 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_planes
+from byoc_ccompiler.kernels import convolution_planes, implicit_gemm
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_non_floats
 from byoc_ccompiler.size_checks import require_window
@@ -21,6 +21,8 @@ __all__ = ["FAMILY", "choose_writer"]
 
 def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
     """Gives what writes the kernel whose first step is this convolution."""
+    if step.binding.attrs["data_layout"] == "NHWC":
+        return implicit_gemm.write
     return convolution_planes.write
 
 
@@ -29,9 +31,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    if binding.attrs["data_layout"] != "NCHW":
-        return Rejection("layout", f"nn.conv2d is compiled for the layout NCHW, not for {binding.attrs['data_layout']}")
-    channels = operand_shape(binding, 0)[1]
+    channels = operand_shape(binding, 0)[str(binding.attrs["data_layout"]).index("C")]
     weight = operand_type(binding, 1)
     if weight.symbols or not isinstance(channels, int):
         return Rejection("dynamic-shape", "nn.conv2d is compiled for a known number of channels and a known filter")
