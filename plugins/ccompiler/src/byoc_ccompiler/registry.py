@@ -9,11 +9,15 @@ from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernels import (
     conv2d,
     creation,
+    cumulative,
+    einsum,
     indexing,
     movement,
+    ordering,
     pointwise,
     pooling,
     products,
+    quantisation,
     rearrangement,
     reductions,
     scatter,
@@ -44,5 +48,9 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     creation.FAMILY,
     indexing.FAMILY,
     *scatter.FAMILIES,
+    ordering.FAMILY,
+    cumulative.FAMILY,
+    quantisation.FAMILY,
+    einsum.FAMILY,
 )
 """The family of every op that has one."""
