@@ -7,11 +7,13 @@ from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernels import (
+    attention,
     conv2d,
     creation,
     cumulative,
     einsum,
     indexing,
+    lrn,
     movement,
     ordering,
     pointwise,
@@ -19,7 +21,9 @@ from byoc_ccompiler.kernels import (
     products,
     quantisation,
     rearrangement,
+    recurrence,
     reductions,
+    resizing,
     scatter,
     transposes,
 )
@@ -52,5 +56,9 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     cumulative.FAMILY,
     quantisation.FAMILY,
     einsum.FAMILY,
+    resizing.FAMILY,
+    lrn.FAMILY,
+    *attention.FAMILIES,
+    recurrence.FAMILY,
 )
 """The family of every op that has one."""

@@ -1,4 +1,4 @@
-"""Ops that put elements in order: sort, argsort, topk. Lower index first among equal ones; a NaN counts as the largest."""
+"""Ops that put elements in order: sort, argsort, topk. The lower index first among equals; a NaN is the largest."""
 
 from __future__ import annotations
 
