@@ -13,7 +13,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import Constant, ConstantStore, Function, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "FunctionScope", "tensor_type"]
+__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "FunctionScope", "tensor_type"]
 
 WORKSPACE_ALIGNMENT = 64
 """Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
@@ -103,6 +103,31 @@ class ConstantPool:
         return f"(const {c_type(dtype)} *)byoc_constants[{len(self.table) - 1}]"
 
 
+class Definitions:
+    """C definitions that the functions of one source share: equal text is written once.
+
+    Attributes:
+        texts: the definitions, each behind those that it uses.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._by_text: dict[str, str] = {}
+        self._names = NameTable()
+
+    def name(self, hint: str, text: str) -> str:
+        """Gives the name of a definition, and adds it where no equal one is there.
+
+        Args:
+            hint: what it is called, behind ``byoc_shared_``, as no function, kernel or parameter is.
+            text: C text; every ``{name}`` in it becomes the name.
+        """
+        if text not in self._by_text:
+            name = self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
+            self.texts.append(text.replace("{name}", name))
+        return self._by_text[text]
+
+
 class FunctionScope:
     """The parts of one generated function: kernels, buffers, calls.
 
@@ -112,6 +137,7 @@ class FunctionScope:
         function: what is compiled.
         symbol: its exported name.
         constants: the constants of the source it stands in.
+        definitions: what the functions of that source share.
 
     Attributes:
         inputs: C names of the parameters, in order.
@@ -125,10 +151,13 @@ class FunctionScope:
             must make that true.
     """
 
-    def __init__(self, function: Function, symbol: str, constants: ConstantPool) -> None:
+    def __init__(
+        self, function: Function, symbol: str, constants: ConstantPool, definitions: Definitions | None = None
+    ) -> None:
         self.function = function
         self.symbol = symbol
         self.constants = constants
+        self.definitions = definitions or Definitions()
         self.where = f"function `{function.name}`"
         self.names = NameTable()
         self.names.reserve(_RESERVED)

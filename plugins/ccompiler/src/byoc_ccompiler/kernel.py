@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ir import Constant, Value, Var
+from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, shape_of
@@ -20,7 +21,7 @@ __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
 def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
-    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+    return compact_layout(shape).strides
 
 
 @dataclass(eq=False, slots=True)
@@ -155,6 +156,15 @@ class Kernel:
     def ctype(self, value: Value) -> str:
         """Gives the C type of a value's elements."""
         return c_type(tensor_type(value, self.scope.where)[1])
+
+    def helper(self, hint: str, text: str) -> str:
+        """Gives the name of a C definition that all kernels of the source share; equal text is written once.
+
+        Args:
+            hint: what it is called; the name begins with ``byoc_shared_``.
+            text: the definition; ``{name}`` in it is its name.
+        """
+        return self.scope.definitions.name(hint, text)
 
     def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
         """Declares the kernel.

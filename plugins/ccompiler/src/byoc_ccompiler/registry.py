@@ -24,6 +24,7 @@ from byoc_ccompiler.kernels import (
     recurrence,
     reductions,
     resizing,
+    rotary,
     scatter,
     transposes,
 )
@@ -45,6 +46,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     conv2d.FAMILY,
     *products.FAMILIES,
     pooling.FAMILY,
+    attention.FAMILY,
     *reductions.FAMILIES,
     transposes.FAMILY,
     *movement.FAMILIES,
@@ -58,7 +60,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     einsum.FAMILY,
     resizing.FAMILY,
     lrn.FAMILY,
-    *attention.FAMILIES,
+    rotary.FAMILY,
     recurrence.FAMILY,
 )
 """The family of every op that has one."""

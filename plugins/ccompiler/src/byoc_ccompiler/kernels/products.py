@@ -7,7 +7,6 @@ padded with zeros. What follows elementwise is computed when a tile's sums are c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,12 +16,12 @@ from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelL
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Binding, Constant, TensorType, Value
+from byoc_core.ir import Binding, Constant, TensorType
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.pointwise import pointwise_lines, store_lines
-from byoc_ccompiler.kernels.tiles import dot_tile, outer_tile
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names, unravel
+from byoc_ccompiler.kernels.tiles import dot_tile, outer_tile, panel_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
@@ -70,6 +69,7 @@ def _dense_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """Writes the kernel of ``x @ w.T`` and of what follows it elementwise."""
     anchor = kernel.group.steps[0]
     kernel.names.reserve(_LOCALS)
+    reserve_epilogue_names(kernel)
     x, weight = kernel.input(anchor.operands[0], "x"), kernel.input(anchor.operands[1], "weight")
     *lead, depth = shape_of(anchor.operands[0])
     width, num_rows, dtype = shape_of(anchor.operands[1])[0], product(lead), _dtype(anchor)
@@ -93,7 +93,7 @@ def _dense_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         *_blocks("m", num_rows, rows, row_tail, "    "),
         f"      {kernel.ctype(anchor.result)} sums[{rows * columns}];",
         *_dispatch(shapes, arguments),
-        *_epilogue(kernel, rows_before=[], lead=lead, stride="n_count"),
+        *epilogue_lines(kernel, SumsTile("sums", "n_count", "m0", "m_count", "n0", "n_count"), "      "),
         "    }",
         "  }",
     ]
@@ -121,56 +121,6 @@ def _dispatch(shapes: Sequence[tuple[int, int]], arguments: str) -> list[str]:
     return lines
 
 
-def _epilogue(kernel: Kernel, *, rows_before: Sequence[str], lead: Sequence[Dim], stride: str) -> list[str]:
-    """Gives the loops over a tile's sums.
-
-    Args:
-        kernel: the kernel.
-        rows_before: C indices of the batch axes, outermost.
-        lead: the axes that the row index ``m`` runs over.
-        stride: elements from row to row of ``sums``.
-    """
-    anchor, *rest = kernel.group.steps
-    space = shape_of(anchor.result)
-    indices = (*rows_before, *_unravel("m", lead), "n")
-
-    def position(dims: tuple[Dim, ...]) -> str:
-        split = len(rows_before)
-        rows, sizes = dims[split:-1], space[split:-1]
-        if len(rows) > 1 and (tuple(rows) == tuple(sizes) or all(dim == 1 for dim in rows)):
-            merged_dims = (*dims[:split], product(rows), dims[-1])
-            merged_space = (*space[:split], product(sizes), space[-1])
-            return offset_expression(merged_dims, merged_space, (*rows_before, "m", "n"))
-        return offset_expression(dims, space, indices)
-
-    known: dict[Value, str] = {anchor.result: "sum"}
-    lines = pointwise_lines(kernel, rest, position, known)
-    lines += store_lines(kernel, kernel.stored, position, known)
-    words = set(re.findall(r"\w+", " ".join(lines)))
-    return [
-        "      for (int64_t i = 0; i < m_count; ++i) {",
-        *(["        const int64_t m = m0 + i;"] if "m" in words else []),
-        "        for (int64_t j = 0; j < n_count; ++j) {",
-        *(["          const int64_t n = n0 + j;"] if "n" in words else []),
-        f"          const {kernel.ctype(anchor.result)} sum = sums[i * {stride} + j];",
-        *(f"          {line}" for line in lines),
-        "        }",
-        "      }",
-    ]
-
-
-def _unravel(index: str, sizes: Sequence[Dim]) -> list[str]:
-    """Gives the position along each axis from a row-major index."""
-    expressions = []
-    for axis in range(len(sizes)):
-        inner = product(sizes[axis + 1 :])
-        text = index if inner == 1 else f"{index} / {c_dim(inner)}"
-        expressions.append(
-            text if axis == 0 and inner == 1 else f"({text})" if axis == 0 else f"({text} % {c_dim(sizes[axis])})"
-        )
-    return expressions
-
-
 def _panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """Writes the kernel of a product with constant weights, rearranged here once and for all.
 
@@ -179,6 +129,7 @@ def _panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """
     anchor = kernel.group.steps[0]
     kernel.names.reserve(_LOCALS)
+    reserve_epilogue_names(kernel)
     x, weights = anchor.operands
     assert isinstance(weights, Constant)
     array = kernel.scope.constants.array(weights, kernel.scope.where)
@@ -196,20 +147,20 @@ def _panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     packed = kernel.input(kernel.scope.constants.derive(panels), "weights")
     row_tail = _row_tail(num_rows, rows)
     ctype = kernel.ctype(anchor.result)
-    arguments = f"panel, {tile}, {source} + m0 * {depth}, {depth}, {depth}, sums"
+    arguments = f"{source} + m0 * {depth}, {depth}, panel, {depth}, sums"
     lines = [
         f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
         f"    const int64_t n0 = item * {tile}, n_count = byoc_min({tile}, {width} - n0);",
         f"    const {ctype} *panel = {packed} + n0 * {depth};",
         *_blocks("m", num_rows, rows, row_tail, "    "),
         f"      {ctype} sums[{rows} * {tile}];",
-        *_row_dispatch(rows, row_tail, arguments),
-        *_epilogue(kernel, rows_before=[], lead=lead, stride=str(tile)),
+        *_panel_dispatch(kernel, dtype, rows, row_tail, vectors, arguments),
+        *epilogue_lines(kernel, SumsTile("sums", str(tile), "m0", "m_count", "n0", "n_count", tile), "      "),
         "    }",
         "  }",
     ]
     loop = ParallelLoop(tuple(lines), len(panels), num_rows * depth * tile * multiply_add_ps(unit, dtype))
-    kernel.finish([loop], _outer_tiles(unit, dtype, rows, row_tail, vectors))
+    kernel.finish([loop])
 
 
 def _prefers_panels(step: Step) -> bool:
@@ -228,6 +179,16 @@ def _outer_tiles(unit: VectorUnit, dtype: str, rows: int, row_tail: int, vectors
     return "".join(outer_tile(f"{{name}}_{count}", unit, dtype, (count, vectors)) for count in counts)
 
 
+def _panel_dispatch(kernel: Kernel, dtype: str, rows: int, row_tail: int, vectors: int, arguments: str) -> list[str]:
+    names = {count: panel_function(kernel, dtype, count, vectors) for count in (rows, row_tail) if count}
+    if not row_tail:
+        return [f"      {names[rows]}({arguments});"]
+    return [
+        f"      if (m_count == {rows}) {names[rows]}({arguments});",
+        f"      else {names[row_tail]}({arguments});",
+    ]
+
+
 def _row_dispatch(rows: int, row_tail: int, arguments: str) -> list[str]:
     if not row_tail:
         return [f"      {{name}}_{rows}({arguments});"]
@@ -241,6 +202,7 @@ def _matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """Writes the kernel of a (batched) matrix product and of what follows it elementwise."""
     anchor = kernel.group.steps[0]
     kernel.names.reserve(_LOCALS)
+    reserve_epilogue_names(kernel)
     left, right = kernel.input(anchor.operands[0], "x"), kernel.input(anchor.operands[1], "y")
     left_shape, right_shape, space = shape_of(anchor.operands[0]), shape_of(anchor.operands[1]), shape_of(anchor.result)
     depth, width, dtype = left_shape[-1], space[-1], _dtype(anchor)
@@ -292,7 +254,11 @@ def _matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         *_blocks("m", num_rows, rows, row_tail, "    "),
         f"      {ctype} sums[{rows} * {tile}];",
         *_row_dispatch(rows, row_tail, source),
-        *_epilogue(kernel, rows_before=indices, lead=lead, stride=str(tile)),
+        *epilogue_lines(
+            kernel,
+            SumsTile("sums", str(tile), "m0", "m_count", "n0", "n_count", tile, tuple(indices)),
+            "      ",
+        ),
         "    }",
         "  }",
     ]
@@ -302,7 +268,7 @@ def _matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
         place = [f"    const int64_t n0 = item % {c_dim(num_tiles)} * {tile};"]
         if batch:
             place.append(f"    const int64_t b = item / {c_dim(num_tiles)};")
-            axes = zip(indices, _unravel("b", batch), strict=True)
+            axes = zip(indices, unravel("b", batch), strict=True)
             place += [f"    const int64_t {index} = {expression};" for index, expression in axes]
         lines = [head, *place, *(f"  {line}" for line in steps), *inner]
         kernel.finish([ParallelLoop(tuple(lines), product(batch) * num_tiles, item_ps)], helpers)

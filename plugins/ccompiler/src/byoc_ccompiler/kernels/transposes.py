@@ -8,9 +8,9 @@ from byoc_core.backend.info import Rejection
 from byoc_core.dims import product
 from byoc_core.ir import Binding
 
-from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.steps import shape_of
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
 
@@ -32,8 +32,9 @@ def _permute(kernel: Kernel) -> None:
     for axis, size in enumerate(result):
         first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
         lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
-    to = " + ".join(f"{i} * {c_dim(product(result[axis + 1 :]))}" for axis, i in enumerate(indices)) or "0"
-    come = " + ".join(f"i{axis} * {c_dim(product(shape[o + 1 :]))}" for axis, o in enumerate(order)) or "0"
+    from_strides, to_strides = kernel.strides(step.operands[0]), kernel.strides(step.result)
+    to = " + ".join(f"{i} * {c_dim(to_strides[axis])}" for axis, i in enumerate(indices)) or "0"
+    come = " + ".join(f"i{axis} * {c_dim(from_strides[o])}" for axis, o in enumerate(order)) or "0"
     lines.append(f"{'  ' * (len(order) + 1)}{out}[{to}] = {source}[{come}];")
     lines += ["  " * depth + "}" for depth in range(len(order), 0, -1)]
     if part is None:
@@ -46,5 +47,9 @@ def _reject(binding: Binding) -> Rejection | None:
     return None
 
 
-FAMILY = KernelFamily(frozenset({"permute_dims"}), _reject, _permute, takes_halves=True)
+def _any(step: Step, index: int) -> Access:
+    return Access.ANY
+
+
+FAMILY = KernelFamily(frozenset({"permute_dims"}), _reject, _permute, takes_halves=True, reads=_any, writes=_any)
 """Transposes."""

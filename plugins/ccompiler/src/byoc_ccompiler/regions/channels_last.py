@@ -7,12 +7,14 @@ cancel (:class:`byoc_core.transform.MoveTransposes`), so that they remain at the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from byoc_core.ir import Binding, Function, IRModule, Value
+from byoc_core.ir import Binding, Function, IRModule, TensorType, Value, Var
 from byoc_core.transform import MoveTransposes
 
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.regions.writer import RegionWriter
-from byoc_ccompiler.steps import shape_of
+from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["channels_last"]
 
@@ -25,27 +27,42 @@ _LAYOUTS = {
 }
 
 
-def _is_channels_first(binding: Binding) -> bool:
+def _can_turn(binding: Binding, families: Mapping[str, KernelFamily]) -> bool:
+    """Tells whether an op has channels in front, and its family a kernel for channels last."""
     attribute = _LAYOUTS.get(binding.op.name)
-    return attribute is not None and binding.attrs[attribute] == "NCHW"
+    if attribute is None or binding.attrs[attribute] != "NCHW":
+        return False
+    image, *weights = binding.operands
+    turned = replace(
+        binding,
+        operands=(_turned(image), *weights),
+        results=(_turned(binding.result),),
+        attrs={**binding.attrs, attribute: "NHWC"},
+    )
+    return families[binding.op.name].reject(turned) is None
 
 
-def channels_last(module: IRModule) -> IRModule:
+def _turned(value: Value) -> Var:
+    shape = shape_of(value)
+    return Var("turned", TensorType(tuple(shape[axis] for axis in _LAST), dtype_of(value)))
+
+
+def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
     """Gives the module with convolutions over NHWC, and with pooling too in functions that have a convolution."""
-    changed = {name: _turn(function) for name, function in module.functions.items()}
+    changed = {name: _turn(function, families) for name, function in module.functions.items()}
     if all(changed[name] is function for name, function in module.functions.items()):
         return module
     return MoveTransposes(keep_bits=False)(module.with_functions(changed))
 
 
-def _turn(function: Function) -> Function:
-    found = [binding for binding in function.bindings if _is_channels_first(binding)]
-    if not any(binding.op.name == "nn.conv2d" for binding in found):
+def _turn(function: Function, families: Mapping[str, KernelFamily]) -> Function:
+    found = {binding for binding in function.bindings if _can_turn(binding, families)}
+    if all(binding.op.name != "nn.conv2d" for binding in found):
         return function
     writer = RegionWriter(function)
-    makers = {result: binding for binding in function.bindings for result in binding.results}
+    makers: dict[Value, Binding] = {result: binding for binding in function.bindings for result in binding.results}
     for binding in function.bindings:
-        if _is_channels_first(binding):
+        if binding in found:
             image, *weights = (writer.value(operand) for operand in binding.operands)
             attrs = {**binding.attrs, _LAYOUTS[binding.op.name]: "NHWC"}
             (turned,) = writer.emit(binding, "permute_dims", [image], {"axes": _LAST})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +29,8 @@ def prepare_regions(
     """Gives the module of functions that compute the same and that kernels are written for.
 
     Composites are taken apart, for what one loop computes is decided later and anew; normalisations, activations and
-    attention that are spelled out become one op each; 16-bit floats are computed with in float32; convolutions get their
-    channels last.
+    attention that are spelled out become one op each; 16-bit floats are computed with in float32; convolutions get
+    their channels last.
 
     Args:
         functions: the regions, which keep parameters, results and attributes.
@@ -44,15 +44,18 @@ def prepare_regions(
             store.adopt(constant, constants[constant.digest])
     module = IRModule(inlined, store)
     known = tuple(name for name in _RECOGNISED if name in families)
-    for transform in (EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode()):
-        module = transform(module)
+    module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
     module = module.with_functions({name: widen_halves(f, families) for name, f in module.functions.items()})
-    for transform in (channels_last, Simplify(), RemoveDeadCode()):
-        module = transform(module)
-    return module
+    return _run(module, lambda module: channels_last(module, families), Simplify(), RemoveDeadCode())
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")
+
+
+def _run(module: IRModule, *transforms: Callable[[IRModule], IRModule]) -> IRModule:
+    for transform in transforms:
+        module = transform(module)
+    return module
 
 
 def _inline(function: Function) -> Function:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from byoc_core.ir import Binding, Constant, Function, TensorType, Value, Var
+from byoc_core.ir import AttrValue, Binding, Constant, Function, TensorType, Value, Var
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.regions.writer import RegionWriter
@@ -27,7 +27,7 @@ def _needs_widening(binding: Binding, families: Mapping[str, KernelFamily]) -> b
     return any(map(_is_half, (*binding.operands, *binding.results)))
 
 
-def _wide_attrs(binding: Binding) -> dict[str, object]:
+def _wide_attrs(binding: Binding) -> dict[str, AttrValue]:
     return {name: "float32" if value in HALVES else value for name, value in binding.attrs.items()}
 
 
@@ -53,8 +53,8 @@ def widen_binding(binding: Binding, families: Mapping[str, KernelFamily]) -> Bin
 def widen_halves(function: Function, families: Mapping[str, KernelFamily]) -> Function:
     """Gives the function with casts around every op that computes with 16-bit floats.
 
-    Each op still rounds its result once, so the numbers are those of the op by itself. Neighbouring casts are computed in
-    the loops of the ops between them.
+    Each op still rounds its result once, so the numbers are those of the op by itself. Neighbouring casts are computed
+    in the loops of the ops between them.
     """
     if not any(_needs_widening(binding, families) for binding in function.bindings):
         return function
