@@ -161,8 +161,10 @@ def _one_hot(kernel: Kernel, step: Step) -> None:
         here = f"({at} < 0 ? {at} + {depth} : {at}) == row % {depth}"
     body = (
         f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    for (int64_t k = 0; k < {c_dim(inner)}; ++k) "
-        f"{out}[row * {c_dim(inner)} + k] = {here} ? {values[0]} : {values[1]};",
+        (
+            f"    for (int64_t k = 0; k < {c_dim(inner)}; ++k) "
+            f"{out}[row * {c_dim(inner)} + k] = {here} ? {values[0]} : {values[1]};"
+        ),
         "  }",
     )
     kernel.finish([ParallelLoop(body, product(shape[: axis + 1]), inner * MOVE_PS)])
