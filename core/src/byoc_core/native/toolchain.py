@@ -43,7 +43,13 @@ __all__ = [
 _REMEDY = "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler."
 _FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-o", "-c", "-S", "-E")
 _SUPPORT_FILES = ("byoc_ffi.h", "byoc_scalar.h", "byoc_ffi.c")
-_PARALLEL_FILES = ("byoc_parallel.h", "byoc_parallel.c")
+_PARALLEL_HEADER = "byoc_parallel.h"
+# What comes with a header that a source includes.
+_WITH_HEADER = {
+    _PARALLEL_HEADER: (_PARALLEL_HEADER, "byoc_parallel.c"),
+    "byoc_program.h": ("byoc_executor.h", "byoc_executor.c", "byoc_program.h", "byoc_program.c"),
+    "byoc_python.h": ("byoc_python.h", "byoc_python.c"),
+}
 _TIMEOUT_S = 600.0
 
 
@@ -94,7 +100,11 @@ def include_directory() -> Path:
 
 def has_parallel_loops(source: str) -> bool:
     """Tells whether a C text may run loops on several threads: it includes ``byoc_parallel.h``."""
-    return f'#include "{_PARALLEL_FILES[0]}"' in source
+    return _includes(source, _PARALLEL_HEADER)
+
+
+def _includes(source: str, header: str) -> bool:
+    return f'#include "{header}"' in source
 
 
 @cache
@@ -103,9 +113,9 @@ def _read_files(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _support_files(texts: Mapping[str, str]) -> dict[str, str]:
-    """Gives the files that are compiled with these: those for parallel loops only where a text includes them."""
-    parallel = any(map(has_parallel_loops, texts.values()))
-    return _read_files((*_SUPPORT_FILES, *(_PARALLEL_FILES if parallel else ())))
+    """Gives the files that are compiled with these: most of them only where a text includes their header."""
+    wanted = [name for name in _WITH_HEADER if any(_includes(text, name) for text in texts.values())]
+    return _read_files((*_SUPPORT_FILES, *(file for name in wanted for file in _WITH_HEADER[name])))
 
 
 def _find_command() -> tuple[str, ...]:
@@ -214,7 +224,7 @@ class Toolchain:
         Contraction of ``a*b+c`` is off (kernels that want it say so themselves); errno and floating-point traps, which
         nothing reads, are not kept up. Results are those of IEEE arithmetic in the order written.
         """
-        linker = () if sys.platform == "darwin" else ("-s", "-Wl,--build-id=none")
+        linker: tuple[str, ...] = ("-s", "-Wl,--build-id=none", "-Wl,-Bsymbolic")
         if sys.platform == "darwin":
             linker = ("-Wl,-undefined,dynamic_lookup", "-Wl,-no_uuid")
         return (
@@ -262,7 +272,9 @@ class Toolchain:
         flags = (*self.flags(options), *(f"-D{define}" for define in defines))
         binary = dict(data_files or {})
         units = [name for name in files if name.endswith(".c")]
-        libraries = ("-lm", "-pthread") if "byoc_parallel.c" in files else ("-lm",)
+        libraries: tuple[str, ...] = (
+            ("-lm", "-pthread") if any("pthread" in text for text in files.values()) else ("-lm",)
+        )
         command = [*self.command, *flags, "-o", "module.so", *units, *libraries]
         target = self.target(options.march)
         key = self._key(command, files, binary, target)
