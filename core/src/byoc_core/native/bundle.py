@@ -92,7 +92,8 @@ def build_bundle(
         )
         lines += _constant_table(index, item)
     files["data.c"] = "\n".join(lines) + "\n"
-    library = (toolchain or find_toolchain()).compile(files, options, data_files={"artifact.bin": bytes(blob)})
+    toolchain = toolchain or find_toolchain(options.target if options else "")
+    library = toolchain.compile(files, options, data_files={"artifact.bin": bytes(blob)})
     with replace_file(path, mode=0o777) as file:
         file.write(library.data)
 
