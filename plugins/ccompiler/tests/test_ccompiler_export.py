@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -14,6 +15,9 @@ import byoc_core
 import numpy as np
 import numpy.typing as npt
 import pytest
+from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.partitioning import PartitionOptions
+from byoc_core.runtime.csource import CSourceModule
 
 NDArray = npt.NDArray[Any]
 
@@ -23,9 +27,7 @@ LOADERS = {
 }
 # Whether a package is there, without importing it: the process that loads the library is another one.
 loaders = [
-    pytest.param(
-        text, id=name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"could not import {name!r}")
-    )
+    pytest.param(text, id=name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"could not import {name!r}"))
     for name, text in LOADERS.items()
 ]
 
@@ -47,7 +49,8 @@ module.main(*arrays, *results)
 assert all((a == b).all() for a, b in zip(first, results))
 np.savez(library + ".npz", *results)
 errors = []
-for wrong in (arrays, [*arrays, *results[:-1], results[-1].astype("int8")], [*arrays, *results[:-1], np.zeros(77, "float32")]):
+others = [*arrays, *results[:-1]]
+for wrong in (arrays, [*others, results[-1].astype("int8")], [*others, np.zeros(77, "float32")]):
     try:
         module["main"](*map(from_dlpack, wrong))
     except Exception as error:
@@ -85,7 +88,7 @@ def model(name: str) -> byoc_core.IRModule:
 def run_elsewhere(
     executable: byoc_core.Executable, arrays: list[NDArray], load: str, folder: Path, *, hide: bool
 ) -> tuple[list[list[str]], list[str]]:
-    """Runs the library in a process without byoc (or with), compares with the machine; gives errors and what was imported."""
+    """Runs the library in a process of its own and compares with the machine; gives errors and what was imported."""
     path = folder / "model.so"
     executable.export_library(path)
     wanted = byoc_core.VirtualMachine(executable)["main"](*arrays)
@@ -95,7 +98,15 @@ def run_elsewhere(
         np.save(file, array)
     shapes = json.dumps([(array.shape, array.dtype.name) for array in wanted])
     done = subprocess.run(
-        [sys.executable, "-c", CALLS.replace("LOAD", load), path, json.dumps(files), shapes, "hide" if hide else "show"],
+        [
+            sys.executable,
+            "-c",
+            CALLS.replace("LOAD", load),
+            path,
+            json.dumps(files),
+            shapes,
+            "hide" if hide else "show",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -146,7 +157,9 @@ class Module:
         b = R.nn.relu(a)
         return b
 """)
-    executable = byoc_core.build(module, backends=["ccompiler"], partition_options=PartitionOptions(force={"b": "host"}))
+    executable = byoc_core.build(
+        module, backends=["ccompiler"], partition_options=PartitionOptions(force={"b": "host"})
+    )
     kinds = {made.type_key for made in executable.modules}
     assert kinds == {"csource", "graph"}, "each has a part"
     x = np.random.default_rng(0).standard_normal((4, 6), np.float32)
@@ -188,3 +201,43 @@ class Module:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [2, 0.0]
+
+
+def test_sources_are_kept_and_can_be_built_by_hand(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "kept"
+    options = {"ccompiler": {"keep_source": str(folder)}}
+    executable = byoc_core.build(model("two results, views"), backends=["ccompiler"], options=options)
+    (name,) = executable.modules[0].function_names
+    assert (folder / f"{name}.c").read_text() == executable.get_source()
+    subprocess.run(["sh", folder / f"{name}.sh"], check=True, cwd="/", timeout=120)
+    assert hasattr(ctypes.CDLL(str(folder / f"{name}.so")), f"__tvm_ffi_{name}")
+    plain = byoc_core.build(model("two results, views"), backends=["ccompiler"])
+    assert plain.to_bytes() == executable.to_bytes(), "keeping changes nothing"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    options = {"ccompiler": {"keep_source": str(tmp_path / "file")}}
+    with pytest.raises(ByocError, match=rf"folder `{tmp_path}/file`: cannot keep sources: .*File exists"):
+        byoc_core.build(model("two results, views"), backends=["ccompiler"], options=options)
+
+
+def test_code_for_another_machine_is_saved_and_inspected_but_not_run(tmp_path: Path) -> None:
+    if find_spec("ziglang") is None:
+        pytest.skip("could not import 'ziglang'")
+    options = {"ccompiler": {"target": "aarch64-linux-gnu"}}
+    executable = byoc_core.build(model("two results, views"), backends=["ccompiler"], options=options)
+    executable.save(tmp_path / "model.byoc")
+    assert byoc_core.artifact.inspect(tmp_path / "model.byoc").is_native
+    loaded = byoc_core.load(tmp_path / "model.byoc", allow_native=True)
+    (made,) = loaded.modules
+    assert isinstance(made, CSourceModule)
+    assert made.options.target == "aarch64-linux-gnu"
+    assert (made.build().target.system, made.build().target.machine) == ("Linux", "aarch64")
+    with pytest.raises(ArtifactError, match=r"its native code is for another kind of machine; got Linux on aarch64"):
+        byoc_core.VirtualMachine(loaded)
+    loaded.export_library(tmp_path / "model.so")
+    data = (tmp_path / "model.so").read_bytes()
+    assert (data[:5], data[18]) == (b"\x7fELF\x02", 183), "ELF of 64 bits for AArch64"
+    with pytest.raises(ArtifactError, match=r"got Linux on aarch64"):
+        byoc_core.load_module(tmp_path / "model.so").get_function("main")

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -266,6 +266,11 @@ class Toolchain:
         machine = self.arch_flags(options.march, options.target)
         return (*machine, "-shared", "-fPIC", *linker, *self._quiet_flags(), *options.extra_flags)
 
+    def libraries(self, options: BuildOptions, texts: Iterable[str]) -> tuple[str, ...]:
+        """Gives the flags that stand behind the files in linking, for these C texts."""
+        on_windows = self.target(options.march, options.target).system == "Windows"
+        return ("-lm",) if on_windows or not any("pthread" in text for text in texts) else ("-lm", "-pthread")
+
     def _quiet_flags(self) -> tuple[str, ...]:
         # The user's flags come with each step, whichever they are for; clang would warn.
         return ("-Wno-unused-command-line-argument",) if self.is_zig or "clang" in self.version else ()
@@ -306,12 +311,11 @@ class Toolchain:
         for name, text in files.items():
             units |= split_units(name, text) if name.endswith(".c") else {}
         target = self.target(options.march, options.target)
-        uses_threads = target.system != "Windows" and any("pthread" in text for text in units.values())
         build = LibraryBuild(
             identity=[self.version, *_identity(self.command[0]), target.system, target.machine, *target.features],
             compile_command=(*self.command, *self.flags(options), *(f"-D{define}" for define in defines)),
             link_command=(*self.command, *self.link_flags(options)),
-            libraries=("-lm", "-pthread") if uses_threads else ("-lm",),
+            libraries=self.libraries(options, units.values()),
             units=units,
             headers={name: text for name, text in files.items() if not name.endswith(".c")},
             binary=dict(data_files or {}),
