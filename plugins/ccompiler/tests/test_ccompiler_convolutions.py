@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.ir import Function, tensor
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 
 def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:

@@ -1,8 +1,8 @@
 """Libraries that hold everything: compiled functions, their constants, and an artifact as data.
 
 ``build_bundle`` links C sources with a blob into one shared library. A TVM FFI, C++ or Python program calls the
-functions by their ``__tvm_ffi_*`` exports and needs no byoc; byoc finds the whole model in the blob, which
-``read_bundle`` takes out of the file without running anything in it.
+functions by their ``__tvm_ffi_*`` exports; byoc finds the whole model in the blob, which ``read_bundle`` takes out of
+the file without running anything in it. Constants lie in the blob, once.
 """
 
 from __future__ import annotations
@@ -12,25 +12,20 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from byoc_core.errors import ArtifactError
 from byoc_core.file_replacement import replace_file
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 
-__all__ = ["BundleSource", "build_bundle", "read_bundle"]
-
-NDArray = npt.NDArray[Any]
+__all__ = ["ARTIFACT_SYMBOL", "BundleSource", "build_bundle", "read_bundle"]
 
 ARTIFACT_SYMBOL = "byoc_artifact"
+"""The blob's first byte, for the sources of a bundle."""
 ARTIFACT_SIZE_SYMBOL = "byoc_artifact_size"
 _SECTION = ".byoc.artifact"
 
 _BLOBS_HEADER = """\
-/* Data that the library carries: the artifact, and the constants of its functions. */
+/* The artifact, as data. */
 #include "byoc_ffi.h"
 
 #if defined(__APPLE__)
@@ -50,10 +45,18 @@ _BLOBS_HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """One C source and the arrays that its table ``byoc_constants`` points to, in order."""
+    """One C source.
+
+    Attributes:
+        text: the source.
+        constants: what its table ``byoc_constants`` points to, in order: offsets in the blob, which begins at a
+            multiple of 64 bytes.
+        renamed: names of the source and what they are in the library, which has something else of that name.
+    """
 
     text: str
-    constants: tuple[NDArray, ...] = ()
+    constants: tuple[int, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 def build_bundle(
@@ -64,7 +67,7 @@ def build_bundle(
     options: BuildOptions | None = None,
     toolchain: Toolchain | None = None,
 ) -> None:
-    """Writes one shared library with all functions of the sources, their constants and the blob.
+    """Writes one shared library with all functions of the sources and the blob.
 
     The library exports each source's ``__tvm_ffi_*`` functions, ``byoc_last_error``, ``byoc_artifact`` (the blob's
     first byte) and ``byoc_artifact_size`` (``uint64_t``). The file appears whole or not at all; equal inputs give
@@ -76,7 +79,6 @@ def build_bundle(
     """
     items = [source if isinstance(source, BundleSource) else BundleSource(source) for source in sources]
     files: dict[str, str] = {}
-    data_files = {"artifact.bin": bytes(blob)}
     lines = [
         _BLOBS_HEADER,
         f'BYOC_BLOB({ARTIFACT_SYMBOL}, "artifact.bin", "{_SECTION}", "__DATA,__byoc_artifact");',
@@ -84,30 +86,26 @@ def build_bundle(
         f"BYOC_EXPORT const uint64_t {ARTIFACT_SIZE_SYMBOL} = {len(blob)}u;",
     ]
     for index, item in enumerate(items):
-        rename = f"#define byoc_constants byoc_constants_{index}\n" if item.constants else ""
-        files[f"source_{index}.c"] = f"{rename}{item.text}"
-        lines += _constant_table(index, item, data_files)
+        renamed = (*item.renamed, ("byoc_constants", f"byoc_constants_{index}"))
+        files[f"source_{index}.c"] = "".join(
+            [*(f"#define {old} {new}\n" for old, new in renamed if old != new), item.text]
+        )
+        lines += _constant_table(index, item)
     files["data.c"] = "\n".join(lines) + "\n"
-    library = (toolchain or find_toolchain()).compile(files, options, data_files=data_files)
+    toolchain = toolchain or find_toolchain(options.target if options else "")
+    library = toolchain.compile(files, options, data_files={"artifact.bin": bytes(blob)})
     with replace_file(path, mode=0o777) as file:
         file.write(library.data)
 
 
-def _constant_table(index: int, item: BundleSource, data_files: dict[str, bytes]) -> Iterator[str]:
-    """Yields C that embeds one source's constants and points its table at them when the library is loaded."""
+def _constant_table(index: int, item: BundleSource) -> Iterator[str]:
+    """Yields C that points one source's table at its constants when the library is loaded."""
     if not item.constants:
         return
-    names = []
-    for position, array in enumerate(item.constants):
-        name = f"byoc_constant_{index}_{position}"
-        data_files[f"{name}.bin"] = np.ascontiguousarray(array).tobytes()
-        yield f'BYOC_BLOB({name}, "{name}.bin", ".rodata.byoc", "__DATA,__const");'
-        yield f"BYOC_LOCAL extern const unsigned char {name}[];"
-        names.append(name)
     table = f"byoc_constants_{index}"
     yield f"extern const void *{table}[];"
     yield f"__attribute__((constructor)) static void fill_{table}(void) {{"
-    yield from (f"  {table}[{position}] = {name};" for position, name in enumerate(names))
+    yield from (f"  {table}[{place}] = {ARTIFACT_SYMBOL} + {offset}u;" for place, offset in enumerate(item.constants))
     yield "}"
 
 

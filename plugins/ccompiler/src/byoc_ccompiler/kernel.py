@@ -120,6 +120,11 @@ class Kernel:
         self.sizes: list[str] = []
 
     @property
+    def scratch_ctype(self) -> str:
+        """The C type of the elements of scratch memory."""
+        return c_type(self.scratch_dtype)
+
+    @property
     def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, in the order of its parameters."""
         return tuple(self._inputs)
@@ -175,7 +180,7 @@ class Kernel:
             for value in self.stored
         ]
         if self.scratch != 0:
-            pointers.append(f"{c_type(self.scratch_dtype)} *restrict scratch")
+            pointers.append(f"{self.scratch_ctype} *restrict scratch")
         texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
         sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
         lines: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +23,10 @@ class CCompilerOptions(BaseModel):
             an infinity makes all outputs of the tiles that read it NaN.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
         extra_flags: further flags for the C compiler.
+        target: the triple of the machine to compile for, as ``zig cc`` names it (``aarch64-linux-gnu``); empty for this
+            one. The artifact says which machine, and is refused on others. It needs zig (``byoc-ccompiler[zig]``).
+        keep_source: a folder that gets the generated C, named after its first function, with what it includes and a
+            script that builds it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,3 +42,9 @@ class CCompilerOptions(BaseModel):
     )
     tutorial: bool = Field(default=False, description="plain C, one kernel per op; elementwise ops only")
     extra_flags: tuple[str, ...] = Field((), description="further flags for the C compiler")
+    target: str = Field(
+        "",
+        pattern=r"^([a-z0-9_]+(-[a-z0-9_.]+){1,3})?$",
+        description="target triple of zig, such as aarch64-linux-gnu; empty for this machine",
+    )
+    keep_source: Path | None = Field(None, description="folder that gets the generated C and a script that builds it")

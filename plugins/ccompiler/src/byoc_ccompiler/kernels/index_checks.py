@@ -13,9 +13,7 @@ from byoc_ccompiler.steps import dtype_of, shape_of
 __all__ = ["index_check", "range_check", "resolved"]
 
 
-def range_check(
-    kernel: Kernel, op: str, problem: str, pointer: str, indices: Value, low: str, high: str
-) -> list[str]:
+def range_check(kernel: Kernel, op: str, problem: str, pointer: str, indices: Value, low: str, high: str) -> list[str]:
     """Gives the lines that fail where an integer lies outside of bounds; the first that does is named.
 
     Args:
@@ -87,7 +85,9 @@ def _check(
     else:
         ctype, outside = "int64_t", f"index < {low} || index > {high}"
         got, shown = "%lld", "(long long)index"
-    start = f'return byoc_fail("IndexError", "function `{kernel.scope.symbol}`, op `{op}`: {problem}; got {got}, expected'
+    start = (
+        f'return byoc_fail("IndexError", "function `{kernel.scope.symbol}`, op `{op}`: {problem}; got {got}, expected'
+    )
     lines = [f"    if ({outside}) {{"]
     if size is not None and (size == 0 or not isinstance(size, int)):
         lines.append(f'      if ({c_dim(size)} == 0) {start} no index at all: the axis is empty", {shown});')

@@ -82,9 +82,7 @@ def element_places(step: Step) -> tuple[list[str], str]:
         index = INDICES[number]
         first, end = (FIRST_ITEM, END_ITEM) if number == 0 else ("0", c_dim(count))
         lines.append(f"{'  ' * (number + 1)}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-    number = " + ".join(
-        f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts))
-    )
+    number = " + ".join(f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts)))
     lines.append(f"{'  ' * (len(counts) + 1)}const int64_t k = {number};")
     terms = [f"{'at' if place == axis else INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(strides)]
     return lines, " + ".join(terms)
@@ -163,8 +161,10 @@ def _one_hot(kernel: Kernel, step: Step) -> None:
         here = f"({at} < 0 ? {at} + {depth} : {at}) == row % {depth}"
     body = (
         f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    for (int64_t k = 0; k < {c_dim(inner)}; ++k) "
-        f"{out}[row * {c_dim(inner)} + k] = {here} ? {values[0]} : {values[1]};",
+        (
+            f"    for (int64_t k = 0; k < {c_dim(inner)}; ++k) "
+            f"{out}[row * {c_dim(inner)} + k] = {here} ? {values[0]} : {values[1]};"
+        ),
         "  }",
     )
     kernel.finish([ParallelLoop(body, product(shape[: axis + 1]), inner * MOVE_PS)])

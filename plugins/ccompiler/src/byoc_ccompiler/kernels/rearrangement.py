@@ -108,8 +108,10 @@ def _reverse_sequence(kernel: Kernel, step: Step) -> None:
     lines += [
         f"{indent}const int64_t end = (int64_t){ends}[{INDICES[batch]}];",
         f"{indent}const int64_t moved = {step_index} < end ? end - 1 - 2 * {step_index} : 0;",
-        f"{indent}memcpy({out} + {here}, {source} + {here} + moved * {c_dim(strides[sequence])}, "
-        f"(size_t){c_dim(run)} * sizeof(*{out}));",
+        (
+            f"{indent}memcpy({out} + {here}, {source} + {here} + moved * {c_dim(strides[sequence])}, "
+            f"(size_t){c_dim(run)} * sizeof(*{out}));"
+        ),
         *("  " * level + "}" for level in range(depth, 0, -1)),
     ]
     run_ps = run * (dtype_info(dtype_of(x)).itemsize * BYTE_PS) + MOVE_PS
@@ -130,8 +132,10 @@ def _trilu(kernel: Kernel, step: Step) -> None:
         f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
         f"    const int64_t columns = {c_dim(columns)};",
         f"    const int64_t edge = byoc_min(byoc_max(row % {c_dim(rows)} + {edge}, 0), columns);",
-        f"    memcpy({out} + row * columns + {kept}, {source} + row * columns + {kept}, "
-        f"(size_t)({num_kept}) * sizeof(*{out}));",
+        (
+            f"    memcpy({out} + row * columns + {kept}, {source} + row * columns + {kept}, "
+            f"(size_t)({num_kept}) * sizeof(*{out}));"
+        ),
         f"    memset({out} + row * columns + {cleared}, 0, (size_t)({num_cleared}) * sizeof(*{out}));",
         "  }",
     )

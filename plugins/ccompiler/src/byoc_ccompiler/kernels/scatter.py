@@ -104,8 +104,10 @@ def _scatter_slice(kernel: Kernel, step: Step) -> None:
         moved = [
             f"    const int64_t front = byoc_min({c_dim(length)}, {c_dim(size)} - at);",
             f"    memcpy({target}, {news} + {row}, (size_t)front * {nbytes});",
-            f"    memcpy({out} + row * {c_dim(size * inner)}, {news} + {row} + front * {c_dim(inner)}, "
-            f"(size_t)({c_dim(length)} - front) * {nbytes});",
+            (
+                f"    memcpy({out} + row * {c_dim(size * inner)}, {news} + {row} + front * {c_dim(inner)}, "
+                f"(size_t)({c_dim(length)} - front) * {nbytes});"
+            ),
         ]
     else:
         at = f"(int64_t){element}"

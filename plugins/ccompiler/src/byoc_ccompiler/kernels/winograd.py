@@ -95,8 +95,7 @@ def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Gives the transformed filter: panels of points of input channels of output channels."""
-    out_axis, in_axis, *spatial = plan.geometry.weight_axes
-    factors = plan.algorithm.transform_filter(weight.transpose(*spatial, in_axis, out_axis))
+    factors = plan.algorithm.transform_filter(plan.geometry.ordered_filter(weight))
     padded = np.zeros((*factors.shape[:2], plan.num_panels * plan.width))
     padded[..., : factors.shape[2]] = factors
     panels = padded.reshape(*factors.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
@@ -118,8 +117,8 @@ def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
     """Gives the loop that transforms the tiles of a round."""
     geometry, num, ctype = plan.geometry, plan.algorithm.num_inputs, c_type(plan.geometry.dtype)
     top, left = geometry.padding[:2]
-    steps = kernel.strides(kernel.group.steps[0].operands[0])
-    batch = f"n * {c_dim(steps[0])} + " if geometry.batch != 1 else ""
+    image_step, _, row_step, pixel_step = geometry.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
+    batch = f"n * {c_dim(image_step)} + " if geometry.batch != 1 else ""
     transform = kernel.helper(f"winograd_input_{plan.algorithm.num_outputs}", _input_function(plan))
     place = f"item / {plan.rows} * {plan.block_step} + item % {plan.rows} * {plan.row_step}"
     lines = (
@@ -129,7 +128,7 @@ def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
         f"      for (int64_t k = 0; k < {plan.num_points}; ++k) {{",
         f"        const int64_t y = y0 + k / {num} - {top}, col = x0 + k % {num} - {left};",
         f"        at[k] = y >= 0 && y < {c_dim(geometry.height)} && col >= 0 && col < {c_dim(geometry.width)}",
-        f"                    ? {image} + {batch}y * {c_dim(steps[1])} + col * {c_dim(steps[2])}",
+        f"                    ? {image} + {batch}y * {c_dim(row_step)} + col * {c_dim(pixel_step)}",
         "                    : scratch;",
         "      }",
         f"      {transform}(at, tiles + {place});",
