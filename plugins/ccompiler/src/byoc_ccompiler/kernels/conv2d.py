@@ -10,7 +10,7 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_planes, implicit_gemm
+from byoc_ccompiler.kernels import convolution_planes, depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_non_floats
 from byoc_ccompiler.size_checks import require_window
@@ -22,7 +22,9 @@ __all__ = ["FAMILY", "choose_writer"]
 def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
     """Gives what writes the kernel whose first step is this convolution."""
     if step.binding.attrs["data_layout"] == "NHWC":
-        return implicit_gemm.write
+        if depthwise.is_suited(step, kernel):
+            return depthwise.write
+        return winograd.write if winograd.is_suited(step, kernel) else implicit_gemm.write
     return convolution_planes.write
 
 
