@@ -19,7 +19,7 @@ class CCompilerOptions(BaseModel):
             ``generic`` for any machine of the processor family, or a name that the compiler knows.
         winograd: whether convolutions with filters of 3 by 3 and constant weights are computed with fewer products,
             in tiles of outputs, where that should be faster: ``off``; ``f2``, tiles of 2 by 2; ``auto``, of 4 by 4 too.
-            Measured in float32, the largest error is 5e-7 (2 by 2) and 3e-6 (4 by 4) of the largest output. A NaN or
+            Measured in float32, the largest error is 1e-6 (2 by 2) and 3e-6 (4 by 4) of the largest output. A NaN or
             an infinity makes all outputs of the tiles that read it NaN.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
         extra_flags: further flags for the C compiler.
@@ -37,7 +37,7 @@ class CCompilerOptions(BaseModel):
     )
     winograd: Literal["off", "f2", "auto"] = Field(
         "auto",
-        description="3x3 convolutions by Winograd's algorithm where it gains: off, f2 (errors of 5e-7 of the largest "
+        description="3x3 convolutions by Winograd's algorithm where it gains: off, f2 (errors of 1e-6 of the largest "
         "output), auto (3e-6)",
     )
     tutorial: bool = Field(default=False, description="plain C, one kernel per op; elementwise ops only")
