@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, reductions
+from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, rows
 
 __all__ = ["FAMILIES"]
 
@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     conv2d.FAMILY,
     *products.FAMILIES,
     pooling.FAMILY,
-    *reductions.FAMILIES,
+    *rows.FAMILIES,
     movement.FAMILY,
 )
 """The family of every op that has one."""
