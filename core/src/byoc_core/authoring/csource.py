@@ -34,7 +34,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import ConstantPool, FunctionScope, tensor_type
-from byoc_core.authoring.csource_types import C_TYPES, c_type
+from byoc_core.authoring.csource_types import COMPUTED_DTYPES, c_type
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
 from byoc_core.errors import CodegenError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
@@ -201,7 +201,7 @@ class CSourceCodegen:
                 where,
                 "has no plain C kernel",
                 got=", ".join(dtypes),
-                expected=f"an elementwise op on {', '.join(C_TYPES)}",
+                expected=f"an elementwise op on {', '.join(COMPUTED_DTYPES)}",
             )
         loops = nest.wrap([f"out[{nest.offset('out')}] = {without_parentheses(expression)};"])
         parameters = [f"const {c_type(d)} *{n}" for n, d in zip(names, dtypes, strict=True)]

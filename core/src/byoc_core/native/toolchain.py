@@ -42,7 +42,16 @@ __all__ = [
 
 _REMEDY = "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler."
 _FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-o", "-c", "-S", "-E")
-_SUPPORT_FILES = ("byoc_ffi.h", "byoc_scalar.h", "byoc_ffi.c")
+_SUPPORT_FILES = (
+    "byoc_ffi.h",
+    "byoc_scalar.h",
+    "byoc_floats.h",
+    "byoc_half.h",
+    "byoc_math_f32.h",
+    "byoc_math_f64.h",
+    "byoc_activations.h",
+    "byoc_ffi.c",
+)
 _PARALLEL_FILES = ("byoc_parallel.h", "byoc_parallel.c")
 _TIMEOUT_S = 600.0
 
