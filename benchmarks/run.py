@@ -51,6 +51,7 @@ FIGURES = {
     "partition-chain": Figure("benchmarks.partition", "run_chain", 1, "partition of chains of many ops", SIZES),
     "partition-layers": Figure("benchmarks.partition", "run_layers", 1, "partition of wide layers of many ops", SIZES),
     "partition-random": Figure("benchmarks.partition", "run_random", 1, "partition of random graphs", SIZES),
+    "products": Figure("benchmarks.products", "run", 31, "matrix products, beside ONNX Runtime and PyTorch"),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: nearness to the optimum, time", SIZES),
 }
 
