@@ -323,10 +323,12 @@ class _PanelKernel:
     def _calls(self, arguments: str) -> list[str]:
         """Gives the calls of the block functions; ``{width}`` in the arguments is the panel's width."""
         lanes, strided = self.kernel.unit.lanes(self.p.dtype), self.form is _Form.IN_PLACE
+        rows = self.p.known_rows
+        row_counts = set() if rows is None else {self.chunk, rows % self.chunk}
         calls = {}
         for width in (self.width, self.tail):
             if width:
-                name = block_function(self.kernel, self.p.dtype, width // lanes, strided=strided)
+                name = block_function(self.kernel, self.p.dtype, width // lanes, row_counts, strided=strided)
                 calls[width] = f"{name}({arguments.replace('{width}', str(width))});"
         if not self.tail:
             return [calls[self.width]]
