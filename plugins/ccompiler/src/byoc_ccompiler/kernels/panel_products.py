@@ -7,8 +7,6 @@ their sums so far wait in a small array. While rows pass, the next part is fetch
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -21,7 +19,8 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, result_place, unravel
+from byoc_ccompiler.kernels.declarations import declared
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -157,13 +156,14 @@ class _PanelKernel:
         num_outer = 1 if packs_inside else (p.num_rows + (self.outer - 1)) // self.outer
         lines = [
             f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-            *self._placed(
+            *declared(
+                self._variables(num_outer),
                 [
                     *self._row_range(num_outer, outer),
                     *self._panel_lines(packs_inside=packs_inside),
                     *self._chunk_lines(),
                 ],
-                num_outer,
+                "    ",
             ),
             "  }",
         ]
@@ -198,28 +198,20 @@ class _PanelKernel:
             return [calls[self.width]]
         return [f"if (n_count > {self.tail}) {calls[self.width]}", f"else {calls[self.tail]}"]
 
-    def _placed(self, body: Sequence[str], num_outer: Dim) -> list[str]:
-        """Gives the lines of an item behind those that say where the matrices of its batch position lie."""
-        p = self.p
-        lines = list(body)
-        for name, pointer, matrix in (("right", self.right, p.right), ("left", self.left, p.left)):
-            if name in _words(lines):
-                offset = matrix.offset(p.batch, self._indices)
-                lines.insert(0, f"    const {self.ctype} *{name} = {pointer}{f' + {offset}' if offset else ''};")
-        positions = dict(zip(self._indices, unravel("b", p.batch), strict=True))
-        words = _words(lines)
-        lines = [*(f"    const int64_t {name} = {text};" for name, text in positions.items() if name in words), *lines]
-        if "b" in _words(lines):
-            inner = num_outer * self.num_panels
-            lines.insert(0, f"    const int64_t b = {'item' if inner == 1 else f'item / {c_dim(inner)}'};")
-        if "n_count" in _words(lines):
-            lines.insert(0, f"    const int64_t n_count = byoc_min({self.width}, {c_dim(p.num_columns)} - n0);")
-        n0 = "0" if self.num_panels == 1 else f"item % {c_dim(self.num_panels)} * {self.width}"
-        return [f"    const int64_t n0 = {n0};", *lines]
-
-    @property
-    def _indices(self) -> tuple[str, ...]:
-        return tuple(f"b{axis}" for axis in range(len(self.p.batch)))
+    def _variables(self, num_outer: Dim) -> list[tuple[str, str]]:
+        """Gives what says where an item's panel and matrices lie."""
+        p, integer = self.p, "const int64_t"
+        inner = num_outer * self.num_panels
+        found = [
+            (f"{integer} n0", "0" if self.num_panels == 1 else f"item % {c_dim(self.num_panels)} * {self.width}"),
+            (f"{integer} n_count", f"byoc_min({self.width}, {c_dim(p.num_columns)} - n0)"),
+            (f"{integer} b", "item" if inner == 1 else f"item / {c_dim(inner)}"),
+            *p.positions,
+        ]
+        for name, pointer, matrix in (("left", self.left, p.left), ("right", self.right, p.right)):
+            offset = matrix.offset(p.batch, p.indices)
+            found.append((f"const {self.ctype} *{name}", f"{pointer} + {offset}" if offset else pointer))
+        return found
 
     def _row_range(self, num_outer: Dim, outer: Dim) -> list[str]:
         num_rows = c_dim(self.p.num_rows)
@@ -266,7 +258,7 @@ class _PanelKernel:
         columns = self.p.known_columns
         n_count = str(self.width) if columns is not None and columns % self.width == 0 else "n_count"
         names = ("sums", str(self.width), "m0", "m_count", "n0", n_count)
-        tile = SumsTile(*names, self.width, self._indices, has_columns=self.p.has_columns)
+        tile = SumsTile(*names, self.width, self.p.indices, has_columns=self.p.has_columns)
         head = [
             f"    for (int64_t m0 = m_begin; m0 < m_end; m0 += {self.chunk}) {{",
             f"      const int64_t m_count = byoc_min({self.chunk}, m_end - m0);",
@@ -333,10 +325,6 @@ class _PanelKernel:
         if not self.tail:
             return [calls[self.width]]
         return [f"if (n_count > {self.tail}) {calls[self.width]}", f"else {calls[self.tail]}"]
-
-
-def _words(lines: Sequence[str]) -> set[str]:
-    return set(re.findall(r"\w+", "\n".join(lines)))
 
 
 def _fits(p: Product, nbytes: int) -> bool:
