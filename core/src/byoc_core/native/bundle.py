@@ -21,25 +21,29 @@ __all__ = ["ARTIFACT_SYMBOL", "BundleSource", "build_bundle", "read_bundle"]
 
 ARTIFACT_SYMBOL = "byoc_artifact"
 """The blob's first byte, for the sources of a bundle."""
-ARTIFACT_SIZE_SYMBOL = "byoc_artifact_size"
-_SECTION = ".byoc.artifact"
 
-_BLOBS_HEADER = """\
+_SECTIONS = {"elf": ".byoc.artifact", "macho": "__byoc_artifact", "pe": ".byoc"}
+_DATA = """\
 /* The artifact, as data. */
 #include "byoc_ffi.h"
 
 #if defined(__APPLE__)
-#define BYOC_SECTION(elf, macho) ".section " macho "\\n"
-#define BYOC_SYMBOL(name) "_" #name
-#define BYOC_PREVIOUS ".text\\n"
+#define SECTION ".section __DATA,@macho@\\n"
+#define SYMBOL(name) "_" #name
+#define PREVIOUS ".text\\n"
+#elif defined(_WIN32)
+#define SECTION ".section @pe@,\\"dr\\"\\n"
+#define SYMBOL(name) #name
+#define PREVIOUS ".text\\n"
 #else
-#define BYOC_SECTION(elf, macho) ".pushsection " elf ",\\"a\\"\\n"
-#define BYOC_SYMBOL(name) #name
-#define BYOC_PREVIOUS ".popsection\\n"
+#define SECTION ".pushsection @elf@,\\"a\\"\\n"
+#define SYMBOL(name) #name
+#define PREVIOUS ".popsection\\n"
 #endif
-#define BYOC_BLOB(name, file, elf, macho) \\
-  __asm__(BYOC_SECTION(elf, macho) ".globl " BYOC_SYMBOL(name) "\\n.balign 64\\n" BYOC_SYMBOL(name) ":\\n" \\
-          ".incbin \\"" file "\\"\\n" BYOC_PREVIOUS)
+__asm__(SECTION ".globl " SYMBOL(byoc_artifact) "\\n.balign 64\\n" SYMBOL(byoc_artifact) ":\\n"
+        ".incbin \\"artifact.bin\\"\\n" PREVIOUS);
+BYOC_EXPORT extern const unsigned char byoc_artifact[];
+BYOC_EXPORT const uint64_t byoc_artifact_size = @size@u;
 """
 
 
@@ -79,12 +83,10 @@ def build_bundle(
     """
     items = [source if isinstance(source, BundleSource) else BundleSource(source) for source in sources]
     files: dict[str, str] = {}
-    lines = [
-        _BLOBS_HEADER,
-        f'BYOC_BLOB({ARTIFACT_SYMBOL}, "artifact.bin", "{_SECTION}", "__DATA,__byoc_artifact");',
-        f"BYOC_EXPORT extern const unsigned char {ARTIFACT_SYMBOL}[];",
-        f"BYOC_EXPORT const uint64_t {ARTIFACT_SIZE_SYMBOL} = {len(blob)}u;",
-    ]
+    data = _DATA.replace("@size@", str(len(blob)))
+    for kind, section in _SECTIONS.items():
+        data = data.replace(f"@{kind}@", section)
+    lines = [data]
     for index, item in enumerate(items):
         renamed = (*item.renamed, ("byoc_constants", f"byoc_constants_{index}"))
         files[f"source_{index}.c"] = "".join(
@@ -116,20 +118,27 @@ _ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
 def read_bundle(path: str | os.PathLike[str]) -> bytes | None:
     """Gives the blob of a bundle, or ``None`` where the file is not a library made by :func:`build_bundle`.
 
-    Reads the file's section table only; no code of the library runs. Linux (ELF) libraries, the form that
-    :func:`build_bundle` makes there.
+    Reads the file's section table only; no code of the library runs. Libraries for Linux (ELF), macOS (Mach-O) and
+    Windows (PE).
 
     Raises:
         ArtifactError: the file is such a library, but is damaged.
         OSError: the file cannot be read.
     """
     data = Path(path).read_bytes()
-    if data[:6] != b"\x7fELF\x02\x01":
-        return _read_macho(data)
-    try:
-        return _read_elf(data)
-    except (struct.error, IndexError, ValueError) as error:
-        raise ArtifactError(f"library `{os.fspath(path)}`", "its section table is damaged") from error
+    for start, read in ((b"\x7fELF\x02\x01", _read_elf), (b"\xcf\xfa\xed\xfe", _read_macho), (b"MZ", _read_pe)):
+        if data.startswith(start):
+            try:
+                return read(data)
+            except (struct.error, IndexError, ValueError) as error:
+                raise ArtifactError(f"library `{os.fspath(path)}`", "its section table is damaged") from error
+    return None
+
+
+def _cut(data: bytes, start: int, nbytes: int) -> bytes:
+    if start + nbytes > len(data):
+        raise ValueError(nbytes)
+    return data[start : start + nbytes]
 
 
 def _read_elf(data: bytes) -> bytes | None:
@@ -139,14 +148,11 @@ def _read_elf(data: bytes) -> bytes | None:
         return None
     sections = [_ELF_SECTION.unpack_from(data, offset + index * entry_size) for index in range(count)]
     names_start = sections[names_index][4]
-    wanted = _SECTION.encode()
+    wanted = _SECTIONS["elf"].encode()
     for section in sections:
         name_start = names_start + section[0]
         if data[name_start : data.index(b"\0", name_start)] == wanted:
-            start, size = section[4], section[5]
-            if start + size > len(data):
-                raise ValueError(size)
-            return data[start : start + size]
+            return _cut(data, section[4], section[5])
     return None
 
 
@@ -155,21 +161,32 @@ _MACHO_SECTION = struct.Struct("<16s16sQQI28x")
 
 
 def _read_macho(data: bytes) -> bytes | None:
-    """Finds the section ``__byoc_artifact`` of a 64-bit Mach-O library."""
-    if data[:4] != b"\xcf\xfa\xed\xfe":
+    (num_commands,) = struct.unpack_from("<I", data, 16)
+    position = 32
+    for _ in range(num_commands):
+        command, size = struct.unpack_from("<II", data, position)
+        if command == _MACHO_SEGMENT:
+            (num_sections,) = struct.unpack_from("<I", data, position + 64)
+            for index in range(num_sections):
+                name, _, _, nbytes, start = _MACHO_SECTION.unpack_from(data, position + 72 + index * 80)
+                if name.rstrip(b"\0") == _SECTIONS["macho"].encode():
+                    return _cut(data, start, nbytes)
+        position += size
+    return None
+
+
+_PE_SECTION = struct.Struct("<8sI4xII16x")
+
+
+def _read_pe(data: bytes) -> bytes | None:
+    (header,) = struct.unpack_from("<I", data, 0x3C)
+    if data[header : header + 4] != b"PE\0\0":
         return None
-    try:
-        (num_commands,) = struct.unpack_from("<I", data, 16)
-        position = 32
-        for _ in range(num_commands):
-            command, size = struct.unpack_from("<II", data, position)
-            if command == _MACHO_SEGMENT:
-                (num_sections,) = struct.unpack_from("<I", data, position + 64)
-                for index in range(num_sections):
-                    name, _, _, nbytes, start = _MACHO_SECTION.unpack_from(data, position + 72 + index * 80)
-                    if name.rstrip(b"\0") == b"__byoc_artifact":
-                        return data[start : start + nbytes]
-            position += size
-    except struct.error as error:
-        raise ArtifactError("library", "its load commands are damaged") from error
+    (num_sections,) = struct.unpack_from("<H", data, header + 6)
+    (optional_nbytes,) = struct.unpack_from("<H", data, header + 20)
+    for index in range(num_sections):
+        place = header + 24 + optional_nbytes + index * _PE_SECTION.size
+        name, nbytes, _, start = _PE_SECTION.unpack_from(data, place)
+        if name.rstrip(b"\0") == _SECTIONS["pe"].encode():
+            return _cut(data, start, nbytes)
     return None

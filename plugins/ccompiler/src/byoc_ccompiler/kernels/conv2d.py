@@ -12,7 +12,7 @@ from byoc_core.ops.windows import RANKS, axes_of
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_loops, implicit_gemm
+from byoc_ccompiler.kernels import convolution_loops, depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
@@ -30,7 +30,14 @@ def _is_product(step: Step) -> bool:
 
 def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
     """Gives what writes the kernel whose first step is this convolution."""
-    return implicit_gemm.write if _is_product(step) else convolution_loops.write
+    if not _is_product(step):
+        return convolution_loops.write
+    if step.op == "nn.conv2d":
+        if depthwise.is_suited(step, kernel):
+            return depthwise.write
+        if winograd.is_suited(step, kernel):
+            return winograd.write
+    return implicit_gemm.write
 
 
 def _write(kernel: Kernel) -> None:

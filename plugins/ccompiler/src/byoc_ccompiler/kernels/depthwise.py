@@ -27,6 +27,10 @@ __all__ = ["is_suited", "write"]
 _CHUNK = 256
 """Channels of a block whose sums wait together, at most."""
 
+_MAX_TAPS = 49
+_MAX_REACH = 32
+"""Rows and columns of pixels that a block reads, at most: the loops over them are unrolled."""
+
 _LOCALS = (
     *("taps", "zeros", "item", "n", "y", "y0", "x0", "x_count", "c0", "c_count", "row", "col", "at", "k", "c", "down"),
     "right",
@@ -61,14 +65,12 @@ class _Block:
     @property
     def in_rows(self) -> int:
         """Rows from the first that is read to the last."""
-        reach = (self.geometry.filter_height - 1) * self.geometry.dilation[0]
-        return (self.rows - 1) * self.geometry.strides[0] + reach + 1
+        return (self.rows - 1) * self.geometry.strides[0] + _reach(self.geometry, 0)
 
     @property
     def in_columns(self) -> int:
         """Columns from the first that is read to the last."""
-        reach = (self.geometry.filter_width - 1) * self.geometry.dilation[1]
-        return (self.columns - 1) * self.geometry.strides[1] + reach + 1
+        return (self.columns - 1) * self.geometry.strides[1] + _reach(self.geometry, 1)
 
     @property
     def chunk(self) -> int:
@@ -82,10 +84,16 @@ class _Block:
 
 
 def is_suited(step: Step, kernel: Kernel) -> bool:
-    """Tells whether a convolution has as many groups as channels, both ways, and enough of them, channels last."""
+    """Tells whether a convolution has as many groups as channels, before and after, channels last.
+
+    There must be channels for a vector, and the filter must be small enough for unrolled loops.
+    """
     geometry = ConvolutionGeometry.of_step(step)
     is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
-    return geometry.layout[-1] == "C" and is_depthwise and geometry.channels >= kernel.unit.lanes(geometry.dtype)
+    has_rows = geometry.layout[-1] == "C" and kernel.strides(step.operands[0])[-1] == 1
+    reach = max(_reach(geometry, axis) for axis in (0, 1))
+    is_small = geometry.num_taps <= _MAX_TAPS and reach + geometry.strides[0] <= _MAX_REACH
+    return is_depthwise and has_rows and is_small and geometry.channels >= kernel.unit.lanes(geometry.dtype)
 
 
 def write(kernel: Kernel) -> None:
@@ -116,9 +124,15 @@ def _choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim
     room = unit.registers - min(geometry.num_taps, unit.registers // 2) - 2
     rows = 2 if unit.registers >= 32 and geometry.strides[0] == 1 and geometry.out_height != 1 else 1
     width = geometry.out_width
-    sizes = range(max(1, min(room // rows, 8)), 0, -1)
+    reach = (_MAX_REACH - _reach(geometry, 1)) // geometry.strides[1] + 1
+    sizes = range(max(1, min(room // rows, reach, 8)), 0, -1)
     columns = min(sizes, key=lambda size: -(-width // size) * (size + 1)) if isinstance(width, int) else sizes[0]
     return _Block(geometry, unit, rows, columns, pixel_step, row_step)
+
+
+def _reach(geometry: ConvolutionGeometry, axis: int) -> int:
+    """Gives how many rows (axis 0) or columns (1) a filter spans."""
+    return ((geometry.filter_height, geometry.filter_width)[axis] - 1) * geometry.dilation[axis] + 1
 
 
 def _taps_lines(kernel: Kernel, geometry: ConvolutionGeometry) -> list[str]:
@@ -244,8 +258,11 @@ def _sum_function(block: _Block, *, addressed: bool) -> str:
         f"    const int64_t c = byoc_min(c1, count - {lanes});",
         f"    vec_{suffix} tap[{height}][{width}], acc[{block.rows}][{block.columns}];",
         "    BYOC_UNROLL",
-        f"    for (int k = 0; k < {height * width}; ++k) {{",
-        f"      tap[k / {width}][k % {width}] = *(const vec_{suffix}u *)(taps + k * {geometry.channels} + c);",
+        f"    for (int i = 0; i < {height}; ++i) {{",
+        "      BYOC_UNROLL",
+        f"      for (int j = 0; j < {width}; ++j) {{",
+        f"        tap[i][j] = *(const vec_{suffix}u *)(taps + (i * {width} + j) * {geometry.channels} + c);",
+        "      }",
         "    }",
         "    BYOC_UNROLL",
         f"    for (int k = 0; k < {block.rows * block.columns}; ++k) {{",
