@@ -1,7 +1,23 @@
 /* Activations of neural networks, in terms of the functions of byoc_math_f32.h and byoc_math_f64.h.
  *
  * Where an op's limit at an infinity is a number that its formula does not give (0 times infinity), that number is put
- * in. A NaN stays one.
+ * in. A NaN stays one. Errors, those of rounded attributes included, are in units in the last place of the result, or of
+ * a larger magnitude: that of the operand, or of 1.
+ *
+ *     function    bound  of       measured with fused multiply-add, and without
+ *     gelu         2.5   operand  @gelu@
+ *     gelu_tanh    2.5   operand  @gelu_tanh@
+ *     softplus     2.5   result   @softplus@
+ *     softsign     2     result
+ *     mish         2.5   operand  @mish@
+ *     swish        3     operand  @swish@
+ *     hard_swish   2     operand
+ *     elu          3.5   result
+ *     selu         3.5   result
+ *     celu         3.5   one
+ *
+ * In gelu of float32 the result's own digits become fewer with its size: 4 ULP of the result at -1, 60 at -6, 430 at -9,
+ * below which it is 0. Those of the others that are measured by the operand do so, too.
  */
 #ifndef BYOC_ACTIVATIONS_H_
 #define BYOC_ACTIVATIONS_H_
@@ -9,15 +25,15 @@
 #include "byoc_math_f32.h"
 #include "byoc_math_f64.h"
 
-#define BYOC_DEFINE_ACTIVATIONS(S, T, F)                                                                          \
+#define BYOC_DEFINE_ACTIVATIONS(S, T, F, NORMAL_LIMIT)                                                            \
   /* x * Phi(x), Phi the distribution function of the normal distribution */                                      \
-  static inline T byoc_gelu_##S(T x) { return x == -INFINITY ? 0 : x * byoc_normal_cdf_##S(x); }                  \
+  static inline T byoc_gelu_##S(T x) { return x <= NORMAL_LIMIT ? 0 : x * byoc_normal_cdf_##S(x); }               \
   /* (1 + tanh(u)) / 2 is the logistic function of 2u, which does not cancel for negative u */                    \
   static inline T byoc_gelu_tanh_##S(T x) {                                                                       \
     const T scale = byoc_sigmoid_##S((T)1.59576912160573071176 * x * (1 + (T)0.044715 * (x * x)));                \
     return scale == 0 ? 0 : x * scale;                                                                            \
   }                                                                                                               \
-  static inline T byoc_softplus_##S(T x) { return (x > 0 ? x : 0) + byoc_log1p_##S(byoc_exp_##S(-fabs##F(x))); }  \
+  static inline T byoc_softplus_##S(T x) { return (x > 0 ? x : 0) + byoc_log1p_unit_##S(byoc_decay_##S(x)); }  \
   static inline T byoc_softsign_##S(T x) {                                                                        \
     return fabs##F(x) == INFINITY ? copysign##F(1, x) : x / (1 + fabs##F(x));                                     \
   }                                                                                                               \
@@ -54,7 +70,7 @@
     return x < -limit ? up : x > limit ? down : x == x ? 0 : x;                                                   \
   }
 
-BYOC_DEFINE_ACTIVATIONS(f32, float, f)
-BYOC_DEFINE_ACTIVATIONS(f64, double, )
+BYOC_DEFINE_ACTIVATIONS(f32, float, f, BYOC_NORMAL_LIMIT_F32)
+BYOC_DEFINE_ACTIVATIONS(f64, double, , -INFINITY)
 
 #endif /* BYOC_ACTIVATIONS_H_ */

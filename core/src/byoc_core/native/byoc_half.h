@@ -8,8 +8,7 @@
 #ifndef BYOC_HALF_H_
 #define BYOC_HALF_H_
 
-#include <stdint.h>
-#include <string.h>
+#include "byoc_floats.h"
 
 typedef struct {
   uint16_t bits;
@@ -18,17 +17,6 @@ typedef struct {
 typedef struct {
   uint16_t bits;
 } byoc_bf16;
-
-static inline uint32_t byoc_bits_f32(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
-  return bits;
-}
-static inline float byoc_from_bits_f32(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof(x));
-  return x;
-}
 
 /* The exponents differ by 112. A subnormal half is the difference of two normal floats; the exponent of infinities and
  * NaN becomes that of floats. */

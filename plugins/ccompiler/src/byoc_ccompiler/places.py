@@ -49,7 +49,7 @@ class Places:
 
 
 def _own(value: Value) -> Place:
-    return Place(value, compact_layout(shape_of(value)))
+    return Place(value, compact_layout(shape_of(value)).canonical)
 
 
 def access_of(layout: Layout) -> Access:
@@ -123,7 +123,7 @@ class _Planner:
         group, step, index = self._maker[value]
         access = access_of(place.layout)
         if not _is_view(group):
-            is_written = access <= self._families[group.steps[0].op].writes(step, index)
+            is_written = access <= self._write_access(group, step, index)
         else:
             # A view op makes it by copies, unless its own operands can be placed in turn.
             is_written = step.op == "concat" or operand_layouts(step.binding, place.layout)[0] is not None
@@ -132,9 +132,18 @@ class _Planner:
     def _can_be_read(self, value: Value, access: Access) -> bool:
         """Tells whether all kernels that read a value can do so; view ops can, or copy."""
         return all(
-            _is_view(group) or access <= self._families[group.steps[0].op].reads(step, index)
+            _is_view(group) or access <= self._read_access(group, step, index)
             for group, step, index in self._readers.get(value, ())
         )
+
+    def _read_access(self, group: Group, step: Step, index: int) -> Access:
+        if group.anchored and step is not group.steps[0]:
+            return self._write_access(group, step, 0)
+        return self._families[group.steps[0].op].reads(step, index)
+
+    def _write_access(self, group: Group, step: Step, index: int) -> Access:
+        family = self._families[group.steps[0].op]
+        return family.writes(group.steps[0], 0) if group.anchored else family.writes(step, index)
 
     def _resolve(self, step: Step) -> list[Group]:
         """Makes the results of a view op views where they can be; gives what copies the others."""
@@ -148,7 +157,7 @@ class _Planner:
         copies = []
         for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
             place = None if layout is None else Place(source.base, layout.canonical)
-            if place is not None and self._of.get(result) == place:
+            if place is not None and self._find(result) == place:
                 continue  # its operand was made in it
             is_free = result not in self._of and result not in self._results
             if place is not None and is_free and self._can_be_read(result, access_of(place.layout)):

@@ -10,16 +10,11 @@ from byoc_core.dims import Dim
 from byoc_core.ops.windows import axes_of
 from byoc_core.runtime.module import NDArray
 
+from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import compact_strides
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["ConvolutionGeometry", "integers"]
-
-
-def integers(value: object) -> tuple[int, ...]:
-    """Gives an attribute of several integers as a tuple of them."""
-    assert isinstance(value, tuple)
-    return tuple(int(item) for item in value)
+__all__ = ["ConvolutionGeometry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ class ConvolutionGeometry:
         _, out_channels, out_height, out_width = _in_order(shape_of(step.result), layout, "NC", 1)
         weight = shape_of(step.operands[1])
         sizes, steps = (_in_order(dims, kernel_layout, "OI", 1) for dims in (weight, compact_strides(weight)))
-        strides, dilation, padding = (integers(attrs[name]) for name in ("strides", "dilation", "padding"))
+        strides, dilation, padding = (ints_of(step.binding, name) for name in ("strides", "dilation", "padding"))
         if len(strides) == 1:
             strides, dilation, padding = (1, *strides), (1, *dilation), (0, padding[0], 0, padding[1])
         return cls(
@@ -81,7 +76,7 @@ class ConvolutionGeometry:
             out_width=out_width,
             filter_height=_known(sizes[2]),
             filter_width=_known(sizes[3]),
-            groups=int(str(attrs["groups"])),
+            groups=int_of(step.binding, "groups"),
             strides=(strides[0], strides[1]),
             dilation=(dilation[0], dilation[1]),
             padding=(padding[0], padding[1], padding[2], padding[3]),

@@ -41,7 +41,7 @@ _ENOUGH_ITEMS = 16
 
 def reserve_locals(kernel: Kernel, *names: str) -> None:
     """Keeps a kernel's pointers from bearing the names of local variables: those of copies, and others."""
-    kernel.names.reserve((*INDICES, "k", "to", "from", *names))
+    kernel.names.reserve((*INDICES, "k", "to", "from", "index", *names))
 
 
 class CopyAxis(NamedTuple):

@@ -47,6 +47,7 @@ def write(kernel: Kernel) -> None:
     plan = ImplicitGemm.of(kernel)
     shape, ctype, weight = plan.shape, c_type(plan.shape.dtype), anchor.operands[1]
     x = kernel.input(anchor.operands[0], "x")
+    kernel.scratch_dtype = shape.dtype
     body: list[str | ParallelLoop] = []
     if isinstance(weight, Constant):
         packed = kernel.input(packed_constant(kernel, shape, weight, plan.columns), "weights")
