@@ -12,7 +12,7 @@ from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix, c_type
 from byoc_core.dims import Dim
 from byoc_core.ops.windows import axes_of
 
-from byoc_ccompiler.kernels.convolution_geometry import integers
+from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["PoolAxis", "Pooling", "needed_lines"]
@@ -118,7 +118,7 @@ class Pooling:
             axes = [PoolAxis(size, out) for size, out in zip(sizes, out_sizes, strict=True)]
         else:
             window, strides, dilation, padding = (
-                integers(attrs[name]) for name in ("pool_size", "strides", "dilation", "padding")
+                ints_of(step.binding, name) for name in ("pool_size", "strides", "dilation", "padding")
             )
             axes = [
                 PoolAxis(sizes[k], out_sizes[k], window[k], strides[k], dilation[k], padding[k], padding[rank + k])
@@ -126,7 +126,7 @@ class Pooling:
             ]
         kind = step.op.removeprefix("nn.").removeprefix("adaptive_").partition("_")[0]
         counts_padding = bool(attrs.get("count_include_pad", False))
-        power = int(str(attrs.get("p", 1)))
+        power = int_of(step.binding, "p") if "p" in attrs else 1
         return cls(kind, dtype_of(step.result), layout, batch, channels, tuple(axes), counts_padding, power)
 
     @property
