@@ -33,7 +33,8 @@ def _in_layout(shape: Any, layout: str) -> tuple[Any, ...]:
 def _check(function: Function, image: Any, actual: Any) -> None:
     """Holds a result to the reference kernel: equal for a maximum, else within the roundings of a window."""
     (binding,) = function.bindings
-    name, attrs, kernel = binding.op.name, binding.attrs, binding.op.kernel
+    name, kernel = binding.op.name, binding.op.kernel
+    attrs: dict[str, Any] = dict(binding.attrs)
     assert kernel is not None
     if "max" in name:
         np.testing.assert_array_equal(actual, kernel(image, **attrs))
