@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, rows
+from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, rows, transposes
 
 __all__ = ["FAMILIES"]
 
@@ -27,5 +27,6 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     pooling.FAMILY,
     *rows.FAMILIES,
     movement.FAMILY,
+    transposes.FAMILY,
 )
 """The family of every op that has one."""

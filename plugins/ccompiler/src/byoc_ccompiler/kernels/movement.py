@@ -1,8 +1,7 @@
-"""Ops that only move elements: reshape, permute_dims, concat, split."""
+"""Ops that only move elements: reshape, concat, split."""
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.backend.info import Rejection
 from byoc_core.dims import product
@@ -14,9 +13,6 @@ from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.steps import shape_of
 
 __all__ = ["FAMILY"]
-
-_MOVE_PS = 500
-"""Estimated picoseconds to move one element to another order."""
 
 _LOCALS = ("row", "to", "from")
 
@@ -32,30 +28,6 @@ def _reshape(kernel: Kernel) -> None:
     source = kernel.input(step.operands[0])
     count = c_dim(product(shape_of(step.result)))
     kernel.finish([f"  memcpy({kernel.output(step.result)}, {source}, (size_t){count} * sizeof(*{source}));"])
-
-
-def _permute(kernel: Kernel) -> None:
-    (step,) = kernel.group.steps
-    shape = shape_of(step.operands[0])
-    axes = step.binding.attrs["axes"]
-    order = [int(str(axis)) % len(shape) for axis in axes] if isinstance(axes, tuple) else [*range(len(shape))][::-1]
-    indices = [f"i{axis}" for axis in range(len(order))]
-    kernel.names.reserve(indices)
-    source, out = kernel.input(step.operands[0]), kernel.output(step.result)
-    result = shape_of(step.result)
-    lines = []
-    part = next((axis for axis, size in enumerate(result) if size != 1), None)
-    for axis, size in enumerate(result):
-        first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
-        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
-    to = " + ".join(f"{i} * {c_dim(product(result[axis + 1 :]))}" for axis, i in enumerate(indices)) or "0"
-    come = " + ".join(f"i{axis} * {c_dim(product(shape[o + 1 :]))}" for axis, o in enumerate(order)) or "0"
-    lines.append(f"{'  ' * (len(order) + 1)}{out}[{to}] = {source}[{come}];")
-    lines += ["  " * depth + "}" for depth in range(len(order), 0, -1)]
-    if part is None:
-        kernel.finish(lines)
-        return
-    kernel.finish([ParallelLoop(tuple(lines), result[part], product(result[part + 1 :]) * _MOVE_PS)])
 
 
 def _concat(kernel: Kernel) -> None:
@@ -104,7 +76,7 @@ def _reject(binding: Binding) -> Rejection | None:
     return None if agrees else reject_sizes(binding)
 
 
-_WRITERS = {"reshape": _reshape, "permute_dims": _permute, "concat": _concat, "split": _split}
+_WRITERS = {"reshape": _reshape, "concat": _concat, "split": _split}
 
 FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write)
 """Ops that only move elements."""
