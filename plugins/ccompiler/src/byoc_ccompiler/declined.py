@@ -9,7 +9,7 @@ __all__ = ["DECLINED"]
 
 _DATA = (
     "data-dependent",
-    "how large the result of {} is shows only when it has been computed, but a caller has to allocate it beforehand",
+    "how large the result of {} is shows only when it has been computed, but a caller has to allocate it before",
 )
 _CONTROL = (
     "control-flow",
