@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
@@ -85,9 +87,12 @@ class ConstantPool:
         return array
 
     def derive(self, array: NDArray) -> Constant:
-        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it."""
+        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it.
+
+        It is copied to memory aligned to :data:`WORKSPACE_ALIGNMENT` bytes, as constants of a mapped artifact are.
+        """
         store = ConstantStore()
-        constant = store.add(array)
+        constant = store.add(_aligned(array))
         self.arrays = {constant.digest: store[constant.digest], **self.arrays}
         return constant
 
@@ -101,6 +106,17 @@ class ConstantPool:
             return name
         self.table.append(constant.digest)
         return f"(const {c_type(dtype)} *)byoc_constants[{len(self.table) - 1}]"
+
+
+def _aligned(array: NDArray) -> NDArray:
+    """Gives a read-only copy of an array that begins at a multiple of :data:`WORKSPACE_ALIGNMENT`."""
+    memory = np.empty(array.nbytes + WORKSPACE_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    for view in (memory, copy):
+        view.flags.writeable = False
+    return copy
 
 
 class Definitions:

@@ -3,6 +3,17 @@
  * exp(x) = 2**n exp(r), n = round(x / ln 2), r = x - n ln 2. The sum of x / ln 2 and BYOC_ROUNDER_F32 has n + 127 in its
  * low bits: shifted to the exponent's place, they are 2**n. Polynomials are near-minimax over their intervals, with
  * coefficients rounded one after another to float32.
+ *
+ * Infinities, NaN, signed zeros and subnormal numbers are right. Errors of results, in units in the last place (below the
+ * normal range the smallest number), over all inputs (`python -m benchmarks.run math-accuracy`):
+ *
+ *     function  bound  measured with fused multiply-add, and without
+ *     exp        1.25  @exp@
+ *     expm1      2     @expm1@
+ *     log        1     @log@
+ *     tanh       3     @tanh@
+ *     erf        2.5   @erf@
+ *     sigmoid    2.5   @sigmoid@
  */
 #ifndef BYOC_MATH_F32_H_
 #define BYOC_MATH_F32_H_
@@ -36,8 +47,8 @@ static inline float byoc_exp_core_f32(float r) {
 /* exp(r) - 1 */
 static inline float byoc_expm1_core_f32(float r) { return BYOC_FMA_F32(r * r, byoc_exp_core_f32(r), r); }
 
-/* exp(x) for -104 <= x <= 89: beyond, it is 0 or infinity. 2**n in two factors, of about half of n each, reaches
- * subnormal numbers and 2**128. */
+/* exp(x) for |x| <= 104: beyond, it is 0 or infinity. 2**n in two factors, of about half of n each, reaches subnormal
+ * numbers and infinity. */
 static inline float byoc_exp_limited_f32(float x) {
   const float rounder = BYOC_ROUNDER_F32 + 127.0f;
   const float sum = BYOC_FMA_F32(x, BYOC_LOG2_E_F32, rounder);
@@ -49,8 +60,8 @@ static inline float byoc_exp_limited_f32(float x) {
 }
 
 static inline float byoc_exp_f32(float x) {
-  const float below = 89.0f < x ? 89.0f : x;
-  return byoc_exp_limited_f32(-104.0f > below ? -104.0f : below);
+  const float size = fabsf(x);
+  return byoc_exp_limited_f32(copysignf(104.0f < size ? 104.0f : size, x));
 }
 
 /* exp(-|x|) */
@@ -59,7 +70,7 @@ static inline float byoc_decay_f32(float x) {
   return byoc_exp_limited_f32(-104.0f > negative ? -104.0f : negative);
 }
 
-/* exp(x) - 1. The sum is halved, as 2**128 is no float. */
+/* exp(x) - 1; 0 for both zeros. The sum is halved, as 2**128 is no float. */
 static inline float byoc_expm1_f32(float x) {
   const float below = 89.0f < x ? 89.0f : x;
   const float limited = -20.0f > below ? -20.0f : below;
@@ -80,11 +91,11 @@ static inline float byoc_saturation_f32(float x) {
 
 /* x = 2**n m, sqrt(1/2) <= m < sqrt(2); log(x) = n ln 2 + log(m). */
 static inline float byoc_log_f32(float x) {
-  const uint32_t is_subnormal = x < 0x1p-126f;
-  const uint32_t bits = byoc_bits_f32(is_subnormal ? x * 0x1p23f : x);
+  const uint32_t subnormal = 0u - (uint32_t)(x < 0x1p-126f);
+  const uint32_t bits = byoc_bits_f32(x * byoc_from_bits_f32(0x3f800000u + (subnormal & 23u << 23)));
   const int32_t n = (int32_t)(bits - 0x3f3504f3u) >> 23;
   const float f = byoc_from_bits_f32(bits - ((uint32_t)n << 23)) - 1.0f;
-  const float whole = (float)n - (is_subnormal ? 23.0f : 0.0f);
+  const float whole = (float)(n - (int32_t)(subnormal & 23u));
   const float square = f * f;
   float p = -0x1.38c882p-4f;
   p = BYOC_FMA_F32(p, f, 0x1.055f4p-3f);

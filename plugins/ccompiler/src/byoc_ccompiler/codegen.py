@@ -16,6 +16,9 @@ from byoc_core.native.toolchain import BuildOptions
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
+from byoc_ccompiler.kernels.composites import take_apart
+from byoc_ccompiler.kernels.row_reducers import reducer_definitions
+from byoc_ccompiler.kernels.rows import write_rows
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
@@ -56,7 +59,8 @@ class FusedCodegen(CSourceCodegen):
         for step in steps:
             FAMILIES[step.op].require(scope, step)
             require_results(scope, step)
-        groups = form_groups(steps, FAMILIES)
+        steps = take_apart(steps, scope.constants)
+        groups = form_groups(steps, FAMILIES, fuse=self.user_options.fuse)
         needed = _needed_outside(groups, results)
         scope.in_place = in_place_pairs(groups, scope.function.params, results)
         places = plan_places(groups, results, FAMILIES)
@@ -68,7 +72,8 @@ class FusedCodegen(CSourceCodegen):
             kernel = Kernel(context, group, [value for value in made if value in needed or value in places.of])
             for output, source in scope.in_place:
                 kernel.shared |= {results[output], scope.function.params[source]}
-            FAMILIES[group.steps[0].op].write(kernel)
+            write = FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
+            write(kernel)
             kernels.append(kernel)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
@@ -81,9 +86,10 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Gives the vector types, where register tiles use them, and the header of parallel loops if there are any."""
+        """Gives what the text uses: the header of parallel loops, vector types, functions that combine rows."""
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
-        return include + vector_preamble(self.unit, text)
+        rows = reducer_definitions(self.unit, text)
+        return include + vector_preamble(self.unit, rows + text) + rows
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""

@@ -32,12 +32,19 @@ class Group:
         space: the shape of the iteration space, ``None`` for a kernel that nothing joins.
         anchored: whether the first step is computed by a family that takes an epilogue.
         results: what the steps make.
+        reads: what they read.
+        reduced: the axes of the space that the group's reductions reduce; ``None`` where it has none.
+        row_axes: for the results that have one element where the reduced axes have many, the axes of the space that
+            their own axes lie along.
     """
 
     steps: list[Step]
     space: tuple[Dim, ...] | None
     anchored: bool = False
     results: set[Value] = field(default_factory=set)
+    reads: set[Value] = field(default_factory=set)
+    reduced: frozenset[int] | None = None
+    row_axes: dict[Value, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +202,8 @@ class Kernel:
                 lines += part.serial_lines()
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
-        ops = ", ".join(step.op for step in self.group.steps)
+        origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
+        ops = ", ".join(origin.op.name for origin in origins)
         status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
         head = f"static {status} {{name}}({', '.join(parameters)}) {{"
         self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, *end]))

@@ -123,7 +123,7 @@ class _Planner:
         group, step, index = self._maker[value]
         access = access_of(place.layout)
         if not _is_view(group):
-            is_written = access <= self._families[group.steps[0].op].writes(step, index)
+            is_written = access <= self._write_access(group, step, index)
         else:
             # A view op makes it by copies, unless its own operands can be placed in turn.
             is_written = step.op == "concat" or operand_layouts(step.binding, place.layout)[0] is not None
@@ -132,9 +132,18 @@ class _Planner:
     def _can_be_read(self, value: Value, access: Access) -> bool:
         """Tells whether all kernels that read a value can do so; view ops can, or copy."""
         return all(
-            _is_view(group) or access <= self._families[group.steps[0].op].reads(step, index)
+            _is_view(group) or access <= self._read_access(group, step, index)
             for group, step, index in self._readers.get(value, ())
         )
+
+    def _read_access(self, group: Group, step: Step, index: int) -> Access:
+        if group.anchored and step is not group.steps[0]:
+            return self._write_access(group, step, 0)
+        return self._families[group.steps[0].op].reads(step, index)
+
+    def _write_access(self, group: Group, step: Step, index: int) -> Access:
+        family = self._families[group.steps[0].op]
+        return family.writes(group.steps[0], 0) if group.anchored else family.writes(step, index)
 
     def _resolve(self, step: Step) -> list[Group]:
         """Makes the results of a view op views where they can be; gives what copies the others."""

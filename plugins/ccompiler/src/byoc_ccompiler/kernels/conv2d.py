@@ -1,4 +1,4 @@
-"""Convolution over two axes: which of its writers computes it."""
+"""Convolutions of all kinds: which of their writers computes them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,37 @@ from collections.abc import Callable
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding
+from byoc_core.ops.windows import RANKS, axes_of
 
-from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.attributes import ints_of
+from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_planes
+from byoc_ccompiler.kernels import convolution_loops, depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.rejections import operand_shape, operand_type, reject_non_floats
+from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
+from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_window
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY", "choose_writer"]
 
 
+def _is_product(step: Step) -> bool:
+    """Tells whether a convolution is one of floats, channels last, over one or two axes."""
+    is_flat = step.op in ("nn.conv1d", "nn.conv2d") and str(step.binding.attrs["data_layout"]).endswith("C")
+    return is_flat and dtype_of(step.result) in FLOATS
+
+
 def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
     """Gives what writes the kernel whose first step is this convolution."""
-    return convolution_planes.write
+    if not _is_product(step):
+        return convolution_loops.write
+    if step.op == "nn.conv2d":
+        if depthwise.is_suited(step, kernel):
+            return depthwise.write
+        if winograd.is_suited(step, kernel):
+            return winograd.write
+    return implicit_gemm.write
 
 
 def _write(kernel: Kernel) -> None:
@@ -29,24 +45,53 @@ def _write(kernel: Kernel) -> None:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    if binding.attrs["data_layout"] != "NCHW":
-        return Rejection("layout", f"nn.conv2d is compiled for the layout NCHW, not for {binding.attrs['data_layout']}")
-    channels = operand_shape(binding, 0)[1]
-    weight = operand_type(binding, 1)
+    name, weight = binding.op.name, operand_type(binding, 1)
+    channels = operand_shape(binding, 0)[str(binding.attrs["data_layout"]).index("C")]
     if weight.symbols or not isinstance(channels, int):
-        return Rejection("dynamic-shape", "nn.conv2d is compiled for a known number of channels and a known filter")
+        return Rejection("dynamic-shape", f"{name} is compiled for a known number of channels and a known filter")
     if 0 in (weight.shape or ()):
-        return Rejection("shape", "nn.conv2d has a filter without elements")
-    return reject_non_floats(binding)
+        return Rejection("shape", f"{name} has a filter without elements")
+    return None
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    shape = ConvolutionGeometry.of_step(step)
-    top, left, bottom, right = shape.padding
-    padded = [shape.batch, shape.channels, shape.height + top + bottom, shape.width + left + right]
-    window = zip((shape.filter_height, shape.filter_width), shape.dilation, strict=True)
-    require_window(scope, step, padded, [0, 0, *((size - 1) * apart + 1 for size, apart in window)])
+    """Has the padded image checked to hold a window, and a transposed convolution to leave something."""
+    layout, rank = str(step.binding.attrs["data_layout"]), len(shape_of(step.result)) - 2
+    axes = axes_of(layout, "NC")[2:]
+    if step.op.endswith("_transpose"):
+        least = [1 if axis in axes else 0 for axis in range(rank + 2)]
+        scope.require_at_least(step.op, "the result", shape_of(step.result), least)
+        return
+    weight = shape_of(step.operands[1])
+    padded, window = list(shape_of(step.operands[0])), [0] * (rank + 2)
+    padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
+    taps = axes_of(str(step.binding.attrs["kernel_layout"]), "OI")[2:]
+    for index, (axis, tap) in enumerate(zip(axes, taps, strict=True)):
+        padded[axis] = padded[axis] + padding[index] + padding[index + rank]
+        window[axis] = (int(str(weight[tap])) - 1) * dilation[index] + 1
+    require_window(scope, step, padded, window)
 
 
-FAMILY = KernelFamily(frozenset({"nn.conv2d"}), _reject, _write, takes_epilogue=True, require=_require)
-"""Convolution over two axes."""
+def _reads(step: Step, index: int) -> Access:
+    if not _is_product(step):
+        return Access.ANY
+    if index > 0:
+        return Access.COMPACT
+    # An image of few channels may be copied, and then in whatever order it lies.
+    return Access.ANY if joins_lines(ConvolutionGeometry.of_step(step)) else Access.ROWS
+
+
+def _writes(step: Step, index: int) -> Access:
+    return Access.ROWS
+
+
+FAMILY = KernelFamily(
+    frozenset(f"nn.conv{rank}d{kind}" for rank in RANKS for kind in ("", "_transpose")),
+    _reject,
+    _write,
+    takes_epilogue=True,
+    require=_require,
+    reads=_reads,
+    writes=_writes,
+)
+"""Convolution over one, two or three axes, and its transpose."""

@@ -19,7 +19,15 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.pointwise import operand_dims, pointwise_lines
 from byoc_ccompiler.steps import shape_of
 
-__all__ = ["SumsTile", "epilogue_lines", "operand_strides", "reserve_epilogue_names", "unravel"]
+__all__ = [
+    "SumsTile",
+    "collapsed_step",
+    "epilogue_lines",
+    "index_term",
+    "operand_strides",
+    "reserve_epilogue_names",
+    "unravel",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +178,14 @@ class _Epilogue:
         """Gives the offset of a row's first element, empty for 0."""
         axes = self.row_axes
         terms = [
-            _term(index, dims[axis], self.space[axis], strides[axis]) for axis, index in enumerate(self.tile.leading)
+            index_term(index, dims[axis], self.space[axis], strides[axis])
+            for axis, index in enumerate(self.tile.leading)
         ]
-        step = _collapsed_step([self.space[axis] for axis in axes], [dims[a] for a in axes], [strides[a] for a in axes])
+        step = collapsed_step([self.space[axis] for axis in axes], [dims[a] for a in axes], [strides[a] for a in axes])
         if step is not None:
             terms.append("" if step == 0 else "m" if step == 1 else f"m * {c_dim(step)}")
         else:
-            terms += [_term(f"r{axis}", dims[axis], self.space[axis], strides[axis]) for axis in axes]
+            terms += [index_term(f"r{axis}", dims[axis], self.space[axis], strides[axis]) for axis in axes]
         return " + ".join(term for term in terms if term)
 
     def lines(self) -> list[str]:
@@ -223,7 +232,7 @@ def _sum(left: str, right: str) -> str:
     return right if left == "0" else f"{left} + {right}"
 
 
-def _term(index: str, dim: Dim, size: Dim, stride: Dim) -> str:
+def index_term(index: str, dim: Dim, size: Dim, stride: Dim) -> str:
     """Gives what an index adds to an offset, empty for nothing."""
     if dim == 1 or stride == 0 or index == "0":
         return ""
@@ -232,7 +241,7 @@ def _term(index: str, dim: Dim, size: Dim, stride: Dim) -> str:
     return term if dim == size else f"({c_dim(dim)} == 1 ? 0 : {term})"
 
 
-def _collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
+def collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
     """Gives the distance from row to row where all axes of the rows are as good as one; ``None`` where they are not."""
     step: Dim | None = None
     expected: Dim = 0

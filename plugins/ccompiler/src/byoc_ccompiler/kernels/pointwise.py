@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import ParallelLoop
@@ -16,7 +16,7 @@ from byoc_core.ir import Binding, Value, Var
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, spread
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, spread
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
@@ -27,6 +27,7 @@ __all__ = [
     "element_lines",
     "operand_axes",
     "operand_dims",
+    "operand_layout",
     "pointwise_lines",
     "store_lines",
 ]
@@ -38,7 +39,7 @@ POINTWISE = frozenset(SCALAR_OPS) | _PER_CHANNEL | {"broadcast_to"}
 
 Dims = tuple[Dim, ...]
 Offset = Callable[[Dims], str]
-Place = Callable[[Value, Dims], str]
+Place = Callable[[Step, int], str]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
@@ -47,8 +48,10 @@ _GRAIN = 64
 """Elements of the innermost loop that stay with one thread: no two threads write to one cache line."""
 
 
-def operand_axes(step: Step) -> list[tuple[int, ...]]:
+def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
     """Gives, for each operand, the axes of the result that its own axes lie along."""
+    if step.axes is not None:
+        return step.axes
     rank = len(shape_of(step.result))
     ranks = [len(shape_of(operand)) for operand in step.operands]
     if step.op not in _PER_CHANNEL:
@@ -82,22 +85,22 @@ def _expression(step: Step, values: Sequence[str]) -> str | None:
     return scalar_expression(step.op, values, dtypes, result, step.binding.attrs)
 
 
-def element_lines(kernel: Kernel, steps: Sequence[Step], place: Place, known: dict[Value, str]) -> list[str]:
+def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: dict[Value, str]) -> list[str]:
     """Gives the body of a loop that computes the steps at one position.
 
     Args:
         kernel: declares what the lines read.
         steps: the elementwise steps, in order.
-        place: gives the C expression of the offset of an operand that has these sizes along the space.
-        known: C names of values at hand already (an anchor's sum); those of the results are added.
+        place: gives the C expression of the offset of a step's operand, by its number.
+        known: C expressions of values at hand already (an anchor's sum); the names of the results are added.
     """
     loads: list[str] = []
     lines: list[str] = []
-    loaded: dict[tuple[Value, Dims], str] = {}
+    loaded: dict[tuple[Value, str], str] = {}
     for step in steps:
         values = []
         roles = step.binding.op.operand_names(len(step.operands))
-        for operand, dims, role in zip(step.operands, operand_dims(step), roles, strict=True):
+        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
             if operand in known:
                 values.append(known[operand])
                 continue
@@ -105,11 +108,11 @@ def element_lines(kernel: Kernel, steps: Sequence[Step], place: Place, known: di
             if literal is not None:
                 values.append(literal)
                 continue
-            key = (operand, dims)
+            key = (operand, place(step, index))
             if key not in loaded:
                 pointer = kernel.input(operand, role)
                 loaded[key] = kernel.names.unique(f"{pointer}_value")
-                loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{place(operand, dims)}];")
+                loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{key[1]}];")
             values.append(loaded[key])
         expression = _expression(step, values)
         if expression is None:
@@ -122,7 +125,7 @@ def element_lines(kernel: Kernel, steps: Sequence[Step], place: Place, known: di
 
 def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
     """Gives what :func:`element_lines` gives, where operands lie compact: their sizes alone say where."""
-    return element_lines(kernel, steps, lambda _, dims: offset(dims), known)
+    return element_lines(kernel, steps, lambda step, index: offset(operand_dims(step)[index]), known)
 
 
 def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: dict[Value, str]) -> list[str]:
@@ -130,27 +133,24 @@ def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: di
     return [f"{kernel.output(value)}[{offset(shape_of(value))}] = {known[value]};" for value in values]
 
 
-def _layouts(kernel: Kernel) -> dict[tuple[Value, Dims], Layout]:
-    """Gives how every tensor of an elementwise kernel lies along its space, by the tensor and its sizes along it."""
-    found: dict[tuple[Value, Dims], Layout] = {}
-    for step in kernel.group.steps:
-        rank = len(shape_of(step.result))
-        for operand, axes, dims in zip(step.operands, operand_axes(step), operand_dims(step), strict=True):
-            found[operand, dims] = Layout(dims, spread(kernel.strides(operand), axes, rank, 0))
-    for value in kernel.stored:
-        found[value, shape_of(value)] = Layout(shape_of(value), kernel.strides(value))
-    return found
+def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
+    """Gives how an operand is read along the axes of a step's result."""
+    operand, axes, rank = step.operands[index], operand_axes(step)[index], len(shape_of(step.result))
+    return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
 
 
 def _elementwise_kernel(kernel: Kernel) -> None:
     """Writes a kernel of elementwise steps: one loop nest for all."""
-    steps = kernel.group.steps
-    nest = StridedNest(kernel.group.space or (), _layouts(kernel), kernel.strides(kernel.stored[0]))
+    steps, space = kernel.group.steps, kernel.group.space or ()
+    layouts: dict[object, Layout] = {
+        (step, index): operand_layout(kernel, step, index) for step in steps for index in range(len(step.operands))
+    }
+    layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
+    nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
     kernel.names.reserve(nest.indices)
     known: dict[Value, str] = {}
-    lines = element_lines(kernel, steps, lambda operand, dims: nest.offset((operand, dims)), known)
-    for value in kernel.stored:
-        lines.append(f"{kernel.output(value)}[{nest.offset((value, shape_of(value)))}] = {known[value]};")
+    lines = element_lines(kernel, steps, lambda step, index: nest.offset((step, index)), known)
+    lines += [f"{kernel.output(value)}[{nest.offset(value)}] = {known[value]};" for value in kernel.stored]
     bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
     text = nest.wrap(lines, part=bounds)
     if kernel.shared and nest.sizes:

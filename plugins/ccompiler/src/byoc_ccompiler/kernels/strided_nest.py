@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, product
 
-__all__ = ["Layout", "StridedNest", "spread"]
+__all__ = ["Layout", "StridedNest", "memory_order", "spread"]
 
 Dims = tuple[Dim, ...]
 
@@ -26,6 +26,13 @@ class Layout(NamedTuple):
     strides: Dims
 
 
+def memory_order(strides: Sequence[Dim]) -> list[int]:
+    """Gives a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
+    known = [stride for stride in strides if isinstance(stride, int)]
+    rank = len(strides)
+    return sorted(range(rank), key=lambda axis: -known[axis]) if len(known) == rank else list(range(rank))
+
+
 def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> Dims:
     """Gives what belongs to a tensor's axes at the axes of a space, and ``fill`` at the others."""
     found = [fill] * rank
@@ -35,27 +42,27 @@ def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> 
 
 
 class StridedNest:
-    """The loops that visit every element of a space, as few as the strides permit.
+    """The loops that go along axes of a space, as few as the strides permit.
 
-    They go in the order of the memory of one tensor, where its strides are known, else in row-major order. Neighbouring
-    axes become one loop where every tensor goes along both in steps of one length, or along neither.
+    Neighbouring axes become one loop where every tensor goes along both in steps of one length, or along neither.
 
     Args:
         space: the sizes of the iteration space.
         layouts: for each tensor, under any key, how it is read.
-        along: the strides of the tensor whose memory is followed.
+        axes: the axes, from the outermost loop to the innermost.
         prefix: what the loop variables are called.
 
     Attributes:
+        groups: the axes of every loop, outermost first.
         sizes: of the loops, outermost first.
         indices: the names of their variables.
     """
 
     def __init__(
-        self, space: Sequence[Dim], layouts: Mapping[Any, Layout], along: Dims = (), *, prefix: str = "i"
+        self, space: Sequence[Dim], layouts: Mapping[Any, Layout], axes: Iterable[int], *, prefix: str = "i"
     ) -> None:
         groups: list[list[int]] = []
-        for axis in _order(len(space), along):
+        for axis in axes:
             size = space[axis]
             if size == 1 and all(layout.dims[axis] == 1 for layout in layouts.values()):
                 continue
@@ -63,6 +70,7 @@ class StridedNest:
                 groups[-1].append(axis)
             else:
                 groups.append([axis])
+        self.groups = groups
         self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in groups)
         self.indices = tuple(prefix if len(groups) == 1 else f"{prefix}{k}" for k in range(len(groups)))
         self._last_axes = tuple(group[-1] for group in groups)
@@ -80,14 +88,19 @@ class StridedNest:
             return 0, None
         return layout.strides[axis], None if dim == self._space[axis] else dim
 
-    def offset(self, tensor: Hashable, loops: range | None = None) -> str:
-        """Gives the C expression of a tensor's element at the current position, as far as some loops move it."""
+    def offset(self, tensor: Hashable, *, last: str | None = None) -> str:
+        """Gives the C expression of how far the loops move a tensor's element.
+
+        Args:
+            tensor: its key.
+            last: what stands for the variable of the innermost loop.
+        """
         terms = []
-        for loop in range(len(self.sizes)) if loops is None else loops:
+        for loop, variable in enumerate(self.indices):
             stride, unless_one = self.step(tensor, loop)
             if stride == 0:
                 continue
-            index = self.indices[loop]
+            index = last if last is not None and loop == len(self.indices) - 1 else variable
             term = index if stride == 1 else f"{index} * {c_dim(stride)}"
             terms.append(term if unless_one is None else f"({c_dim(unless_one)} == 1 ? 0 : {term})")
         return " + ".join(terms) or "0"
@@ -110,11 +123,6 @@ class StridedNest:
         lines += [f"{depth}{line}" for line in body]
         lines += [f"{indent}{'  ' * level}}}" for level in reversed(range(len(self.sizes)))]
         return lines
-
-
-def _order(rank: int, along: Dims) -> list[int]:
-    known = [stride for stride in along if isinstance(stride, int)]
-    return sorted(range(rank), key=lambda axis: -known[axis]) if len(known) == rank else list(range(rank))
 
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:

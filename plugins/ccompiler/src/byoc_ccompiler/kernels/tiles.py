@@ -78,13 +78,15 @@ static BYOC_CONTRACTED void {name}(const {ctype} *from, int64_t from_step, {tap_
 
 
 def dot_tile(name: str, unit: VectorUnit, dtype: str, rows: int, columns: int) -> str:
-    """Gives a function that computes ``rows`` times ``columns`` dot products of rows of ``depth`` elements.
+    """Gives a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
 
-    C signature: ``(x, w, depth, sums)``; the rows of both follow one another.
+    C signature: ``(x, x_step, w, w_step, depth, sums, pitch, adds)``; the sums of one row lie side by side, ``pitch``
+    elements behind those of the row before, and are added to where ``adds`` is not 0.
     """
     suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
     return f"""\
-static BYOC_CONTRACTED void {name}(const {ctype} *x, const {ctype} *w, int64_t depth, {ctype} *restrict sums) {{
+static BYOC_CONTRACTED void {name}(const {ctype} *x, int64_t x_step, const {ctype} *w, int64_t w_step,
+    int64_t depth, {ctype} *restrict sums, int64_t pitch, int adds) {{
   BYOC_CONTRACT
   vec_{suffix} acc[{rows}][{columns}];
   int64_t k = 0;
@@ -96,10 +98,10 @@ static BYOC_CONTRACTED void {name}(const {ctype} *x, const {ctype} *w, int64_t d
   for (; k + {lanes} <= depth; k += {lanes}) {{
     vec_{suffix} left[{rows}];
     BYOC_UNROLL
-    for (int i = 0; i < {rows}; ++i) left[i] = *(const vec_{suffix}u *)(x + i * depth + k);
+    for (int i = 0; i < {rows}; ++i) left[i] = *(const vec_{suffix}u *)(x + i * x_step + k);
     BYOC_UNROLL
     for (int j = 0; j < {columns}; ++j) {{
-      const vec_{suffix} right = *(const vec_{suffix}u *)(w + j * depth + k);
+      const vec_{suffix} right = *(const vec_{suffix}u *)(w + j * w_step + k);
       BYOC_UNROLL
       for (int i = 0; i < {rows}; ++i) acc[i][j] += left[i] * right;
     }}
@@ -112,10 +114,10 @@ static BYOC_CONTRACTED void {name}(const {ctype} *x, const {ctype} *w, int64_t d
   }}
   for (int i = 0; i < {rows}; ++i) {{
     for (int j = 0; j < {columns}; ++j) {{
-      {ctype} sum = vec_sum_{suffix}(lanes[i][j]);
-      const {ctype} *left = x + i * depth + k, *right = w + j * depth + k;
-      for (int64_t rest = 0; rest < depth % {lanes}; ++rest) sum += left[rest] * right[rest];
-      sums[i * {columns} + j] = sum;
+      {ctype} sum = vec_sum_{suffix}(lanes[i][j]), *place = sums + i * pitch + j;
+      const {ctype} *left = x + i * x_step, *right = w + j * w_step;
+      for (int64_t rest = k; rest < depth; ++rest) sum += left[rest] * right[rest];
+      *place = adds ? *place + sum : sum;
     }}
   }}
 }}

@@ -8,7 +8,7 @@ convolution there. The filter is transformed in float64 when the code is generat
 Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_transforms` and ``C`` input channels, an output is
 off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
 ``C`` and the roundings of the three transforms (:data:`TRANSFORM_ROUNDINGS`). Measured with normal data in float32,
-64 to 512 channels: ``F(2, 3)`` 5e-7, ``F(4, 3)`` 3e-6 of the largest output. All outputs of a tile depend on all of its
+64 to 512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 3e-6 of the largest output. All outputs of a tile depend on all of its
 inputs, so NaN and infinities become NaN in the whole tile.
 """
 
@@ -58,8 +58,14 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
         and geometry.dilation == (1, 1)
         and geometry.groups == 1
     )
+    has_rows = kernel.strides(step.operands[0])[-1] == 1
     is_constant = isinstance(step.operands[1], Constant)
-    return has_form and is_constant and choose_plan(geometry, kernel.unit, kernel.options.winograd) is not None
+    return (
+        has_form
+        and has_rows
+        and is_constant
+        and choose_plan(geometry, kernel.unit, kernel.options.winograd) is not None
+    )
 
 
 def write(kernel: Kernel) -> None:
@@ -95,8 +101,7 @@ def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Gives the transformed filter: panels of points of input channels of output channels."""
-    out_axis, in_axis, *spatial = plan.geometry.weight_axes
-    factors = plan.algorithm.transform_filter(weight.transpose(*spatial, in_axis, out_axis))
+    factors = plan.algorithm.transform_filter(plan.geometry.ordered_filter(weight))
     padded = np.zeros((*factors.shape[:2], plan.num_panels * plan.width))
     padded[..., : factors.shape[2]] = factors
     panels = padded.reshape(*factors.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
@@ -118,8 +123,8 @@ def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
     """Gives the loop that transforms the tiles of a round."""
     geometry, num, ctype = plan.geometry, plan.algorithm.num_inputs, c_type(plan.geometry.dtype)
     top, left = geometry.padding[:2]
-    steps = kernel.strides(kernel.group.steps[0].operands[0])
-    batch = f"n * {c_dim(steps[0])} + " if geometry.batch != 1 else ""
+    image_step, _, row_step, pixel_step = geometry.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
+    batch = f"n * {c_dim(image_step)} + " if geometry.batch != 1 else ""
     transform = kernel.helper(f"winograd_input_{plan.algorithm.num_outputs}", _input_function(plan))
     place = f"item / {plan.rows} * {plan.block_step} + item % {plan.rows} * {plan.row_step}"
     lines = (
@@ -129,7 +134,7 @@ def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
         f"      for (int64_t k = 0; k < {plan.num_points}; ++k) {{",
         f"        const int64_t y = y0 + k / {num} - {top}, col = x0 + k % {num} - {left};",
         f"        at[k] = y >= 0 && y < {c_dim(geometry.height)} && col >= 0 && col < {c_dim(geometry.width)}",
-        f"                    ? {image} + {batch}y * {c_dim(steps[1])} + col * {c_dim(steps[2])}",
+        f"                    ? {image} + {batch}y * {c_dim(row_step)} + col * {c_dim(pixel_step)}",
         "                    : scratch;",
         "      }",
         f"      {transform}(at, tiles + {place});",

@@ -23,10 +23,10 @@ _ROUND_TILES = 56
 _PRODUCTS_NBYTES = 1 << 16
 """What the products of one item may take on the stack."""
 
-_NEAR_NBYTES = 1 << 19
-"""Factors of one panel that are read again from the second-level cache; more of them come from beyond it."""
+_NEAR_NBYTES = 1 << 20
+"""So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
 
-_NEAR_RATE, _FAR_RATE = 32, 7
+_NEAR_RATE, _FAR_RATE = 32, 6
 """Bytes of factors that arrive in a cycle, from the second-level cache and from beyond it."""
 
 _POINT_CYCLES = 5
@@ -125,11 +125,10 @@ class WinogradPlan:
         blocks = -(-tiles // self.rows)
         step = max(self.rows * self.vectors / 2, (self.rows + self.vectors) / 2, 4.0)
         panel_nbytes = self.num_points * self.geometry.channels * self.width * self.itemsize
-        rate = _NEAR_RATE if panel_nbytes <= _NEAR_NBYTES and blocks > 1 else _FAR_RATE
-        step = max(step, self.vectors * self.unit.nbytes / rate)
-        products = (
-            blocks * self.num_panels * self.num_points * (self.geometry.channels * step + self.rows * self.vectors + 20)
-        )
+        first = max(step, self.vectors * self.unit.nbytes / _FAR_RATE)
+        again = max(step, self.vectors * self.unit.nbytes / _NEAR_RATE) if panel_nbytes <= _NEAR_NBYTES else first
+        steps = self.geometry.channels * (first + (blocks - 1) * again)
+        products = self.num_panels * self.num_points * (steps + blocks * (self.rows * self.vectors + 20))
         vectors = -(-self.geometry.channels // self.lanes) + self.num_panels * self.vectors
         return products + tiles * vectors * self.num_points * _POINT_CYCLES
 

@@ -55,10 +55,10 @@ class MinimalFilter:
     def transform_filter(self, weight: npt.NDArray[Any]) -> Matrix:
         """Gives the factors that a filter becomes, in float64.
 
-        Shapes: ``(3, 3, I, O) -> ((m + 2) ** 2, I, O)``.
+        Shapes: ``(O, I, 3, 3) -> ((m + 2) ** 2, I, O)``.
         """
-        factors = np.einsum("ay,yxio,bx->abio", self.taps, weight.astype(np.float64), self.taps)
-        return np.asarray(factors.reshape(-1, *weight.shape[2:]))
+        factors = np.einsum("ay,oiyx,bx->abio", self.taps, weight.astype(np.float64), self.taps)
+        return np.asarray(factors.reshape(-1, *factors.shape[2:]))
 
 
 @cache
