@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.convolution_panels import count_panels
+from byoc_ccompiler.kernels.convolution_panels import count_panels, panel_size
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["ImplicitGemm", "joins_lines"]
 
 _FEW_CHANNELS = 16
 """Up to so many channels, a run is a line of the filter."""
+
+_RESIDENT_NBYTES = 1 << 19
+"""A filter up to this size stays in the second-level cache while all pixels pass."""
+
+_FEW_BLOCKS = 8
 
 _MAX_POINTERS = 1 << 13
 """Pointers of a tile's rows, which lie on the stack."""
@@ -85,6 +91,18 @@ class ImplicitGemm:
     def blocks(self) -> Dim:
         """Tiles that the pixels take."""
         return (self.num_pixels + (self.rows - 1)) // self.rows
+
+    @property
+    def panels_outside(self) -> bool:
+        """Whether all pixels pass one panel after another: each is read once, where not all stay in the cache."""
+        shape = self.shape
+        nbytes = shape.groups * self.panels * panel_size(shape, self.columns) * dtype_info(shape.dtype).itemsize
+        return nbytes > _RESIDENT_NBYTES
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the next panel is fetched while few tiles pass this one: they would not hide its way from memory."""
+        return self.panels_outside and isinstance(self.blocks, int) and 2 <= self.blocks <= _FEW_BLOCKS
 
     @property
     def row_counts(self) -> tuple[int, ...]:
