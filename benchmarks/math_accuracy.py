@@ -2,9 +2,10 @@
 
 Every function is compiled as the toolchain compiles, with and without fused multiply-add. Those of float64 are compared
 with the C library's in `long double`; those of float32 with their float64 namesakes where these need no call (some ten
-times quicker, and wrong by less than 1e-8 of the unit), else with the C library's. Errors are in units in the last place
-(ULP) of the result, or of the operand where that is larger and the op's formula is a product with it; below the normal
-range the unit is the smallest number.
+times quicker, and wrong by less than 1e-8 of the unit), else with the C library's.
+
+Errors are in units in the last place (ULP) of the result, or of the operand where that is larger and the op's formula
+is a product with it; below the normal range the unit is the smallest number.
 """
 
 from __future__ import annotations
@@ -81,15 +82,15 @@ static inline double ref_erfc(double x) { return x > 28 ? 0 : x < -6 ? 2 : erfc(
 typedef double real;
 enum { BLOCK = 1024 };
 
-/* Infinity counts as a number just beyond the largest one. Where a result is no number and should be one, or the other
+/* Infinity counts as 2**128. Where a result is no number and should be one, or the other
  * way round, the error is infinite. */
 static inline float error_f32(float x, float actual, double expected, int by_operand) {
-  const double largest = (double)FLT_MAX * (1 + 4 * (double)FLT_EPSILON);
+  const double largest = 0x1p128;
   const double wanted = expected > largest ? largest : expected < -largest ? -largest : expected;
   const double given = actual > largest ? largest : actual < -largest ? -largest : (double)actual;
   const double size = by_operand && fabsf(x) > fabs(wanted) ? fabsf(x) : fabs(wanted);
   const uint64_t exponent = byoc_bits_f64(size > FLT_MIN ? size : FLT_MIN) & UINT64_C(0x7ff0000000000000);
-  const double error = fabs(given - wanted) / byoc_from_bits_f64(exponent - (UINT64_C(23) << 52));
+  const double error = fabs(given - wanted) * byoc_from_bits_f64((UINT64_C(2046 + 23) << 52) - exponent);
   const int both = (actual != actual) & (expected != expected);
   return both ? 0 : error == error ? (float)error : INFINITY;
 }
