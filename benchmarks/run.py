@@ -43,6 +43,7 @@ FIGURES = {
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of such calls, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),
+    "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside ONNX Runtime"),
     "threads": Figure("benchmarks.threads", "run", 15, "what threads gain, and what others in the process cost"),
     "startup": Figure("benchmarks.startup", "run", 7, "from the start of a process to the first result, by stage"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
@@ -51,6 +52,8 @@ FIGURES = {
     "partition-chain": Figure("benchmarks.partition", "run_chain", 1, "partition of chains of many ops", SIZES),
     "partition-layers": Figure("benchmarks.partition", "run_layers", 1, "partition of wide layers of many ops", SIZES),
     "partition-random": Figure("benchmarks.partition", "run_random", 1, "partition of random graphs", SIZES),
+    "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
+    "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: nearness to the optimum, time", SIZES),
 }
 

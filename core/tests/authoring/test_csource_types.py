@@ -20,6 +20,7 @@ from byoc_core.authoring.csource_types import (
     c_suffix,
 )
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, evaluate, parse_dim
+from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 
 
@@ -70,7 +71,7 @@ VALUES = [0, 1, -1, 100, 0.1, -2.5, 1e30, 1e-40, math.inf, -math.inf, math.nan, 
 def test_literals_are_exact(tmp_path: Path) -> None:
     cases = []
     for dtype in C_TYPES:
-        if dtype.startswith("float"):
+        if is_float(dtype):
             cases += [(dtype, value) for value in VALUES]
         elif dtype == "bool":
             cases += [(dtype, False), (dtype, True)]
@@ -83,14 +84,17 @@ def test_literals_are_exact(tmp_path: Path) -> None:
     ]
     library = _load("\n".join(lines), tmp_path)
     for k, (dtype, value) in enumerate(cases):
-        expected = np.array(value).astype(dtype)
+        with np.errstate(over="ignore"):
+            expected = np.array(value).astype(to_numpy(dtype))
         memory = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, f"v{k}")), expected.nbytes)
-        np.testing.assert_array_equal(np.frombuffer(memory, dtype)[0], expected, err_msg=f"{dtype} {value}")
+        actual = np.frombuffer(memory, to_numpy(dtype))[0]
+        is_nan = is_float(dtype) and math.isnan(value)
+        assert (np.isnan(actual) and np.isnan(expected)) if is_nan else actual.tobytes() == expected.tobytes()
 
 
 def test_names() -> None:
     assert [c_identifier(name) for name in ("x", "a b", "9x", "int", "é", "")] == ["x", "a_b", "_9x", "_int", "_", "_"]
-    assert [c_suffix(dtype) for dtype in ("float32", "int8", "uint64")] == ["f32", "i8", "u64"]
+    assert [c_suffix(dtype) for dtype in ("float32", "int8", "bfloat16")] == ["f32", "i8", "bf16"]
     table = NameTable()
     table.reserve(["x"])
     table.forbid_prefixes("byoc_")

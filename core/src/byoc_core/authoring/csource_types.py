@@ -8,18 +8,38 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from byoc_core.dtypes import to_numpy
 from byoc_core.native.c_text import c_dim, c_identifier
 
-__all__ = ["C_TYPES", "NameTable", "c_dim", "c_identifier", "c_literal", "c_suffix", "c_type"]
+__all__ = [
+    "COMPUTED_DTYPES",
+    "C_TYPES",
+    "HALF_DTYPES",
+    "NameTable",
+    "c_dim",
+    "c_identifier",
+    "c_literal",
+    "c_suffix",
+    "c_type",
+]
 
-C_TYPES: dict[str, str] = {
+_COMPUTED: dict[str, str] = {
     "float32": "float",
     "float64": "double",
     **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
     "bool": "uint8_t",
 }
-"""The C type of every dtype that generated C computes with; a bool is a byte that holds 0 or 1."""
+_HALVES: dict[str, str] = {"float16": "byoc_f16", "bfloat16": "byoc_bf16"}
+
+C_TYPES: dict[str, str] = {**_COMPUTED, **_HALVES}
+"""The C type of every dtype that generated C holds; a bool is a byte that holds 0 or 1."""
+
+COMPUTED_DTYPES = tuple(_COMPUTED)
+"""The dtypes that generated C computes in."""
+
+HALF_DTYPES = frozenset(_HALVES)
+"""The dtypes that it only moves, casts and chooses between: in C structures, which arithmetic does not take."""
 
 
 def c_type(dtype: str) -> str:
@@ -28,8 +48,9 @@ def c_type(dtype: str) -> str:
 
 
 def c_suffix(dtype: str) -> str:
-    """Gives the suffix of the functions in ``byoc_scalar.h``: ``f32``, ``i8``, ``u64``, ..."""
-    return dtype[0] + dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+    """Gives the suffix of the functions in ``byoc_scalar.h``: ``f32``, ``i8``, ``u64``, ``bf16``, ..."""
+    family = "bf" if dtype == "bfloat16" else dtype[0]
+    return family + dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
 
 
 def c_literal(value: object, dtype: str) -> str:
@@ -37,11 +58,14 @@ def c_literal(value: object, dtype: str) -> str:
 
     Args:
         value: a Python or numpy scalar.
-        dtype: the C type's dtype; the value is converted to it first.
+        dtype: the C type's dtype; the value is converted to it first (to infinity where it is too large).
     """
-    scalar = np.asarray(value).astype(np.dtype(dtype))
+    with np.errstate(over="ignore"):
+        scalar = np.asarray(value).astype(to_numpy(dtype))
     if dtype == "bool":
         return "1" if scalar else "0"
+    if dtype in HALF_DTYPES:
+        return f"({c_type(dtype)}){{0x{int(scalar.view(np.uint16)):04x}}}"
     if scalar.dtype.kind in "iu":
         number = int(scalar)
         if number == -(2**63):

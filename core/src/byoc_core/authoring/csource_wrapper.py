@@ -9,12 +9,18 @@ from __future__ import annotations
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import c_dim, c_identifier
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
-from byoc_core.dtypes import dtype_info
+from byoc_core.dtypes import DLCode, dtype_info
 from byoc_core.errors import CodegenError
 
 __all__ = ["packed_export", "wrapper_function"]
 
-_CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
+_CODES = {
+    DLCode.FLOAT: "kDLFloat",
+    DLCode.BFLOAT: "kDLBfloat",
+    DLCode.INT: "kDLInt",
+    DLCode.UINT: "kDLUInt",
+    DLCode.BOOL: "kDLBool",
+}
 
 
 def wrapper_function(scope: FunctionScope) -> str:
@@ -36,7 +42,7 @@ def wrapper_function(scope: FunctionScope) -> str:
     for value, name in arguments:
         shape, dtype = tensor_type(value, scope.where)
         info = dtype_info(dtype)
-        expected = f"{_CODES[info.kind]}, {info.bits}, {len(shape)}"
+        expected = f"{_CODES[info.dl_code]}, {info.bits}, {len(shape)}"
         check = f"byoc_check_tensor({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {expected})"
         lines.append(f"  if ({check}) return -1;")
         axes += [(name, axis, dim) for axis, dim in enumerate(shape)]

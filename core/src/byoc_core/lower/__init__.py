@@ -2,5 +2,6 @@
 
 from byoc_core.lower.lower_module import lower
 from byoc_core.lower.plan_storage import Interval, StoragePlan, plan
+from byoc_core.lower.view_ops import is_view_op, operand_layouts, result_layouts
 
-__all__ = ["Interval", "StoragePlan", "lower", "plan"]
+__all__ = ["Interval", "StoragePlan", "is_view_op", "lower", "operand_layouts", "plan", "result_layouts"]

@@ -18,7 +18,15 @@ UNIT_MARK = "/* ---- the next unit ---- */"
 """A line of its own that parts the units of one text."""
 
 _PARALLEL_HEADER = "byoc_parallel.h"
-_ALWAYS = ("byoc_ffi.h", "byoc_scalar.h", "byoc_ffi.c")
+_SCALARS = (
+    "byoc_scalar.h",
+    "byoc_floats.h",
+    "byoc_half.h",
+    "byoc_math_f32.h",
+    "byoc_math_f64.h",
+    "byoc_activations.h",
+)
+_ALWAYS = ("byoc_ffi.h", *_SCALARS, "byoc_ffi.c")
 # What comes with a header that a source includes.
 _WITH_HEADER = {
     _PARALLEL_HEADER: (_PARALLEL_HEADER, "byoc_parallel.c"),

@@ -22,6 +22,8 @@ from byoc_core.pattern import CompositePattern
 from byoc_ccompiler.codegen import FusedCodegen
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.patterns import patterns
+from byoc_ccompiler.regions import prepare_regions
+from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.support import reject_step
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -84,8 +86,10 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         return CodegenResult(None, rejections=rejections)
     target = find_toolchain(options.target).target(options.march, options.target)
     unit = VectorUnit.of_features(target.machine, target.features)
-    kit = CSourceCodegen(build) if options.tutorial else FusedCodegen(build, unit, options)
-    module = kit.generate(accepted, context.constants)
+    if options.tutorial:
+        module = CSourceCodegen(build).generate(accepted, context.constants)
+    else:
+        module = FusedCodegen(build, unit, options).generate(prepare_regions(accepted, context.constants, FAMILIES))
     if options.keep_source is not None:
         keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
     module.build()

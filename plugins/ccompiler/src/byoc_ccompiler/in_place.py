@@ -27,7 +27,7 @@ def in_place_pairs(
         params: its inputs.
         results: its outputs, composites taken apart.
     """
-    if len(groups) != 1 or groups[0].anchored or groups[0].space is None:
+    if len(groups) != 1 or groups[0].anchored or groups[0].space is None or groups[0].reduced is not None:
         return ()
     (group,) = groups
     # A result that no step makes is copied when the loop is over, and its source must still be there.

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ir import Constant, Value, Var
+from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, shape_of
@@ -20,7 +21,7 @@ __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
 def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
-    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+    return compact_layout(shape).strides
 
 
 @dataclass(eq=False, slots=True)
@@ -31,12 +32,19 @@ class Group:
         space: the shape of the iteration space, ``None`` for a kernel that nothing joins.
         anchored: whether the first step is computed by a family that takes an epilogue.
         results: what the steps make.
+        reads: what they read.
+        reduced: the axes of the space that the group's reductions reduce; ``None`` where it has none.
+        row_axes: for the results that have one element where the reduced axes have many, the axes of the space that
+            their own axes lie along.
     """
 
     steps: list[Step]
     space: tuple[Dim, ...] | None
     anchored: bool = False
     results: set[Value] = field(default_factory=set)
+    reads: set[Value] = field(default_factory=set)
+    reduced: frozenset[int] | None = None
+    row_axes: dict[Value, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,9 @@ class Kernel:
         group: its steps.
         stored: the values that it writes.
         names: the C names in use.
-        scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+        scratch: elements of scratch memory, 0 for none.
+        scratch_dtype: their dtype; that of the first stored value where nothing is said.
+        can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -107,12 +117,19 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
+        self.scratch_dtype = tensor_type(self.stored[0], self.scope.where)[1] if self.stored else "uint8"
+        self.can_fail = False
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
         self._outputs: dict[Var, str] = {}
         self.names.reserve(["out"])
         self.sizes: list[str] = []
+
+    @property
+    def scratch_ctype(self) -> str:
+        """The C type of the elements of scratch memory."""
+        return c_type(self.scratch_dtype)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -147,6 +164,15 @@ class Kernel:
         """Gives the C type of a value's elements."""
         return c_type(tensor_type(value, self.scope.where)[1])
 
+    def helper(self, hint: str, text: str) -> str:
+        """Gives the name of a C definition that all kernels of the source share; equal text is written once.
+
+        Args:
+            hint: what it is called; the name begins with ``byoc_shared_``.
+            text: the definition; ``{name}`` in it is its name.
+        """
+        return self.scope.definitions.name(hint, text)
+
     def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
         """Declares the kernel.
 
@@ -161,7 +187,7 @@ class Kernel:
             for value in self.stored
         ]
         if self.scratch != 0:
-            pointers.append(f"{self.ctype(self.stored[0])} *restrict scratch")
+            pointers.append(f"{self.scratch_ctype} *restrict scratch")
         texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
         sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
         lines: list[str] = []
@@ -176,6 +202,8 @@ class Kernel:
                 lines += part.serial_lines()
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
-        ops = ", ".join(step.op for step in self.group.steps)
-        head = f"static void {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, "}"]))
+        origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
+        ops = ", ".join(origin.op.name for origin in origins)
+        status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
+        head = f"static {status} {{name}}({', '.join(parameters)}) {{"
+        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, *end]))

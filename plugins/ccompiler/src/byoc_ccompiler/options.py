@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +17,11 @@ class CCompilerOptions(BaseModel):
         opt_level: the C compiler's optimisation level.
         march: ``native`` for this machine's instruction sets (the artifact says which, and is refused elsewhere),
             ``generic`` for any machine of the processor family, or a name that the compiler knows.
+        fuse: whether ops share loops; without it every op has a kernel of its own.
+        winograd: whether convolutions with filters of 3 by 3 and constant weights are computed with fewer products,
+            in tiles of outputs, where that should be faster: ``off``; ``f2``, tiles of 2 by 2; ``auto``, of 4 by 4 too.
+            Measured in float32, the largest error is 1e-6 (2 by 2) and 3e-6 (4 by 4) of the largest output. A NaN or
+            an infinity makes all outputs of the tiles that read it NaN.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
         extra_flags: further flags for the C compiler.
         target: the triple of the machine to compile for, as ``zig cc`` names it (``aarch64-linux-gnu``); empty for this
@@ -29,6 +35,12 @@ class CCompilerOptions(BaseModel):
     opt_level: int = Field(3, ge=0, le=3, description="the C compiler's optimisation level")
     march: str = Field(
         "native", pattern=r"^[A-Za-z0-9._+-]+$", description="native, generic, or a name of the compiler"
+    )
+    fuse: bool = Field(default=True, description="whether ops share kernels")
+    winograd: Literal["off", "f2", "auto"] = Field(
+        "auto",
+        description="3x3 convolutions by Winograd's algorithm where it gains: off, f2 (errors of 1e-6 of the largest "
+        "output), auto (3e-6)",
     )
     tutorial: bool = Field(default=False, description="plain C, one kernel per op; elementwise ops only")
     extra_flags: tuple[str, ...] = Field((), description="further flags for the C compiler")

@@ -13,10 +13,19 @@ __all__ = ["Step", "dtype_of", "flatten", "shape_of"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """One op, its operands traced through composites to where they are really defined."""
+    """One op, its operands traced through composites to where they are really defined.
+
+    Attributes:
+        binding: the op.
+        operands: what it reads.
+        axes: for each operand, the axes of the result that its own axes lie along, where that is not the op's own way.
+        origin: the op that this one is a part of, if any.
+    """
 
     binding: Binding
     operands: tuple[Value, ...]
+    axes: tuple[tuple[int, ...], ...] | None = None
+    origin: Binding | None = None
 
     @property
     def op(self) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import tensor_type
@@ -15,20 +14,32 @@ from byoc_core.dims import Dim, product
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Value, Var
 
-from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, spread
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILY", "POINTWISE", "operand_dims", "pointwise_lines", "store_lines"]
+__all__ = [
+    "FAMILY",
+    "POINTWISE",
+    "element_lines",
+    "operand_axes",
+    "operand_dims",
+    "operand_layout",
+    "pointwise_lines",
+    "store_lines",
+]
 
 _PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
 POINTWISE = frozenset(SCALAR_OPS) | _PER_CHANNEL | {"broadcast_to"}
 """Ops that depend on one element of each operand."""
 
-Offset = Callable[[tuple[Dim, ...]], str]
+Dims = tuple[Dim, ...]
+Offset = Callable[[Dims], str]
+Place = Callable[[Step, int], str]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
@@ -37,14 +48,23 @@ _GRAIN = 64
 """Elements of the innermost loop that stay with one thread: no two threads write to one cache line."""
 
 
-def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
+def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
+    """Gives, for each operand, the axes of the result that its own axes lie along."""
+    if step.axes is not None:
+        return step.axes
+    rank = len(shape_of(step.result))
+    ranks = [len(shape_of(operand)) for operand in step.operands]
+    if step.op not in _PER_CHANNEL:
+        return [tuple(range(rank - own, rank)) for own in ranks]
+    axis = int(str(step.binding.attrs["axis"])) % rank
+    return [tuple(range(rank)), *((axis,) for _ in ranks[1:])]
+
+
+def operand_dims(step: Step) -> list[Dims]:
     """Gives, for each operand, its sizes along the axes of the result (1 where it broadcasts)."""
     rank = len(shape_of(step.result))
-    if step.op not in _PER_CHANNEL:
-        return [align(shape_of(operand), rank) for operand in step.operands]
-    axis = int(str(step.binding.attrs["axis"])) % rank
-    first, *others = (shape_of(operand) for operand in step.operands)
-    return [first, *((1,) * axis + tuple(other) + (1,) * (rank - axis - 1) for other in others)]
+    axes = operand_axes(step)
+    return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
 
 
 def _expression(step: Step, values: Sequence[str]) -> str | None:
@@ -65,22 +85,22 @@ def _expression(step: Step, values: Sequence[str]) -> str | None:
     return scalar_expression(step.op, values, dtypes, result, step.binding.attrs)
 
 
-def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
-    """Gives the body of a loop that computes the steps at one position and stores what others need.
+def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: dict[Value, str]) -> list[str]:
+    """Gives the body of a loop that computes the steps at one position.
 
     Args:
-        kernel: declares what the lines read and write.
+        kernel: declares what the lines read.
         steps: the elementwise steps, in order.
-        offset: gives the C expression of an operand's offset from its sizes along the space.
-        known: C names of values at hand already (an anchor's sum).
+        place: gives the C expression of the offset of a step's operand, by its number.
+        known: C expressions of values at hand already (an anchor's sum); the names of the results are added.
     """
     loads: list[str] = []
     lines: list[str] = []
-    loaded: dict[tuple[Value, tuple[Dim, ...]], str] = {}
+    loaded: dict[tuple[Value, str], str] = {}
     for step in steps:
         values = []
         roles = step.binding.op.operand_names(len(step.operands))
-        for operand, dims, role in zip(step.operands, operand_dims(step), roles, strict=True):
+        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
             if operand in known:
                 values.append(known[operand])
                 continue
@@ -88,11 +108,11 @@ def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known
             if literal is not None:
                 values.append(literal)
                 continue
-            key = (operand, dims)
+            key = (operand, place(step, index))
             if key not in loaded:
                 pointer = kernel.input(operand, role)
                 loaded[key] = kernel.names.unique(f"{pointer}_value")
-                loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{offset(dims)}];")
+                loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{key[1]}];")
             values.append(loaded[key])
         expression = _expression(step, values)
         if expression is None:
@@ -103,25 +123,35 @@ def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known
     return [*loads, *lines]
 
 
+def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
+    """Gives what :func:`element_lines` gives, where operands lie compact: their sizes alone say where."""
+    return element_lines(kernel, steps, lambda step, index: offset(operand_dims(step)[index]), known)
+
+
 def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: dict[Value, str]) -> list[str]:
-    """Gives the statements that write values to memory."""
+    """Gives the statements that write values to memory that lies compact."""
     return [f"{kernel.output(value)}[{offset(shape_of(value))}] = {known[value]};" for value in values]
+
+
+def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
+    """Gives how an operand is read along the axes of a step's result."""
+    operand, axes, rank = step.operands[index], operand_axes(step)[index], len(shape_of(step.result))
+    return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
 
 
 def _elementwise_kernel(kernel: Kernel) -> None:
     """Writes a kernel of elementwise steps: one loop nest for all."""
-    steps = kernel.group.steps
-    space = kernel.group.space or ()
-    tensors: dict[str, tuple[Dim, ...]] = {}
-    for step in steps:
-        for dims in (*operand_dims(step), shape_of(step.result)):
-            tensors[str(dims)] = dims
-    nest = LoopNest(space, tensors)
+    steps, space = kernel.group.steps, kernel.group.space or ()
+    layouts: dict[object, Layout] = {
+        (step, index): operand_layout(kernel, step, index) for step in steps for index in range(len(step.operands))
+    }
+    layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
+    nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
     kernel.names.reserve(nest.indices)
     known: dict[Value, str] = {}
-    lines = pointwise_lines(kernel, steps, lambda dims: nest.offset(str(dims)), known)
-    lines += store_lines(kernel, kernel.stored, lambda dims: nest.offset(str(dims)), known)
-    bounds = next((axis for axis, size in enumerate(nest.sizes) if size != 1), None)
+    lines = element_lines(kernel, steps, lambda step, index: nest.offset((step, index)), known)
+    lines += [f"{kernel.output(value)}[{nest.offset(value)}] = {known[value]};" for value in kernel.stored]
+    bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
     text = nest.wrap(lines, part=bounds)
     if kernel.shared and nest.sizes:
         text.insert(len(nest.sizes) - 1, "  " * len(nest.sizes) + "BYOC_INDEPENDENT_ROUNDS")
@@ -156,5 +186,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_broadcast(scope, step)
 
 
-FAMILY = KernelFamily(POINTWISE, _reject, _elementwise_kernel, require=_require)
+def _rows(step: Step, index: int) -> Access:
+    return Access.ROWS
+
+
+FAMILY = KernelFamily(POINTWISE, _reject, _elementwise_kernel, require=_require, reads=_rows, writes=_rows)
 """The ops of :data:`POINTWISE`."""

@@ -1,0 +1,40 @@
+/* Floating-point numbers as bits, and a*b+c in one rounding where the target has that. */
+#ifndef BYOC_FLOATS_H_
+#define BYOC_FLOATS_H_
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The compiler's own contraction is off: where a product is kept exact, the code says so. Elsewhere these are two
+ * operations, and what is computed with them keeps its bounds. */
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
+#define BYOC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
+#define BYOC_FMA_F64(a, b, c) __builtin_fma(a, b, c)
+#else
+#define BYOC_FMA_F32(a, b, c) ((a) * (b) + (c))
+#define BYOC_FMA_F64(a, b, c) ((a) * (b) + (c))
+#endif
+
+static inline uint32_t byoc_bits_f32(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+static inline float byoc_from_bits_f32(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+static inline uint64_t byoc_bits_f64(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+static inline double byoc_from_bits_f64(uint64_t bits) {
+  double x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+#endif /* BYOC_FLOATS_H_ */

@@ -1,0 +1,180 @@
+"""Softmax and the norms, taken apart into elementwise ops and reductions, which one row kernel computes together.
+
+The steps follow the reference kernels: the mean first, then the mean square of what is left. A division by a row's own
+number becomes a product with its reciprocal, which is computed once in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from byoc_core.authoring.csource_scope import ConstantPool
+from byoc_core.backend.info import Rejection
+from byoc_core.dims import Dim
+from byoc_core.ir import Binding, Constant, FunctionBuilder, TensorType, Value, Var
+from byoc_core.ops import default_ops
+
+from byoc_ccompiler.kernels.strided_nest import spread
+from byoc_ccompiler.rejections import operand_shape, reject_non_floats, reject_sizes
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
+
+__all__ = ["COMPOSITES", "reject_composite", "take_apart"]
+
+
+class _Composer:
+    """Collects the steps that stand for one."""
+
+    def __init__(self, step: Step, pool: ConstantPool) -> None:
+        self.step = step
+        self.steps: list[Step] = []
+        self._pool = pool
+        self._builder = FunctionBuilder("composite", ops=default_ops())
+
+    @property
+    def rank(self) -> int:
+        return len(shape_of(self.step.operands[0]))
+
+    def number(self, value: float) -> Constant:
+        """Gives a constant of the dtype that the composite computes in."""
+        return self._pool.derive(np.array(value, np.dtype(dtype_of(self.step.operands[0]))))
+
+    def emit(self, op: str, *operands: Value, name: str, **attrs: object) -> Var:
+        """Adds a step."""
+        binding = self._builder.bind(op, operands, attrs, names=(name,))
+        self.steps.append(Step(binding, operands, origin=self.step.binding))
+        return binding.result
+
+    def emit_along(self, op: str, x: Var, parameter: Value, axes: Sequence[int], name: str) -> Var:
+        """Adds a step of ``x`` and of a parameter whose axes lie along some of its axes."""
+        wide = Var("parameter", TensorType(spread(shape_of(parameter), axes, self.rank, 1), dtype_of(parameter)))
+        binding = self._builder.bind(op, (x, wide), {}, names=(name,))
+        given = (tuple(range(self.rank)), tuple(axes))
+        self.steps.append(Step(binding, (x, parameter), axes=given, origin=self.step.binding))
+        return binding.result
+
+    def finish(self) -> list[Step]:
+        """Gives the steps; the last one makes what the composite makes."""
+        last = self.steps[-1]
+        return [*self.steps[:-1], replace(last, binding=replace(last.binding, results=self.step.binding.results))]
+
+    def reciprocal(self, value: Var) -> Var:
+        return self.emit("divide", self.number(1), value, name="factor")
+
+
+def _axis(step: Step) -> tuple[int, ...]:
+    return (int(str(step.binding.attrs["axis"])) % len(shape_of(step.operands[0])),)
+
+
+def _axes(step: Step) -> tuple[int, ...]:
+    rank = len(shape_of(step.operands[0]))
+    return tuple(sorted(axis % rank for axis in _numbers(step.binding.attrs["axes"])))
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    assert isinstance(value, tuple)
+    return tuple(int(str(item)) for item in value)
+
+
+def _powers(to: _Composer, axis: Sequence[int]) -> tuple[Var, Var, Var]:
+    """Gives ``x`` minus its maximum, the exponentials of that, and their sum."""
+    (x,) = to.step.operands
+    top = to.emit("max", x, axis=axis, keepdims=True, name="top")
+    shifted = to.emit("subtract", x, top, name="shifted")
+    powers = to.emit("exp", shifted, name="power")
+    return shifted, powers, to.emit("sum", powers, axis=axis, keepdims=True, name="total")
+
+
+def _softmax(to: _Composer) -> None:
+    _, powers, total = _powers(to, _axis(to.step))
+    to.emit("multiply", powers, to.reciprocal(total), name="share")
+
+
+def _log_softmax(to: _Composer) -> None:
+    shifted, _, total = _powers(to, _axis(to.step))
+    to.emit("subtract", shifted, to.emit("log", total, name="log_total"), name="log_share")
+
+
+def _logsumexp(to: _Composer) -> None:
+    (x,) = to.step.operands
+    given = to.step.binding.attrs["axis"]
+    kept = {"axis": given, "keepdims": to.step.binding.attrs["keepdims"]}
+    # Of infinities the exponential is taken as it is, so that it is infinite or zero and not NaN.
+    tops = []
+    for keepdims in dict.fromkeys((True, kept["keepdims"])):
+        top = to.emit("max", x, axis=given, keepdims=keepdims, name="top")
+        size = to.emit("abs", top, name="size")
+        finite = to.emit("less", size, to.number(np.inf), name="finite")
+        tops.append(to.emit("where", finite, top, to.number(0), name="shift"))
+    powers = to.emit("exp", to.emit("subtract", x, tops[0], name="shifted"), name="power")
+    total = to.emit("sum", powers, name="total", **kept)
+    to.emit("add", to.emit("log", total, name="log_total"), tops[-1], name="log_sum")
+
+
+def _standardise(to: _Composer, x: Value, axes: Sequence[int], *, centre: bool) -> Var:
+    """Gives ``x``, minus its mean where asked for, over the root of the mean square."""
+    centred = x
+    if centre:
+        centred = to.emit("subtract", x, to.emit("mean", x, axis=axes, keepdims=True, name="mean"), name="centred")
+    square = to.emit("multiply", centred, centred, name="square")
+    variance = to.emit("mean", square, axis=axes, keepdims=True, name="variance")
+    shifted = to.emit("add", variance, to.number(float(str(to.step.binding.attrs["epsilon"]))), name="shifted")
+    factor = to.reciprocal(to.emit("sqrt", shifted, name="deviation"))
+    return to.emit("multiply", centred, factor, name="scaled")
+
+
+def _norm(to: _Composer, axes: Sequence[int], parameter_axes: Sequence[int], *, centre: bool = True) -> None:
+    x, *parameters = to.step.operands
+    result = _standardise(to, x, axes, centre=centre)
+    for op, parameter in zip(("multiply", "add"), parameters, strict=False):
+        result = to.emit_along(op, result, parameter, parameter_axes, "normalised")
+
+
+def _layer_norm(to: _Composer) -> None:
+    _norm(to, _axes(to.step), _axes(to.step))
+
+
+def _rms_norm(to: _Composer) -> None:
+    _norm(to, _axes(to.step), _axes(to.step), centre=False)
+
+
+def _instance_norm(to: _Composer) -> None:
+    _norm(to, range(2, to.rank), (1,))
+
+
+COMPOSITES: Mapping[str, Callable[[_Composer], None]] = {
+    "nn.softmax": _softmax,
+    "nn.log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
+    "nn.layer_norm": _layer_norm,
+    "nn.rms_norm": _rms_norm,
+    "nn.instance_norm": _instance_norm,
+}
+"""What takes an op apart, by its name."""
+
+
+def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
+    """Gives the steps with those of :data:`COMPOSITES` taken apart; numbers they need become constants of the pool."""
+    found: list[Step] = []
+    for step in steps:
+        compose = COMPOSITES.get(step.op)
+        if compose is None:
+            found.append(step)
+            continue
+        composer = _Composer(step, pool)
+        compose(composer)
+        found += composer.finish()
+    return found
+
+
+def reject_composite(binding: Binding) -> Rejection | None:
+    """Refuses other dtypes than floats, and parameters that may turn out to be of another size."""
+    refused = reject_non_floats(binding)
+    if refused is not None or len(binding.operands) == 1:
+        return refused
+    shape = operand_shape(binding, 0)
+    axes = (1,) if binding.op.name == "nn.instance_norm" else _axes(Step(binding, binding.operands))
+    wanted: tuple[Dim, ...] = tuple(shape[axis] for axis in axes)
+    fit = all(operand_shape(binding, index) == wanted for index in range(1, len(binding.operands)))
+    return None if fit else reject_sizes(binding)

@@ -1,0 +1,179 @@
+"""What combines elements: the reductions' neutral elements and operations, and C functions that combine a row.
+
+A row of floats is combined in several registers at once, lane by lane, then the lanes by halves: an order that only the
+row's length decides. Sums of long rows are made of pieces, see :data:`PIECE`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
+
+from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["PIECE", "REDUCTIONS", "combine", "reduced_axes", "reducer_definitions", "row_function", "start"]
+
+REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "any", "all"})
+"""The reductions that row kernels compute."""
+
+PIECE = 1024
+"""Elements of a row that one call combines.
+
+The sums of pieces are added up in float64 (with a second number for what is lost, where the pieces are of float64
+themselves), so that the error does not grow with the number of pieces.
+"""
+
+
+_ROUNDS = 16
+"""Registers that are added up one after the other, before their sum is added to that of the others."""
+
+
+def reduced_axes(step: Step) -> tuple[int, ...]:
+    """Gives the axes that a reduction reduces, ascending."""
+    rank, axes = len(shape_of(step.operands[0])), step.binding.attrs["axis"]
+    if not isinstance(axes, tuple):
+        return tuple(range(rank))
+    return tuple(sorted(int(str(axis)) % rank for axis in axes))
+
+
+def _kind(op: str) -> str:
+    return "sum" if op == "mean" else op
+
+
+def start(op: str, dtype: str) -> str:
+    """Gives the neutral element of a reduction, as a C literal."""
+    kind = _kind(op)
+    if kind in ("max", "min"):
+        if dtype.startswith("float"):
+            return c_literal(float("-inf" if kind == "max" else "inf"), dtype)
+        if dtype != "bool":
+            bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("uint")
+            lowest, highest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+            return c_literal(lowest if kind == "max" else highest, dtype)
+    return c_literal(1 if kind in ("prod", "all", "min") else 0, dtype)
+
+
+def combine(op: str, dtype: str, left: str, right: str) -> str:
+    """Gives the C expression that combines two elements."""
+    kind = _kind(op)
+    if dtype == "bool":
+        return f"{left} {'|' if kind in ('any', 'max') else '&'} {right}"
+    if kind in ("max", "min"):
+        return f"byoc_{kind}imum_{c_suffix(dtype)}({left}, {right})"
+    if dtype.startswith("float"):
+        return f"{left} {'+' if kind == 'sum' else '*'} {right}"
+    return f"byoc_{'add' if kind == 'sum' else 'multiply'}_{c_suffix(dtype)}({left}, {right})"
+
+
+def row_function(op: str, dtype: str) -> str:
+    """Gives the name of the C function ``(const T *x, int64_t count)`` that combines elements side by side."""
+    return f"vec_row_{_kind(op)}_{'b8' if dtype == 'bool' else c_suffix(dtype)}"
+
+
+_DTYPES = {c_suffix(dtype): dtype for dtype in ("float32", "float64")}
+_DTYPES |= {c_suffix(f"{sign}int{bits}"): f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_DTYPES["b8"] = "bool"
+
+
+def reducer_definitions(unit: VectorUnit, text: str) -> str:
+    """Gives the C definitions of the functions of :func:`row_function`, and of long sums, that a text calls."""
+    found = sorted(set(re.findall(r"\bvec_row_([a-z]+)_([a-z][0-9]+)\(", text)))
+    parts = [_LONG_SUM] if "vec_add_piece(" in text else []
+    for op, suffix in found:
+        dtype = _DTYPES[suffix]
+        if dtype in ("float32", "float64"):
+            parts.append(_float_function(unit, op, dtype))
+        else:
+            parts.append(_plain_function(op, dtype))
+    return "".join(parts)
+
+
+_LONG_SUM = """
+/* Adds to a sum of two parts: the rounded sum, and what rounding has lost (Neumaier's form of Kahan's sum). */
+static inline void vec_add_piece(double *total, double piece) {
+  const double sum = total[0] + piece;
+  total[1] += fabs(total[0]) >= fabs(piece) ? (total[0] - sum) + piece : (piece - sum) + total[0];
+  total[0] = sum;
+}
+
+/* The sum; infinities and NaN leave no sense in what was lost. */
+static inline double vec_whole_sum(const double *total) {
+  return isfinite(total[1]) ? total[0] + total[1] : total[0];
+}
+"""
+
+
+def _plain_function(op: str, dtype: str) -> str:
+    """Gives a loop that the compiler vectorises by itself: the order of integers does not matter."""
+    ctype = c_type(dtype)
+    return f"""
+static inline {ctype} {row_function(op, dtype)}(const {ctype} *x, int64_t count) {{
+  {ctype} total = {start(op, dtype)};
+  for (int64_t k = 0; k < count; ++k) total = {combine(op, dtype, "total", "x[k]")};
+  return total;
+}}
+"""
+
+
+def _float_function(unit: VectorUnit, op: str, dtype: str) -> str:
+    suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
+    name, vector = row_function(op, dtype), f"vec_{suffix}"
+    helper = ""
+    if op in ("max", "min"):
+        helper = f"""
+static inline {vector} {name}_of({vector} a, {vector} b) {{
+  typedef int{32 if dtype == "float32" else 64}_t mask __attribute__((vector_size({unit.nbytes})));
+  const mask keep = (mask)(a {">=" if op == "max" else "<="} b) | (mask)(a != a);
+  return ({vector})((keep & (mask)a) | (~keep & (mask)b));
+}}
+"""
+
+    def both(left: str, right: str) -> str:
+        return f"{name}_of({left}, {right})" if helper else combine(op, dtype, left, right)
+
+    def load(offset: str) -> str:
+        return f"*(const {vector}u *)(x + {offset})"
+
+    wide = 4 * lanes
+    each = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)"
+    walk = f"""\
+    for (; k + {wide} <= count; k += {wide}) {{
+      {each} acc[v] = {both("acc[v]", load(f"k + v * {lanes}"))};
+    }}"""
+    if _kind(op) == "sum" and wide * _ROUNDS < PIECE:
+        walk = f"""\
+    while (k + {wide} <= count) {{
+      const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
+      {vector} part[4];
+      {each} part[v] = ({vector}){{0}};
+      for (; k + {wide} <= end; k += {wide}) {{
+        {each} part[v] += {load(f"k + v * {lanes}")};
+      }}
+      {each} acc[v] += part[v];
+    }}"""
+    return f"""{helper}
+static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
+  {ctype} total = {start(op, dtype)};
+  int64_t k = 0;
+  if (count >= {lanes}) {{
+    {vector} acc[4];
+    {ctype} lanes[{lanes}];
+    BYOC_UNROLL
+    for (int v = 0; v < 4; ++v) acc[v] = ({vector}){{0}} + total;
+{walk}
+    for (; k + {lanes} <= count; k += {lanes}) acc[0] = {both("acc[0]", load("k"))};
+    acc[0] = {both("acc[0]", "acc[1]")};
+    acc[2] = {both("acc[2]", "acc[3]")};
+    acc[0] = {both("acc[0]", "acc[2]")};
+    *({vector}u *)lanes = acc[0];
+    for (int width = {lanes // 2}; width > 0; width /= 2) {{
+      for (int lane = 0; lane < width; ++lane) lanes[lane] = {combine(op, dtype, "lanes[lane]", "lanes[lane + width]")};
+    }}
+    total = lanes[0];
+  }}
+  for (; k < count; ++k) total = {combine(op, dtype, "total", "x[k]")};
+  return total;
+}}
+"""

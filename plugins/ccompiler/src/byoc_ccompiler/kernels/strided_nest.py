@@ -1,0 +1,134 @@
+"""Loop nests over tensors that lie in memory with any strides."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim, product
+
+__all__ = ["Layout", "StridedNest", "memory_order", "spread"]
+
+Dims = tuple[Dim, ...]
+
+
+class Layout(NamedTuple):
+    """How a tensor is read along the axes of an iteration space.
+
+    Attributes:
+        dims: its sizes: 1 where it broadcasts. A symbolic size that is not the space's own may turn out to be 1.
+        strides: its distances from one position to the next, in elements; of no meaning where it broadcasts.
+    """
+
+    dims: Dims
+    strides: Dims
+
+
+def memory_order(strides: Sequence[Dim]) -> list[int]:
+    """Gives a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
+    known = [stride for stride in strides if isinstance(stride, int)]
+    rank = len(strides)
+    return sorted(range(rank), key=lambda axis: -known[axis]) if len(known) == rank else list(range(rank))
+
+
+def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> Dims:
+    """Gives what belongs to a tensor's axes at the axes of a space, and ``fill`` at the others."""
+    found = [fill] * rank
+    for value, axis in zip(values, axes, strict=True):
+        found[axis] = value
+    return tuple(found)
+
+
+class StridedNest:
+    """The loops that go along axes of a space, as few as the strides permit.
+
+    Neighbouring axes become one loop where every tensor goes along both in steps of one length, or along neither.
+
+    Args:
+        space: the sizes of the iteration space.
+        layouts: for each tensor, under any key, how it is read.
+        axes: the axes, from the outermost loop to the innermost.
+        prefix: what the loop variables are called.
+
+    Attributes:
+        groups: the axes of every loop, outermost first.
+        sizes: of the loops, outermost first.
+        indices: the names of their variables.
+    """
+
+    def __init__(
+        self, space: Sequence[Dim], layouts: Mapping[Any, Layout], axes: Iterable[int], *, prefix: str = "i"
+    ) -> None:
+        groups: list[list[int]] = []
+        for axis in axes:
+            size = space[axis]
+            if size == 1 and all(layout.dims[axis] == 1 for layout in layouts.values()):
+                continue
+            if groups and all(_is_one_walk(space, layout, groups[-1][-1], axis) for layout in layouts.values()):
+                groups[-1].append(axis)
+            else:
+                groups.append([axis])
+        self.groups = groups
+        self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in groups)
+        self.indices = tuple(prefix if len(groups) == 1 else f"{prefix}{k}" for k in range(len(groups)))
+        self._last_axes = tuple(group[-1] for group in groups)
+        self._space = tuple(space)
+        self._layouts = dict(layouts)
+
+    def step(self, tensor: Hashable, loop: int) -> tuple[Dim, Dim | None]:
+        """Gives the distance by which one round of a loop moves a tensor's element, and on which size that depends.
+
+        The second is the symbolic size that, where it turns out to be 1, makes the distance 0; else ``None``.
+        """
+        layout, axis = self._layouts[tensor], self._last_axes[loop]
+        dim = layout.dims[axis]
+        if dim == 1:
+            return 0, None
+        return layout.strides[axis], None if dim == self._space[axis] else dim
+
+    def offset(self, tensor: Hashable, *, last: str | None = None) -> str:
+        """Gives the C expression of how far the loops move a tensor's element.
+
+        Args:
+            tensor: its key.
+            last: what stands for the variable of the innermost loop.
+        """
+        terms = []
+        for loop, variable in enumerate(self.indices):
+            stride, unless_one = self.step(tensor, loop)
+            if stride == 0:
+                continue
+            index = last if last is not None and loop == len(self.indices) - 1 else variable
+            term = index if stride == 1 else f"{index} * {c_dim(stride)}"
+            terms.append(term if unless_one is None else f"({c_dim(unless_one)} == 1 ? 0 : {term})")
+        return " + ".join(terms) or "0"
+
+    def wrap(self, body: Sequence[str], *, indent: str = "  ", part: int | None = None) -> list[str]:
+        """Gives the loops around the lines of a body.
+
+        Args:
+            body: the innermost lines.
+            indent: before every line.
+            part: a loop that only goes from ``first_item`` to ``end_item``; see
+                :class:`~byoc_core.authoring.csource_parallel.ParallelLoop`.
+        """
+        lines = []
+        depth = indent
+        for loop, (size, index) in enumerate(zip(self.sizes, self.indices, strict=True)):
+            first, end = (FIRST_ITEM, END_ITEM) if loop == part else ("0", c_dim(size))
+            lines.append(f"{depth}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
+            depth += "  "
+        lines += [f"{depth}{line}" for line in body]
+        lines += [f"{indent}{'  ' * level}}}" for level in reversed(range(len(self.sizes)))]
+        return lines
+
+
+def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
+    """Tells whether a tensor goes along two neighbouring axes as along one."""
+    dims, strides = layout
+    if dims[outer] == 1 and dims[inner] == 1:
+        return True
+    whole = dims[outer] == space[outer] and dims[inner] == space[inner]
+    return whole and strides[outer] == strides[inner] * space[inner]

@@ -1,0 +1,101 @@
+"""Kernels on tensors that do not lie compact: memory in another order of axes, given as strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import byoc_ccompiler.codegen as codegen
+import numpy as np
+import pytest
+from byoc_ccompiler.kernel import KernelContext
+from byoc_core.ir import Function, TensorType, tensor
+
+Orders = Mapping[str, tuple[int, ...]]
+"""For values by name: their axes in the order in which memory has them."""
+
+
+def _strides(shape: Any, order: tuple[int, ...]) -> tuple[Any, ...]:
+    found: list[Any] = [0] * len(shape)
+    step: Any = 1
+    for axis in reversed(order):
+        found[axis] = step
+        step = step * shape[axis]
+    return tuple(found)
+
+
+@pytest.fixture
+def lay_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[Orders], None]:
+    """Has values of every function lie in memory in the given order of axes."""
+
+    def lay_out(orders: Orders) -> None:
+        def context(scope: Any, unit: Any, options: Any, strides: Any) -> KernelContext:
+            function = scope.function
+            values = [*function.params, *function.results]
+            given = {value: _strides(value.type.shape, orders[value.name]) for value in values if value.name in orders}
+            return KernelContext(scope, unit, options, {**strides, **given})
+
+        monkeypatch.setattr(codegen, "KernelContext", context)
+
+    return lay_out
+
+
+def _in_memory(array: Any, order: tuple[int, ...] | None) -> Any:
+    """Gives an array of the same shape whose memory holds the elements with the axes in another order."""
+    return array if order is None else np.ascontiguousarray(array.transpose(order)).reshape(array.shape)
+
+
+def _from_memory(array: Any, order: tuple[int, ...] | None) -> Any:
+    if order is None:
+        return array
+    turned = array.reshape([array.shape[axis] for axis in order])
+    return turned.transpose(np.argsort(order))
+
+
+def _run(bench: Any, function: Function, orders: Orders, *inputs: Any) -> list[Any]:
+    given = [_in_memory(a, orders.get(p.name)) for p, a in zip(function.params, inputs, strict=True)]
+    names = [getattr(result, "name", "") for result in function.results]
+    made = bench.run(function, *given)
+    return [_from_memory(array, orders.get(name)) for name, array in zip(names, made, strict=True)]
+
+
+def _random(shape: Any, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+ORDERS: list[dict[str, tuple[int, ...]]] = [
+    {"x": (1, 0, 2)},
+    {"out": (1, 0, 2)},
+    {"x": (1, 0, 2), "out": (1, 0, 2)},
+    {"y": (2, 0, 1), "out": (1, 0, 2)},
+    {"x": (2, 1, 0), "y": (1, 0, 2)},
+]
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 5), (1, 7, 2), (3, 0, 2), ("n", "m", 5)])
+@pytest.mark.parametrize("orders", ORDERS, ids=str)
+def test_elementwise(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, shape: Any) -> None:
+    lay_out(orders)
+    builder = bench.builder()
+    x, y = builder.param("x", tensor(shape)), builder.param("y", tensor(shape))
+    row = builder.param("row", tensor((shape[1], 1)))
+    scaled = builder.emit("multiply", builder.emit("add", x, y), row)
+    result = builder.emit("subtract", scaled, x, names=("out",))
+    function = bench.add(builder, result)
+    assert isinstance(result.type, TensorType)
+    sizes = [dim if isinstance(dim, int) else 3 + len(dim) for dim in shape]
+    inputs = _random(sizes), _random(sizes, 1), _random((sizes[1], 1), 2)
+    (actual,) = _run(bench, function, orders, *inputs)
+    (expected,) = bench.reference(function, *inputs)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_the_loops_follow_the_memory_of_the_result(bench: Any, lay_out: Callable[[Orders], None]) -> None:
+    orders = {"x": (1, 0, 2), "out": (1, 0, 2)}
+    lay_out(orders)
+    builder = bench.builder()
+    x = builder.param("x", tensor((4, 3, 5)))
+    function = bench.add(builder, builder.emit("negative", x, names=("out",)))
+    assert bench.module.get_source().count("for (") == 1
+    (actual,) = _run(bench, function, orders, _random((4, 3, 5)))
+    np.testing.assert_array_equal(actual, -_random((4, 3, 5)))
