@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -176,8 +177,7 @@ def session_call(data: bytes, inputs: Mapping[str, NDArray], out: NDArray) -> Ca
 
 def torch_call(model: ProductModel, operands: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
     """Gives PyTorch's way: constant weights lie as those of a linear layer do, by output."""
-    import torch
-
+    torch: Any = import_module("torch")
     torch.set_num_threads(1)
     x, w, y = (torch.from_numpy(array) for array in (operands["x"], operands["w"], out))
     if model.is_transposed:
