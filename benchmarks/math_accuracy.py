@@ -172,7 +172,9 @@ def run(num_rounds: int, steps: Sequence[int]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     libraries = {march: _load(march) for march in MARCHES}
     for step in steps:
-        print(f"  {'largest ULP, and where':24}" + "".join(f"{f'{s} {m}':>26}" for s in ("f32", "f64") for m in MARCHES))
+        print(
+            f"  {'largest ULP, and where':24}" + "".join(f"{f'{s} {m}':>26}" for s in ("f32", "f64") for m in MARCHES)
+        )
         for name in FUNCTIONS:
             line = f"    {name:22}"
             for suffix, count, stride in (("f32", 1 << 32, step), ("f64", SAMPLES * num_rounds, 1)):

@@ -8,10 +8,6 @@ names in the table ``CONTESTANTS``; see docs/threads.md.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +18,7 @@ import numpy as np
 import onnx
 
 from benchmarks.pairing import Samples, measure, paired_ratio
+from benchmarks.workers import Worker
 from benchmarks.zoo.light import SEED, draw_inputs, load_light_model
 
 MODEL = "light_squeezenet"
@@ -68,45 +65,30 @@ CONTESTANTS = {
 }
 
 
-class Worker:
-    """The process of a contestant."""
+class _Counted(Worker):
+    """The process of a contestant, and the most threads that it had."""
 
     def __init__(self, contestant: Contestant, folder: Path) -> None:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.threads_process", str(folder), contestant.task, str(NUM_CALLS)],
-            env={**kept, **contestant.environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        arguments = [str(folder), contestant.task, str(NUM_CALLS)]
+        super().__init__("benchmarks.threads_process", arguments, contestant.environment)
         self.most_tasks = 0
 
-    def ask(self) -> float:
+    def ask_seconds(self) -> float:
         """Gives the seconds of a call."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
+        answer = self.ask()
         self.most_tasks = max(self.most_tasks, answer["tasks"])
         return float(answer["seconds"])
 
-    def stop(self) -> None:
-        """Ends the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
 
 @contextlib.contextmanager
-def _workers() -> Iterator[dict[str, Worker]]:
+def _workers() -> Iterator[dict[str, _Counted]]:
     model = load_light_model(MODEL)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         onnx.save(model, str(folder / "model.onnx"))
         np.savez(folder / "inputs.npz", **draw_inputs(model, SEED))  # type: ignore[arg-type]
         byoc_core.build(byoc_core.from_onnx(model), ["ccompiler"]).save(folder / "model.byoc")
-        workers = {label: Worker(contestant, folder) for label, contestant in CONTESTANTS.items()}
+        workers = {label: _Counted(contestant, folder) for label, contestant in CONTESTANTS.items()}
         try:
             yield workers
         finally:
@@ -117,7 +99,7 @@ def _workers() -> Iterator[dict[str, Worker]]:
 def run(num_rounds: int) -> dict[str, Any]:
     """Gives milliseconds of a call, the ratio to another contestant's, and the most threads that a process had."""
     with _workers() as workers:
-        seconds = measure({label: worker.ask for label, worker in workers.items()}, num_rounds=num_rounds)
+        seconds = measure({label: worker.ask_seconds for label, worker in workers.items()}, num_rounds=num_rounds)
         tasks = {label: worker.most_tasks for label, worker in workers.items()}
     figures: dict[str, Any] = {"unit": "ms", "model": MODEL}
     for label, contestant in CONTESTANTS.items():

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = sorted(str(path) for path in Path("csrc").glob("*.c"))
-HEADERS = sorted(str(path) for path in (*Path("csrc").glob("*.h"), Path("src/byoc_core/native/byoc_ffi.h")))
+SHARED = Path("src/byoc_core/native")  # also compiled into exported libraries
+SOURCES = sorted(str(path) for path in (*Path("csrc").glob("*.c"), SHARED / "byoc_executor.c"))
+HEADERS = sorted(str(path) for path in (*Path("csrc").glob("*.h"), SHARED / "byoc_ffi.h", SHARED / "byoc_executor.h"))
 
 
 def find_numpy_headers() -> list[str]:
@@ -37,7 +38,7 @@ setup(
             "byoc_core._native",
             SOURCES,
             depends=HEADERS,
-            include_dirs=["csrc", "src/byoc_core/native", *find_numpy_headers()],
+            include_dirs=["csrc", str(SHARED), *find_numpy_headers()],
             # One wheel for all versions of Python from 3.11 on.
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,

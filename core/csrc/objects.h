@@ -12,7 +12,7 @@
 #endif
 #include <numpy/arrayobject.h>
 
-#include "executor.h"
+#include "byoc_executor.h"
 
 /* The instructions of one function, without memory. */
 typedef struct {

@@ -75,8 +75,8 @@ def _all_of(half: str) -> tuple[NDArray, NDArray]:
 
 def _assert_same(actual: NDArray, expected: NDArray) -> None:
     """Compares bit by bit, but for the bits of a NaN."""
-    nan = expected != expected  # noqa: PLR0124
-    assert np.all(actual[nan] != actual[nan])  # noqa: PLR0124
+    nan = expected != expected
+    assert np.all(actual[nan] != actual[nan])
     assert actual[~nan].tobytes() == expected[~nan].tobytes()
 
 

@@ -14,13 +14,12 @@ from byoc_core.authoring.csource_scalars import scalar_expression, without_paren
 from byoc_core.authoring.csource_types import (
     C_TYPES,
     NameTable,
-    broadcast_pairs,
     c_dim,
     c_identifier,
     c_literal,
     c_suffix,
 )
-from byoc_core.dims import Dim, DimExpr, evaluate, parse_dim
+from byoc_core.dims import Dim, DimExpr, broadcast_pairs, evaluate, parse_dim
 from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 

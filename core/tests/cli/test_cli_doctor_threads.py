@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from byoc_core.runtime.cpus import count_cpus
+from byoc_core.native.processors import count_cpus
 
 
 def finding(text: str, subject: str) -> list[str]:

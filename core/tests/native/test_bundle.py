@@ -16,19 +16,19 @@ BYOC_EXPORT float read_constant_NAME(void) { return ((const float *)byoc_constan
 """
 
 
-def _with_constant(name: str, value: float) -> BundleSource:
-    arrays = (np.zeros(1, dtype="int8"), np.array([0, 0, value], dtype="float32"))
-    return BundleSource(WITH_CONSTANT.replace("NAME", name), arrays)
+def _with_constant(name: str, offset: int) -> BundleSource:
+    return BundleSource(WITH_CONSTANT.replace("NAME", name), (0, offset))
 
 
 def test_everything_in_one_library(tmp_path: Path, make_source: Callable[..., str]) -> None:
-    blob = bytes(range(256)) * 5 + b"\0tail"
+    numbers = np.array([0, 0, 1.5, *range(13), 0, 0, -4], dtype="float32")
+    blob = numbers.tobytes() + bytes(range(256)) * 5 + b"\0tail"
     path = tmp_path / "model.so"
     sources: list[BundleSource | str] = [
         make_source("f"),
         make_source("g", "3.0f"),
-        _with_constant("a", 1.5),
-        _with_constant("b", -4.0),
+        _with_constant("a", 0),
+        _with_constant("b", 64),
     ]
     build_bundle(sources, blob, path)
     assert read_bundle(path) == blob

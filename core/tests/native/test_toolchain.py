@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import ctypes
 import re
 import shlex
 import shutil
 import stat
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.build_cache import BuildCache
-from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
+from byoc_core.native.compile_units import UNIT_MARK
+from byoc_core.native.compiler_process import run_compiler
+from byoc_core.native.processors import count_cpus
+from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, Toolchain, find_toolchain
 
 
 def _cold(tmp_path: Path, name: str) -> Toolchain:
@@ -34,7 +40,7 @@ def test_equal_input_gives_equal_bytes_in_any_folder(
 def test_the_second_build_comes_from_the_cache(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     toolchain = _cold(tmp_path, "cache")
     first = toolchain.compile(source)
-    monkeypatch.setattr(toolchain, "_build", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr("byoc_core.native.library_build.run_compiler", lambda *_, **__: pytest.fail("compiled again"))
     assert toolchain.compile(source) == first
 
 
@@ -122,7 +128,7 @@ def test_a_compiler_that_fails_when_asked_what_it_is(tmp_path: Path, monkeypatch
 def test_a_compiler_that_writes_nothing(tmp_path: Path) -> None:
     script = _program(tmp_path / "idle", "exit 0")
     toolchain = Toolchain([str(script)], build_cache=BuildCache(tmp_path / "cache"))
-    with pytest.raises(ToolchainError, match=r"^C compiler: wrote no library\. apt-get install gcc"):
+    with pytest.raises(ToolchainError, match=r"^C compiler: wrote no object file\. apt-get install gcc"):
         toolchain.compile("int x;")
 
 
@@ -136,3 +142,102 @@ def test_the_optimisation_level_is_checked() -> None:
     with pytest.raises(OptionsError) as caught:
         BuildOptions(opt_level=4)
     assert str(caught.value) == "option `opt_level`: value not permitted; got 4, expected 0 to 3"
+
+
+MARKED = """\
+#include "byoc_ffi.h"
+
+static int twice(int x) { return 2 * x; }
+int inner(int x);
+/* ---- the next unit ---- */
+int inner(int x) { return twice(x) + 1; }
+
+/* ---- the next unit ---- */
+BYOC_EXPORT int outer(int x) { return inner(x) + twice(x); }
+/* ---- the next unit ---- */
+BYOC_EXPORT int other(int x) { return inner(twice(x)); }
+"""
+
+
+def _call(library: CompiledLibrary, name: str, value: int, folder: Path) -> int:
+    with tempfile.TemporaryDirectory(dir=folder) as place:  # a path of its own: libraries stay loaded
+        path = Path(place) / "module.so"
+        path.write_bytes(library.data)
+        result: int = ctypes.CDLL(str(path))[name](value)
+    return result
+
+
+def test_marks_part_a_text_into_units(tmp_path: Path) -> None:
+    library = _cold(tmp_path, "cache").compile(MARKED)
+    assert (_call(library, "outer", 5, tmp_path), _call(library, "other", 5, tmp_path)) == (21, 21)
+    whole = _cold(tmp_path, "cache").compile(MARKED.replace(f"{UNIT_MARK}\n", ""))
+    assert (_call(whole, "outer", 5, tmp_path), _call(whole, "other", 5, tmp_path)) == (21, 21)
+
+
+def test_units_give_equal_bytes_whatever_is_in_the_cache(tmp_path: Path) -> None:
+    cold = _cold(tmp_path, "cold").compile(MARKED)
+    toolchain = _cold(tmp_path, "warm")
+    toolchain.compile(MARKED.replace("other", "third"))
+    assert toolchain.compile(MARKED) == cold
+
+
+def test_only_the_units_that_changed_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain = _cold(tmp_path, "cache")
+    toolchain.compile(MARKED)
+    ran: list[str] = []
+
+    def run(command: list[str], *_: object, **options: Any) -> object:
+        ran.append(command[-1] if "-c" in command else "link")
+        return run_compiler(command, 60, folder=options["folder"])
+
+    monkeypatch.setattr("byoc_core.native.library_build.run_compiler", run)
+    toolchain.compile(MARKED.replace("inner(twice(x))", "inner(twice(x)) + 1"))
+    assert ran == ["module.2.c", "link"]
+
+
+def test_units_are_compiled_at_the_same_time(tmp_path: Path) -> None:
+    """Two units of a text each wait until the other one's compiler runs too."""
+    if count_cpus() < 2:
+        pytest.skip("there is one processor")
+    real = shlex.join(find_toolchain().command)
+    script = _program(
+        tmp_path / "meeting",
+        f"""case "$*" in *" -c -o module."*)
+  touch {tmp_path}/here.$$
+  for i in $(seq 200); do [ $(ls {tmp_path} | grep -c here) -ge 2 ] && break; sleep 0.05; done
+  [ $(ls {tmp_path} | grep -c here) -ge 2 ] || exit 9;; esac
+exec {real} "$@" """,
+    )
+    toolchain = Toolchain([str(script)], build_cache=BuildCache(tmp_path / "cache"))
+    assert _call(toolchain.compile(MARKED), "outer", 5, tmp_path) == 21
+
+
+def test_an_error_in_a_unit_names_the_line_of_the_whole_text(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        _cold(tmp_path, "cache").compile(MARKED.replace("inner(twice(x))", "missing"))
+    message = str(caught.value)
+    assert "module.c, line 11:\n" in message
+    assert ">    11 | BYOC_EXPORT int other(int x) { return missing; }" in message
+    kept = re.search(r"sources kept in: (.*)", message)
+    assert kept
+    assert "missing" in (Path(kept[1]) / "module.c").read_text()
+    shutil.rmtree(kept[1])
+
+
+@pytest.mark.parametrize("target", ["linux", "aarch64 linux", "-x"])
+def test_a_target_is_a_triple(target: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        BuildOptions(target=target)
+    assert str(caught.value) == (
+        f"option `target`: is no target triple; got {target!r}, expected one like aarch64-linux-gnu"
+    )
+
+
+def test_another_target_needs_zig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("byoc_core.native.toolchain.find_spec", lambda name: None)
+    with pytest.raises(ToolchainError) as caught:
+        find_toolchain("aarch64-linux-gnu")
+    assert str(caught.value) == (
+        "C compiler: none was found for target aarch64-linux-gnu; expected zig. pip install byoc-ccompiler[zig]"
+    )

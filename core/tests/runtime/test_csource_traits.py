@@ -174,8 +174,8 @@ TRAITS: dict[str, Any] = {"strided": False, "in_place": [[0, 0]], "workspace_nby
 @pytest.mark.parametrize(
     ("traits", "magic", "detail"),
     [
-        (TRAITS, b"byoc-csource-1\n", "its format is not the one that what its functions permit calls for"),
-        (None, b"byoc-csource-2\n", "its format is not the one that what its functions permit calls for"),
+        (TRAITS, b"byoc-csource-1\n", "its format is not the one that what it says calls for"),
+        (None, b"byoc-csource-2\n", "its format is not the one that what it says calls for"),
         (TRAITS | {"in_place": [[1, 0]]}, b"byoc-csource-2\n", "names a tensor that is not there"),
         (TRAITS | {"in_place": [[0, 1]]}, b"byoc-csource-2\n", "names a tensor that is not there"),
         (TRAITS | {"workspace_nbytes": -1}, b"byoc-csource-2\n", "An integer from 0"),

@@ -15,7 +15,7 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core.errors import OptionsError
-from byoc_core.runtime import cpus
+from byoc_core.native import processors as cpus
 from byoc_core.runtime.threads import check_num_threads, default_num_threads
 from byoc_core.runtime.worker_accounts import Accounts, NativeAccounts, WorkerAccounts
 

@@ -69,12 +69,6 @@ REFUSED = [
         "dynamic-shape",
         "nn.conv2d is compiled for a known number of channels and a known filter",
     ),
-    (
-        ("nn.max_pool2d", tensor((1, 8, 8, 4))),
-        {"pool_size": (2, 2), "layout": "NHWC"},
-        "layout",
-        "nn.max_pool2d is compiled for the layout NCHW, not for NHWC",
-    ),
     *(
         ((op, *types), attrs, "dynamic-shape", f"whether the sizes of {op} agree shows only when it runs")
         for op, types, attrs in (

@@ -82,12 +82,27 @@ class _Caller:
 
 def export_library(executable: Executable, path: str | os.PathLike[str]) -> None:
     """Writes one shared library with everything; see :meth:`Executable.export_library`."""
+    from byoc_core.artifact.program_c import NativeProgram, program_source
     from byoc_core.native.bundle import BundleSource, build_bundle
     from byoc_core.runtime.csource import CSourceModule
+    from byoc_core.vm.verify import verify
 
+    verify(executable.program)
+    blob = executable.to_bytes()
+    opened = OpenedArtifact.open(memoryview(blob), "artifact")
+    offsets = {digest: opened.members[f"constants/{digest}"].offset for digest in opened.manifest.constants}
+    program = NativeProgram(executable.program, executable.modules)
     native = [module for module in executable.modules if isinstance(module, CSourceModule)]
-    sources = [BundleSource(module.get_source("c"), tuple(module.constants.values())) for module in native]
-    build_bundle(sources, executable.to_bytes(), path, options=native[0].options if native else None)
+    sources = [
+        BundleSource(
+            module.get_source("c"),
+            tuple(offsets[digest] for digest in module.constants),
+            tuple((f"__tvm_ffi_{name}", program.region_symbol(name)) for name in module.function_names),
+        )
+        for module in native
+    ]
+    functions = BundleSource(program_source(program, offsets, len(blob)))
+    build_bundle([*sources, functions], blob, path, options=native[0].options if native else None)
 
 
 def load_module(path: str | os.PathLike[str], format: str | None = None) -> RuntimeModule:  # noqa: A002 - as in TVM

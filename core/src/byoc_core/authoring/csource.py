@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
-from byoc_core.authoring.csource_scope import ConstantPool, FunctionScope, tensor_type
+from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import COMPUTED_DTYPES, c_type
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
 from byoc_core.errors import CodegenError
@@ -137,7 +137,7 @@ class CSourceCodegen:
             functions = tuple(functions.functions.values())
         elif isinstance(functions, Function):
             functions = (functions,)
-        pool = ConstantPool(constants or {})
+        pool, definitions = ConstantPool(constants or {}), Definitions()
         signatures: dict[str, Signature] = {}
         traits: dict[str, CallTraits] = {}
         owners: dict[str, str] = {}
@@ -150,14 +150,14 @@ class CSourceCodegen:
                     raise CodegenError(
                         f"function `{function.name}`", f"exports the symbol `{exported}`, and so does `{owner}`"
                     )
-            scope = FunctionScope(function, symbol, pool)
+            scope = FunctionScope(function, symbol, pool, definitions)
             self.visit_function(scope)
             scope.copy_remaining_results()
             texts += [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
             signatures[symbol] = _signature(scope)
             traits[symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
         table = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
-        parts = [*table, *pool.literals.values(), *texts]
+        parts = [*table, *pool.literals.values(), *definitions.texts, *texts]
         source = "\n\n".join([_HEADERS + self.preamble("\n".join(parts)), *parts]) + "\n"
         cited = {digest: pool.arrays[digest] for digest in pool.table}
         return CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
@@ -13,7 +15,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import Constant, ConstantStore, Function, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "FunctionScope", "tensor_type"]
+__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "FunctionScope", "tensor_type"]
 
 WORKSPACE_ALIGNMENT = 64
 """Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
@@ -85,9 +87,12 @@ class ConstantPool:
         return array
 
     def derive(self, array: NDArray) -> Constant:
-        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it."""
+        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it.
+
+        It is copied to memory aligned to :data:`WORKSPACE_ALIGNMENT` bytes, as constants of a mapped artifact are.
+        """
         store = ConstantStore()
-        constant = store.add(array)
+        constant = store.add(_aligned(array))
         self.arrays = {constant.digest: store[constant.digest], **self.arrays}
         return constant
 
@@ -103,6 +108,42 @@ class ConstantPool:
         return f"(const {c_type(dtype)} *)byoc_constants[{len(self.table) - 1}]"
 
 
+def _aligned(array: NDArray) -> NDArray:
+    """Gives a read-only copy of an array that begins at a multiple of :data:`WORKSPACE_ALIGNMENT`."""
+    memory = np.empty(array.nbytes + WORKSPACE_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    for view in (memory, copy):
+        view.flags.writeable = False
+    return copy
+
+
+class Definitions:
+    """C definitions that the functions of one source share: equal text is written once.
+
+    Attributes:
+        texts: the definitions, each behind those that it uses.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._by_text: dict[str, str] = {}
+        self._names = NameTable()
+
+    def name(self, hint: str, text: str) -> str:
+        """Gives the name of a definition, and adds it where no equal one is there.
+
+        Args:
+            hint: what it is called, behind ``byoc_shared_``, as no function, kernel or parameter is.
+            text: C text; every ``{name}`` in it becomes the name.
+        """
+        if text not in self._by_text:
+            name = self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
+            self.texts.append(text.replace("{name}", name))
+        return self._by_text[text]
+
+
 class FunctionScope:
     """The parts of one generated function: kernels, buffers, calls.
 
@@ -112,6 +153,7 @@ class FunctionScope:
         function: what is compiled.
         symbol: its exported name.
         constants: the constants of the source it stands in.
+        definitions: what the functions of that source share.
 
     Attributes:
         inputs: C names of the parameters, in order.
@@ -125,10 +167,13 @@ class FunctionScope:
             must make that true.
     """
 
-    def __init__(self, function: Function, symbol: str, constants: ConstantPool) -> None:
+    def __init__(
+        self, function: Function, symbol: str, constants: ConstantPool, definitions: Definitions | None = None
+    ) -> None:
         self.function = function
         self.symbol = symbol
         self.constants = constants
+        self.definitions = definitions or Definitions()
         self.where = f"function `{function.name}`"
         self.names = NameTable()
         self.names.reserve(_RESERVED)
@@ -146,6 +191,7 @@ class FunctionScope:
         self.workspace_nbytes: Dim = 0
         self.in_place: tuple[tuple[int, int], ...] = ()
         self._buffers: list[tuple[str, str, str]] = []
+        self._can_fail = False
         self._values: dict[Value, str] = {}
         self._destinations: dict[Value, str] = {}
         params = set(function.params)
@@ -224,19 +270,25 @@ class FunctionScope:
         """Gives the name of the next kernel: the symbol and a number."""
         return f"{self.symbol}_{len(self.kernels)}"
 
-    def declare_kernel(self, definition: str) -> str:
+    def declare_kernel(self, definition: str, hint: str = "") -> str:
         """Adds a C definition in front of the function and gives its name.
 
         Args:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
+            hint: what stands behind symbol and number in that name, for readers.
         """
-        name = self.new_kernel_name()
+        name = self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
         self.kernels.append(definition.replace("{name}", name))
         return name
 
     def call(self, kernel: str, *arguments: str) -> None:
         """Adds a call, after those added before."""
         self.statements.append(f"{kernel}({', '.join(arguments)});")
+
+    def call_checked(self, kernel: str, *arguments: str) -> None:
+        """Adds a call of a kernel that gives a status: where that is not 0 the function ends with it."""
+        self.statements.append(f"if ((status = {kernel}({', '.join(arguments)}))) goto done;")
+        self._can_fail = True
 
     def require_broadcast(self, op: str, operand: str, dims: Sequence[Dim], space: Sequence[Dim]) -> None:
         """Has calls checked for sizes of an operand that are neither those of an iteration space nor 1.
@@ -251,7 +303,20 @@ class FunctionScope:
             if dim not in (1, size):
                 self._add_check(f'byoc_check_operand("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
 
-    def require_at_least(self, op: str, what: str, dims: Sequence[Dim], least: Sequence[int]) -> None:
+    def require_equal(self, op: str, operand: str, dims: Sequence[Dim], wanted: Sequence[Dim]) -> None:
+        """Has calls checked for an operand whose sizes are not those wanted, unless they must be.
+
+        Args:
+            op: the op's name.
+            operand: the operand's name.
+            dims: its sizes.
+            wanted: what they must be, in as many axes.
+        """
+        for axis, (dim, size) in enumerate(zip(dims, wanted, strict=True)):
+            if dim != size:
+                self._add_check(f'byoc_check_equal("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
+
+    def require_at_least(self, op: str, what: str, dims: Sequence[Dim], least: Sequence[Dim]) -> None:
         """Has calls checked for sizes that are too small, unless they cannot be.
 
         Args:
@@ -324,18 +389,21 @@ class FunctionScope:
                 "  }",
             ]
             freed = ["  free(workspace_own);"]
-        if not self._buffers:
+        if not self._buffers and not self._can_fail:
             return [*own, *(f"  {line}" for line in self.statements), *freed, "  return 0;"]
         lines = [f"  {ctype} *{name} = ({ctype} *)malloc({nbytes});" for ctype, name, nbytes in self._buffers]
         names = [name for _, name, _ in self._buffers]
-        return [
-            *own,
-            *lines,
-            "  int32_t status = 0;",
+        checked = [
             f"  if ({' || '.join(f'!{name}' for name in names)}) {{",
             f"    status = {no_memory};",
             "    goto done;",
             "  }",
+        ]
+        return [
+            *own,
+            *lines,
+            "  int32_t status = 0;",
+            *(checked if names else []),
             *(f"  {line}" for line in self.statements),
             "done:",
             *(f"  free({name});" for name in names),

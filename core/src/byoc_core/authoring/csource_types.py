@@ -1,23 +1,21 @@
-"""byoc's dtypes, sizes and names, spelt in C."""
+"""byoc's dtypes and values spelt in C, and names that are each handed out once."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from byoc_core.dims import Dim, DimExpr
 from byoc_core.dtypes import to_numpy
+from byoc_core.native.c_text import c_dim, c_identifier
 
 __all__ = [
     "COMPUTED_DTYPES",
     "C_TYPES",
     "HALF_DTYPES",
     "NameTable",
-    "broadcast_pairs",
     "c_dim",
     "c_identifier",
     "c_literal",
@@ -42,51 +40,6 @@ COMPUTED_DTYPES = tuple(_COMPUTED)
 
 HALF_DTYPES = frozenset(_HALVES)
 """The dtypes that it only moves, casts and chooses between: in C structures, which arithmetic does not take."""
-
-_KEYWORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "asm",
-        "typeof",
-        "main",
-        "NULL",
-        "INFINITY",
-        "NAN",
-    ]
-)
 
 
 def c_type(dtype: str) -> str:
@@ -131,33 +84,6 @@ def c_literal(value: object, dtype: str) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def c_dim(dim: Dim) -> str:
-    """Gives a size as a C expression over ``int64_t`` variables named ``dim_<symbol>``; parenthesised where needed."""
-    if isinstance(dim, int):
-        return str(dim) if dim >= 0 else f"({dim})"
-    terms = []
-    for monomial, factor in dim.terms:
-        parts = [_c_atom(atom) for atom, exponent in monomial for _ in range(exponent)]
-        if factor != 1 or not parts:
-            parts.insert(0, c_dim(factor))
-        terms.append(" * ".join(parts))
-    text = " + ".join(terms)
-    return text if text.isidentifier() else f"({text})"
-
-
-def _c_atom(atom: object) -> str:
-    op, name, args = (getattr(atom, field_name) for field_name in ("op", "name", "args"))
-    if not op:
-        return f"dim_{c_identifier(name)}"
-    return f"byoc_{op}({c_dim(args[0])}, {c_dim(args[1])})"
-
-
-def c_identifier(name: str) -> str:
-    """Gives a name that C accepts: other characters become ``_``; a leading digit or a keyword gets a ``_``."""
-    text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
-    return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
-
-
 @dataclass
 class NameTable:
     """Hands out names of one C scope, each once.
@@ -188,16 +114,3 @@ class NameTable:
             name = f"{base}_{number}"
         self.taken.add(name)
         return name
-
-
-def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:
-    """Gives the pairs of sizes that a dimension supposes to broadcast, innermost first."""
-    pairs: list[tuple[Dim, Dim]] = []
-    if isinstance(dim, DimExpr):
-        for monomial, _ in dim.terms:
-            for atom, _ in monomial:
-                for arg in atom.args:
-                    pairs += broadcast_pairs(arg)
-                if atom.op == "broadcast":
-                    pairs.append((atom.args[0], atom.args[1]))
-    return pairs

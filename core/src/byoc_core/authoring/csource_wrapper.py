@@ -7,8 +7,8 @@ The raw function inside trusts its sizes: which of them must agree, where symbol
 from __future__ import annotations
 
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
-from byoc_core.authoring.csource_types import broadcast_pairs, c_dim, c_identifier
-from byoc_core.dims import Dim, DimExpr, symbols_of
+from byoc_core.authoring.csource_types import c_dim, c_identifier
+from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
 from byoc_core.dtypes import DLCode, dtype_info
 from byoc_core.errors import CodegenError
 

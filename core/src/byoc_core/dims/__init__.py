@@ -25,6 +25,7 @@ from byoc_core.dims.algebra import (
 )
 from byoc_core.dims.substitution import (
     bound_symbols,
+    broadcast_pairs,
     evaluate,
     evaluate_at_one,
     has_calls,
@@ -41,6 +42,7 @@ __all__ = [
     "DimExpr",
     "bound_symbols",
     "broadcast_dim",
+    "broadcast_pairs",
     "ceildiv",
     "dim_max",
     "dim_min",

@@ -9,6 +9,7 @@ from byoc_core.errors import IRTypeError
 
 __all__ = [
     "bound_symbols",
+    "broadcast_pairs",
     "evaluate",
     "evaluate_at_one",
     "has_calls",
@@ -69,6 +70,19 @@ def symbols_of(dim: Dim) -> frozenset[str]:
             else:
                 found.add(atom.name)
     return frozenset(found)
+
+
+def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:
+    """Gives the pairs of sizes that a dimension supposes to broadcast, innermost first."""
+    pairs: list[tuple[Dim, Dim]] = []
+    if isinstance(dim, DimExpr):
+        for monomial, _ in dim.terms:
+            for atom, _ in monomial:
+                for arg in atom.args:
+                    pairs += broadcast_pairs(arg)
+                if atom.op == "broadcast":
+                    pairs.append((atom.args[0], atom.args[1]))
+    return pairs
 
 
 def has_calls(dim: Dim) -> bool:

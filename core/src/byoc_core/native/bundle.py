@@ -1,8 +1,8 @@
 """Libraries that hold everything: compiled functions, their constants, and an artifact as data.
 
 ``build_bundle`` links C sources with a blob into one shared library. A TVM FFI, C++ or Python program calls the
-functions by their ``__tvm_ffi_*`` exports and needs no byoc; byoc finds the whole model in the blob, which
-``read_bundle`` takes out of the file without running anything in it.
+functions by their ``__tvm_ffi_*`` exports; byoc finds the whole model in the blob, which ``read_bundle`` takes out of
+the file without running anything in it. Constants lie in the blob, once.
 """
 
 from __future__ import annotations
@@ -12,48 +12,55 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from byoc_core.errors import ArtifactError
 from byoc_core.file_replacement import replace_file
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 
-__all__ = ["BundleSource", "build_bundle", "read_bundle"]
-
-NDArray = npt.NDArray[Any]
+__all__ = ["ARTIFACT_SYMBOL", "BundleSource", "build_bundle", "read_bundle"]
 
 ARTIFACT_SYMBOL = "byoc_artifact"
-ARTIFACT_SIZE_SYMBOL = "byoc_artifact_size"
-_SECTION = ".byoc.artifact"
+"""The blob's first byte, for the sources of a bundle."""
 
-_BLOBS_HEADER = """\
-/* Data that the library carries: the artifact, and the constants of its functions. */
+_SECTIONS = {"elf": ".byoc.artifact", "macho": "__byoc_artifact", "pe": ".byoc"}
+_DATA = """\
+/* The artifact, as data. */
 #include "byoc_ffi.h"
 
 #if defined(__APPLE__)
-#define BYOC_SECTION(elf, macho) ".section " macho "\\n"
-#define BYOC_SYMBOL(name) "_" #name
-#define BYOC_PREVIOUS ".text\\n"
+#define SECTION ".section __DATA,@macho@\\n"
+#define SYMBOL(name) "_" #name
+#define PREVIOUS ".text\\n"
+#elif defined(_WIN32)
+#define SECTION ".section @pe@,\\"dr\\"\\n"
+#define SYMBOL(name) #name
+#define PREVIOUS ".text\\n"
 #else
-#define BYOC_SECTION(elf, macho) ".pushsection " elf ",\\"a\\"\\n"
-#define BYOC_SYMBOL(name) #name
-#define BYOC_PREVIOUS ".popsection\\n"
+#define SECTION ".pushsection @elf@,\\"a\\"\\n"
+#define SYMBOL(name) #name
+#define PREVIOUS ".popsection\\n"
 #endif
-#define BYOC_BLOB(name, file, elf, macho) \\
-  __asm__(BYOC_SECTION(elf, macho) ".globl " BYOC_SYMBOL(name) "\\n.balign 64\\n" BYOC_SYMBOL(name) ":\\n" \\
-          ".incbin \\"" file "\\"\\n" BYOC_PREVIOUS)
+__asm__(SECTION ".globl " SYMBOL(byoc_artifact) "\\n.balign 64\\n" SYMBOL(byoc_artifact) ":\\n"
+        ".incbin \\"artifact.bin\\"\\n" PREVIOUS);
+BYOC_EXPORT extern const unsigned char byoc_artifact[];
+BYOC_EXPORT const uint64_t byoc_artifact_size = @size@u;
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """One C source and the arrays that its table ``byoc_constants`` points to, in order."""
+    """One C source.
+
+    Attributes:
+        text: the source.
+        constants: what its table ``byoc_constants`` points to, in order: offsets in the blob, which begins at a
+            multiple of 64 bytes.
+        renamed: names of the source and what they are in the library, which has something else of that name.
+    """
 
     text: str
-    constants: tuple[NDArray, ...] = ()
+    constants: tuple[int, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 def build_bundle(
@@ -64,7 +71,7 @@ def build_bundle(
     options: BuildOptions | None = None,
     toolchain: Toolchain | None = None,
 ) -> None:
-    """Writes one shared library with all functions of the sources, their constants and the blob.
+    """Writes one shared library with all functions of the sources and the blob.
 
     The library exports each source's ``__tvm_ffi_*`` functions, ``byoc_last_error``, ``byoc_artifact`` (the blob's
     first byte) and ``byoc_artifact_size`` (``uint64_t``). The file appears whole or not at all; equal inputs give
@@ -76,38 +83,31 @@ def build_bundle(
     """
     items = [source if isinstance(source, BundleSource) else BundleSource(source) for source in sources]
     files: dict[str, str] = {}
-    data_files = {"artifact.bin": bytes(blob)}
-    lines = [
-        _BLOBS_HEADER,
-        f'BYOC_BLOB({ARTIFACT_SYMBOL}, "artifact.bin", "{_SECTION}", "__DATA,__byoc_artifact");',
-        f"BYOC_EXPORT extern const unsigned char {ARTIFACT_SYMBOL}[];",
-        f"BYOC_EXPORT const uint64_t {ARTIFACT_SIZE_SYMBOL} = {len(blob)}u;",
-    ]
+    data = _DATA.replace("@size@", str(len(blob)))
+    for kind, section in _SECTIONS.items():
+        data = data.replace(f"@{kind}@", section)
+    lines = [data]
     for index, item in enumerate(items):
-        rename = f"#define byoc_constants byoc_constants_{index}\n" if item.constants else ""
-        files[f"source_{index}.c"] = f"{rename}{item.text}"
-        lines += _constant_table(index, item, data_files)
+        renamed = (*item.renamed, ("byoc_constants", f"byoc_constants_{index}"))
+        files[f"source_{index}.c"] = "".join(
+            [*(f"#define {old} {new}\n" for old, new in renamed if old != new), item.text]
+        )
+        lines += _constant_table(index, item)
     files["data.c"] = "\n".join(lines) + "\n"
-    library = (toolchain or find_toolchain()).compile(files, options, data_files=data_files)
+    toolchain = toolchain or find_toolchain(options.target if options else "")
+    library = toolchain.compile(files, options, data_files={"artifact.bin": bytes(blob)})
     with replace_file(path, mode=0o777) as file:
         file.write(library.data)
 
 
-def _constant_table(index: int, item: BundleSource, data_files: dict[str, bytes]) -> Iterator[str]:
-    """Yields C that embeds one source's constants and points its table at them when the library is loaded."""
+def _constant_table(index: int, item: BundleSource) -> Iterator[str]:
+    """Yields C that points one source's table at its constants when the library is loaded."""
     if not item.constants:
         return
-    names = []
-    for position, array in enumerate(item.constants):
-        name = f"byoc_constant_{index}_{position}"
-        data_files[f"{name}.bin"] = np.ascontiguousarray(array).tobytes()
-        yield f'BYOC_BLOB({name}, "{name}.bin", ".rodata.byoc", "__DATA,__const");'
-        yield f"BYOC_LOCAL extern const unsigned char {name}[];"
-        names.append(name)
     table = f"byoc_constants_{index}"
     yield f"extern const void *{table}[];"
     yield f"__attribute__((constructor)) static void fill_{table}(void) {{"
-    yield from (f"  {table}[{position}] = {name};" for position, name in enumerate(names))
+    yield from (f"  {table}[{place}] = {ARTIFACT_SYMBOL} + {offset}u;" for place, offset in enumerate(item.constants))
     yield "}"
 
 
@@ -118,20 +118,27 @@ _ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
 def read_bundle(path: str | os.PathLike[str]) -> bytes | None:
     """Gives the blob of a bundle, or ``None`` where the file is not a library made by :func:`build_bundle`.
 
-    Reads the file's section table only; no code of the library runs. Linux (ELF) libraries, the form that
-    :func:`build_bundle` makes there.
+    Reads the file's section table only; no code of the library runs. Libraries for Linux (ELF), macOS (Mach-O) and
+    Windows (PE).
 
     Raises:
         ArtifactError: the file is such a library, but is damaged.
         OSError: the file cannot be read.
     """
     data = Path(path).read_bytes()
-    if data[:6] != b"\x7fELF\x02\x01":
-        return _read_macho(data)
-    try:
-        return _read_elf(data)
-    except (struct.error, IndexError, ValueError) as error:
-        raise ArtifactError(f"library `{os.fspath(path)}`", "its section table is damaged") from error
+    for start, read in ((b"\x7fELF\x02\x01", _read_elf), (b"\xcf\xfa\xed\xfe", _read_macho), (b"MZ", _read_pe)):
+        if data.startswith(start):
+            try:
+                return read(data)
+            except (struct.error, IndexError, ValueError) as error:
+                raise ArtifactError(f"library `{os.fspath(path)}`", "its section table is damaged") from error
+    return None
+
+
+def _cut(data: bytes, start: int, nbytes: int) -> bytes:
+    if start + nbytes > len(data):
+        raise ValueError(nbytes)
+    return data[start : start + nbytes]
 
 
 def _read_elf(data: bytes) -> bytes | None:
@@ -141,14 +148,11 @@ def _read_elf(data: bytes) -> bytes | None:
         return None
     sections = [_ELF_SECTION.unpack_from(data, offset + index * entry_size) for index in range(count)]
     names_start = sections[names_index][4]
-    wanted = _SECTION.encode()
+    wanted = _SECTIONS["elf"].encode()
     for section in sections:
         name_start = names_start + section[0]
         if data[name_start : data.index(b"\0", name_start)] == wanted:
-            start, size = section[4], section[5]
-            if start + size > len(data):
-                raise ValueError(size)
-            return data[start : start + size]
+            return _cut(data, section[4], section[5])
     return None
 
 
@@ -157,21 +161,32 @@ _MACHO_SECTION = struct.Struct("<16s16sQQI28x")
 
 
 def _read_macho(data: bytes) -> bytes | None:
-    """Finds the section ``__byoc_artifact`` of a 64-bit Mach-O library."""
-    if data[:4] != b"\xcf\xfa\xed\xfe":
+    (num_commands,) = struct.unpack_from("<I", data, 16)
+    position = 32
+    for _ in range(num_commands):
+        command, size = struct.unpack_from("<II", data, position)
+        if command == _MACHO_SEGMENT:
+            (num_sections,) = struct.unpack_from("<I", data, position + 64)
+            for index in range(num_sections):
+                name, _, _, nbytes, start = _MACHO_SECTION.unpack_from(data, position + 72 + index * 80)
+                if name.rstrip(b"\0") == _SECTIONS["macho"].encode():
+                    return _cut(data, start, nbytes)
+        position += size
+    return None
+
+
+_PE_SECTION = struct.Struct("<8sI4xII16x")
+
+
+def _read_pe(data: bytes) -> bytes | None:
+    (header,) = struct.unpack_from("<I", data, 0x3C)
+    if data[header : header + 4] != b"PE\0\0":
         return None
-    try:
-        (num_commands,) = struct.unpack_from("<I", data, 16)
-        position = 32
-        for _ in range(num_commands):
-            command, size = struct.unpack_from("<II", data, position)
-            if command == _MACHO_SEGMENT:
-                (num_sections,) = struct.unpack_from("<I", data, position + 64)
-                for index in range(num_sections):
-                    name, _, _, nbytes, start = _MACHO_SECTION.unpack_from(data, position + 72 + index * 80)
-                    if name.rstrip(b"\0") == b"__byoc_artifact":
-                        return data[start : start + nbytes]
-            position += size
-    except struct.error as error:
-        raise ArtifactError("library", "its load commands are damaged") from error
+    (num_sections,) = struct.unpack_from("<H", data, header + 6)
+    (optional_nbytes,) = struct.unpack_from("<H", data, header + 20)
+    for index in range(num_sections):
+        place = header + 24 + optional_nbytes + index * _PE_SECTION.size
+        name, nbytes, _, start = _PE_SECTION.unpack_from(data, place)
+        if name.rstrip(b"\0") == _SECTIONS["pe"].encode():
+            return _cut(data, start, nbytes)
     return None

@@ -1,7 +1,23 @@
 /* Activations of neural networks, in terms of the functions of byoc_math_f32.h and byoc_math_f64.h.
  *
  * Where an op's limit at an infinity is a number that its formula does not give (0 times infinity), that number is put
- * in. A NaN stays one.
+ * in. A NaN stays one. Errors, those of rounded attributes included, are in units in the last place of the result, or of
+ * a larger magnitude: that of the operand, or of 1.
+ *
+ *     function    bound  of       measured with fused multiply-add, and without
+ *     gelu         2.5   operand  @gelu@
+ *     gelu_tanh    2.5   operand  @gelu_tanh@
+ *     softplus     2.5   result   @softplus@
+ *     softsign     2     result
+ *     mish         2.5   operand  @mish@
+ *     swish        3     operand  @swish@
+ *     hard_swish   2     operand
+ *     elu          3.5   result
+ *     selu         3.5   result
+ *     celu         3.5   one
+ *
+ * In gelu of float32 the result's own digits become fewer with its size: 4 ULP of the result at -1, 60 at -6, 430 at -9,
+ * below which it is 0. Those of the others that are measured by the operand do so, too.
  */
 #ifndef BYOC_ACTIVATIONS_H_
 #define BYOC_ACTIVATIONS_H_

@@ -168,6 +168,15 @@ int32_t byoc_check_operand(const char *function, const char *op, const char *ope
   return 0;
 }
 
+int32_t byoc_check_equal(const char *function, const char *op, const char *operand, int32_t axis, int64_t size,
+                         int64_t wanted) {
+  if (size != wanted) {
+    return byoc_fail("ValueError", "function `%s`, op `%s`, operand `%s`: wrong size of axis %d; got %lld, expected %lld",
+                     function, op, operand, (int)axis, (long long)size, (long long)wanted);
+  }
+  return 0;
+}
+
 int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
                          int64_t least) {
   if (size < least) {

@@ -139,6 +139,10 @@ BYOC_LOCAL int32_t byoc_check_broadcast(const char *function, int64_t left, int6
 BYOC_LOCAL int32_t byoc_check_operand(const char *function, const char *op, const char *operand, int32_t axis,
                                       int64_t size, int64_t wanted);
 
+/* Fails unless the size of an operand's axis is `wanted`. */
+BYOC_LOCAL int32_t byoc_check_equal(const char *function, const char *op, const char *operand, int32_t axis,
+                                    int64_t size, int64_t wanted);
+
 /* Fails unless a size inside a function is `least` or more; `what` is the tensor of the op that has it. */
 BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
                                     int64_t least);

@@ -3,6 +3,17 @@
  * exp(x) = 2**n exp(r), n = round(x / ln 2), r = x - n ln 2. The sum of x / ln 2 and BYOC_ROUNDER_F32 has n + 127 in its
  * low bits: shifted to the exponent's place, they are 2**n. Polynomials are near-minimax over their intervals, with
  * coefficients rounded one after another to float32.
+ *
+ * Infinities, NaN, signed zeros and subnormal numbers are right. Errors of results, in units in the last place (below the
+ * normal range the smallest number), over all inputs (`python -m benchmarks.run math-accuracy`):
+ *
+ *     function  bound  measured with fused multiply-add, and without
+ *     exp        1.25  @exp@
+ *     expm1      2     @expm1@
+ *     log        1     @log@
+ *     tanh       3     @tanh@
+ *     erf        2.5   @erf@
+ *     sigmoid    2.5   @sigmoid@
  */
 #ifndef BYOC_MATH_F32_H_
 #define BYOC_MATH_F32_H_
@@ -59,7 +70,7 @@ static inline float byoc_decay_f32(float x) {
   return byoc_exp_limited_f32(-104.0f > negative ? -104.0f : negative);
 }
 
-/* exp(x) - 1. The sum is halved, as 2**128 is no float. */
+/* exp(x) - 1; 0 for both zeros. The sum is halved, as 2**128 is no float. */
 static inline float byoc_expm1_f32(float x) {
   const float below = 89.0f < x ? 89.0f : x;
   const float limited = -20.0f > below ? -20.0f : below;

@@ -2,6 +2,16 @@
  *
  * erf and the normal distribution are those of the C library, one element at a time: for 53 bits one polynomial would
  * need about twenty terms, which cancel.
+ *
+ * Errors as there, over ten million random inputs; that of erf is the GNU C library's:
+ *
+ *     function  bound  measured with fused multiply-add, and without
+ *     exp        1.5   @exp@
+ *     expm1      2.5   @expm1@
+ *     log        1.5   @log@
+ *     tanh       3     @tanh@
+ *     erf        1.5   @erf@
+ *     sigmoid    3     @sigmoid@
  */
 #ifndef BYOC_MATH_F64_H_
 #define BYOC_MATH_F64_H_
@@ -61,7 +71,7 @@ static inline double byoc_decay_f64(double x) {
   return byoc_exp_limited_f64(-746.0 > negative ? -746.0 : negative);
 }
 
-/* exp(x) - 1. The sum is halved, as 2**1024 is no double. */
+/* exp(x) - 1; 0 for both zeros. The sum is halved, as 2**1024 is no double. */
 static inline double byoc_expm1_f64(double x) {
   const double below = 710.0 < x ? 710.0 : x;
   const double limited = -50.0 > below ? -50.0 : below;
@@ -88,12 +98,11 @@ static inline double byoc_log1p_core_f64(double f) {
 /* x = 2**n m, sqrt(1/2) <= m < sqrt(2); log(x) = n ln 2 + log(m). The exponent, a small integer, becomes a double by the
  * bits of one with a fixed exponent: not every processor converts vectors of 64-bit integers. */
 static inline double byoc_log_f64(double x) {
-  const uint64_t subnormal = UINT64_C(0) - (uint64_t)(x < 0x1p-1022);
-  const uint64_t scale = UINT64_C(0x3ff0000000000000) + (subnormal & UINT64_C(54) << 52);
-  const uint64_t shifted = byoc_bits_f64(x * byoc_from_bits_f64(scale)) + UINT64_C(0x00095f619980c434);
+  const double up = x < 0x1p-1022 ? 0x1p54 : 1.0;
+  const uint64_t shifted = byoc_bits_f64(x * up) + UINT64_C(0x00095f619980c434);
   const double m = byoc_from_bits_f64((shifted & UINT64_C(0x000fffffffffffff)) + UINT64_C(0x3fe6a09e667f3bcc));
-  const uint64_t biased = (shifted >> 52) - (subnormal & 54);
-  const double whole = byoc_from_bits_f64(biased + UINT64_C(0x4330000000000040)) - (0x1p52 + 1087.0);
+  const uint64_t n = (shifted >> 52) - (byoc_bits_f64(up) >> 52);
+  const double whole = byoc_from_bits_f64(n + UINT64_C(0x4330000000001000)) - (0x1p52 + 4096.0);
   const double log_m = byoc_log1p_core_f64(m - 1.0);
   const double result = BYOC_FMA_F64(whole, BYOC_LN_2_HIGH_F64, BYOC_FMA_F64(whole, BYOC_LN_2_LOW_F64, log_m));
   return x == INFINITY ? x : x > 0 ? result : x == 0 ? -INFINITY : NAN;

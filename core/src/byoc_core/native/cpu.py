@@ -10,7 +10,7 @@ from pathlib import Path
 
 from byoc_core.errors import ArtifactError
 
-__all__ = ["Target", "check_target", "features_of_macros", "machine_features"]
+__all__ = ["Target", "check_target", "features_of_macros", "machine_features", "target_of_macros"]
 
 _X86 = [
     "sse3",
@@ -89,6 +89,29 @@ def features_of_macros(macros: Iterable[str]) -> tuple[str, ...]:
     """Gives the instruction sets that a compiler may use, from the names of the macros it predefines."""
     known = _feature_of_macro()
     return tuple(sorted({known[macro] for macro in macros if macro in known}))
+
+
+# By predefined macro, under the names of Python's module `platform`; the first that is defined counts.
+_SYSTEMS = {"_WIN32": "Windows", "__APPLE__": "Darwin", "__linux__": "Linux"}
+_MACHINES = {"__x86_64__": "x86_64", "__aarch64__": "aarch64", "__riscv": "riscv64", "__powerpc64__": "ppc64le"}
+_OTHER_NAMES = {
+    ("Windows", "x86_64"): "AMD64",
+    ("Windows", "aarch64"): "ARM64",
+    ("Darwin", "aarch64"): "arm64",
+}
+
+
+def target_of_macros(macros: Iterable[str]) -> Target | None:
+    """Gives the machines that a compiler makes code for, from the names of the macros it predefines.
+
+    ``None`` where they tell no system and no family that has a name here.
+    """
+    names = frozenset(macros)
+    system = next((text for macro, text in _SYSTEMS.items() if macro in names), None)
+    machine = next((text for macro, text in _MACHINES.items() if macro in names), None)
+    if system is None or machine is None:
+        return None
+    return Target(system, _OTHER_NAMES.get((system, machine), machine), features_of_macros(names))
 
 
 @cache

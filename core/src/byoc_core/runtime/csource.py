@@ -81,8 +81,8 @@ class CSourceModule(RuntimeModule):
 
     @property
     def payload_format(self) -> int:
-        """2 where a function permits its callers anything, which format 1 cannot say; else 1."""
-        return 2 if self._traits else 1
+        """2 where a function permits its callers anything or code is for another machine; format 1 cannot say it."""
+        return 2 if self._traits or self._options.target else 1
 
     @property
     def constants(self) -> Mapping[str, NDArray]:
@@ -116,7 +116,7 @@ class CSourceModule(RuntimeModule):
         """
         with self._lock:
             if self._library is None:
-                self._library = find_toolchain().compile(self._source, self._options)
+                self._library = find_toolchain(self._options.target).compile(self._source, self._options)
             return self._library
 
     def find_signature(self, name: str) -> Signature:

@@ -2,7 +2,8 @@
 
 Layout: a magic line with the version, the SHA-256 of all that follows, three lengths (little-endian, 8 bytes each),
 then a JSON header, the C text and the shared library. Constants are cited by digest. Equal modules give equal bytes.
-Format 2 adds to the header what functions permit their callers; a module whose functions permit nothing has format 1.
+Format 2 adds to the header what functions permit their callers, and the target triple of code for another machine; a
+module that has neither has format 1.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class _Header:
     system: str
     machine: str
     features: tuple[str, ...]
+    target: str | None = None
 
 
 def _read_pair(value: object) -> tuple[int, int]:
@@ -99,6 +101,7 @@ _read_header = record(
     system=_TEXT,
     machine=_TEXT,
     features=_TEXTS,
+    target=Optional(_TEXT),
 )
 
 
@@ -120,6 +123,7 @@ def encode(module: CSourceModule) -> bytes:
         system=library.target.system,
         machine=library.target.machine,
         features=library.target.features,
+        target=module.options.target or None,
     )
     parts = (json.dumps(header, default=to_json, sort_keys=True).encode(), module.get_source().encode(), library.data)
     body = _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
@@ -137,7 +141,7 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
         header = _read_header(parse_json(header_text))
         functions = {function.symbol: Signature(function.inputs, function.outputs) for function in header.functions}
         traits = {function.symbol: function.traits for function in header.functions if function.traits is not None}
-        options = BuildOptions(header.opt_level, header.march, header.extra_flags)
+        options = BuildOptions(header.opt_level, header.march, header.extra_flags, header.target or "")
         source_text = source.decode()
     except (ValueError, ByocError) as error:
         raise ArtifactError(context.source, "the header of a csource module is malformed", detail=str(error)) from error
@@ -151,7 +155,7 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
         raise ArtifactError(
             context.source,
             "the header of a csource module is malformed",
-            detail="its format is not the one that what its functions permit calls for",
+            detail="its format is not the one that what it says calls for",
         )
     return module
 

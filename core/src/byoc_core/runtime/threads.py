@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from byoc_core.errors import OptionsError
-from byoc_core.runtime.cpus import count_cpus
+from byoc_core.native.processors import count_cpus
 from byoc_core.runtime.openmp import OpenMP, load_openmp
 from byoc_core.runtime.worker_accounts import Accounts, CallToken, NativeAccounts, WorkerAccounts
 
@@ -64,7 +64,7 @@ def default_num_threads(environment: Mapping[str, str] | None = None) -> int:
 
     That is ``BYOC_NUM_THREADS``; else the first number of ``OMP_NUM_THREADS`` (a list has one for each level of nested
     parallel regions; OpenMP 5.2, section 21.1.2; what is not such a list is ignored, as libgomp does); else the
-    processors that the process may use (see :func:`byoc_core.runtime.cpus.count_cpus`).
+    processors that the process may use (see :func:`byoc_core.native.processors.count_cpus`).
 
     Raises:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.

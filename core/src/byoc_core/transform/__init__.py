@@ -15,6 +15,7 @@ from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
+from byoc_core.transform.rewrite import inline_composites
 from byoc_core.transform.simplify import Simplify
 from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
 from byoc_core.transform.unique_names import UniqueNames
@@ -44,6 +45,7 @@ __all__ = [
     "default_passes",
     "evaluate_binding",
     "evaluate_function",
+    "inline_composites",
     "pass_name",
     "trace_sizes",
 ]

@@ -3,6 +3,7 @@
 from byoc_core.vm.disassemble import disassemble
 from byoc_core.vm.encoding import FORMAT_VERSION, decode, encode
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
+from byoc_core.vm.layout import Layout, compact_layout
 from byoc_core.vm.machine import ExecutableLike, VirtualMachine, VMCallable
 from byoc_core.vm.program import ConstantRef, DynamicTensor, PlannedTensor, Program, View, VMFunction
 from byoc_core.vm.verify import verify
@@ -18,6 +19,7 @@ __all__ = [
     "Goto",
     "If",
     "Instruction",
+    "Layout",
     "PlannedTensor",
     "Program",
     "Ret",
@@ -25,6 +27,7 @@ __all__ = [
     "VMFunction",
     "View",
     "VirtualMachine",
+    "compact_layout",
     "decode",
     "disassemble",
     "encode",

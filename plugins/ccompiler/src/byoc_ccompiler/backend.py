@@ -15,12 +15,15 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.ir import Binding, Function
+from byoc_core.native.kept_source import keep_source
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
 from byoc_ccompiler.codegen import FusedCodegen
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.patterns import patterns
+from byoc_ccompiler.regions import prepare_regions
+from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.support import reject_step
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -70,7 +73,7 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Gives one module of C for all functions, compiled already; functions with an op it cannot compile are refused."""
     options = _options(context)
-    build = BuildOptions(options.opt_level, options.march, options.extra_flags)
+    build = BuildOptions(options.opt_level, options.march, options.extra_flags, options.target)
     rejections = {}
     accepted = []
     for function in functions:
@@ -81,10 +84,14 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
             rejections[function.name] = rejection
     if not accepted:
         return CodegenResult(None, rejections=rejections)
-    target = find_toolchain().target(options.march)
+    target = find_toolchain(options.target).target(options.march, options.target)
     unit = VectorUnit.of_features(target.machine, target.features)
-    kit = CSourceCodegen(build) if options.tutorial else FusedCodegen(build, unit, options)
-    module = kit.generate(accepted, context.constants)
+    if options.tutorial:
+        module = CSourceCodegen(build).generate(accepted, context.constants)
+    else:
+        module = FusedCodegen(build, unit, options).generate(prepare_regions(accepted, context.constants, FAMILIES))
+    if options.keep_source is not None:
+        keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
     module.build()
     made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
     return CodegenResult(module, constants=made, rejections=rejections)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
 from byoc_core.authoring.csource_parallel import PARALLEL_HEADER
-from byoc_core.authoring.csource_scope import tensor_type
 from byoc_core.authoring.csource_types import c_dim, c_type
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -22,9 +21,10 @@ from byoc_ccompiler.kernels.row_reducers import reducer_definitions
 from byoc_ccompiler.kernels.rows import write_rows
 from byoc_ccompiler.kernels.transposes import turn_definitions
 from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.size_checks import require_results
-from byoc_ccompiler.steps import flatten, shape_of
+from byoc_ccompiler.steps import dtype_of, flatten, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
 from byoc_ccompiler.workspace import ALIGNMENT, Request, plan
 
@@ -64,23 +64,25 @@ class FusedCodegen(CSourceCodegen):
         groups = form_groups(steps, FAMILIES, fuse=self.user_options.fuse)
         needed = _needed_outside(groups, results)
         scope.in_place = in_place_pairs(groups, scope.function.params, results)
-        context = KernelContext(scope, self.unit, self.user_options, {})
+        places = plan_places(groups, results, FAMILIES)
+        strides = {value: place.layout.strides for value, place in places.of.items()}
+        context = KernelContext(scope, self.unit, self.user_options, strides)
         kernels = []
-        for group in groups:
-            stored = [result for step in group.steps for result in step.binding.results if result in needed]
-            kernel = Kernel(context, group, stored)
+        for group in places.groups:
+            made = [result for step in group.steps for result in step.binding.results]
+            kernel = Kernel(context, group, [value for value in made if value in needed or value in places.of])
             for output, source in scope.in_place:
                 kernel.shared |= {results[output], scope.function.params[source]}
             write = FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
             write(kernel)
             kernels.append(kernel)
-        pointers = self._lay_out(scope, kernels)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
+        pointers = self._lay_out(scope, kernels, places)
         for kernel, scratch in zip(kernels, pointers, strict=True):
-            arguments = [scope.value(value) for value in kernel.inputs]
-            arguments += [scope.buffer(value) for value in kernel.stored]
-            scope.call(kernel.name, *arguments, *scratch, *kernel.sizes)
+            arguments = [_pointer(scope, places, value) for value in (*kernel.inputs, *kernel.stored)]
+            call = scope.call_checked if kernel.can_fail else scope.call
+            call(kernel.name, *arguments, *scratch, *kernel.sizes)
         for outer, inner in zip(scope.function.results, results, strict=True):
             scope.bind(outer, scope.value(inner))
 
@@ -91,36 +93,49 @@ class FusedCodegen(CSourceCodegen):
         turns = turn_definitions(self.unit, text)
         return include + vector_preamble(self.unit, rows + text) + rows + turns
 
-    def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel]) -> list[list[str]]:
+    def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""
-        last_read: dict[Value, int] = {value: index for index, kernel in enumerate(kernels) for value in kernel.inputs}
-        buffers: list[_Buffer] = []
-        scratch: list[list[str]] = []
-        bound: list[tuple[Var, str]] = []
+        last_read: dict[Value, int] = {}
+        first_written: dict[Var, int] = {}
         for index, kernel in enumerate(kernels):
+            last_read.update((places.find(value).base, index) for value in kernel.inputs)
             for value in kernel.stored:
-                if scope.is_output(value):
-                    continue
-                dtype = tensor_type(value, scope.where)[1]
-                name = scope.names.unique(f"{value.name}_data")
-                request = Request(_nbytes(product(shape_of(value)), dtype), index, last_read.get(value, index))
-                buffers.append(_Buffer(name, c_type(dtype), request))
-                bound.append((value, name))
+                base = places.find(value).base
+                assert isinstance(base, Var)
+                first_written.setdefault(base, index)
+                last_read.setdefault(base, index)
+        buffers: list[_Buffer] = []
+        for base, index in first_written.items():
+            if scope.is_output(base):
+                scope.bind(base, scope.buffer(base))
+                continue
+            name = scope.names.unique(f"{base.name}_data")
+            request = Request(_nbytes(product(shape_of(base)), dtype_of(base)), index, last_read[base])
+            buffers.append(_Buffer(name, c_type(dtype_of(base)), request))
+            scope.bind(base, name)
+        scratch: list[list[str]] = []
+        for index, kernel in enumerate(kernels):
             scratch.append([])
             if kernel.scratch != 0:
-                dtype = tensor_type(kernel.stored[0], scope.where)[1]
+                dtype = kernel.scratch_dtype
                 name = f"scratch_{index}"
                 buffers.append(_Buffer(name, c_type(dtype), Request(_nbytes(kernel.scratch, dtype), index, index)))
                 scratch[-1].append(name)
+        buffers.sort(key=lambda buffer: buffer.request.first)
         if buffers:
             offsets, total = plan([buffer.request for buffer in buffers])
             block = scope.workspace(ALIGNMENT if total == 0 else total)
             for buffer, offset in zip(buffers, offsets, strict=True):
                 place = block if offset == 0 else f"({block} + {c_dim(offset)})"
                 scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){place};")
-            for value, name in bound:
-                scope.bind(value, name)
         return scratch
+
+
+def _pointer(scope: FunctionScope, places: Places, value: Value) -> str:
+    """Gives the C expression of the pointer to the first element of a value."""
+    place = places.find(value)
+    pointer = scope.value(place.base)
+    return pointer if place.layout.offset == 0 else f"{pointer} + {c_dim(place.layout.offset)}"
 
 
 def _nbytes(count: Dim, dtype: str) -> Dim:

@@ -53,15 +53,18 @@ class KernelFamily:
         write: writes a kernel whose first step is one of the ops.
         takes_epilogue: whether elementwise steps that follow (of the result's shape) are computed while its results are
             at hand; such a kernel's group may hold more than one step.
+        takes_halves: whether float16 and bfloat16 are taken as they are: elements that are moved, not computed with.
         require: adds to the function the checks of sizes that only a call shows and the kernel relies on.
         reads: how the tensor of an operand (by its number) may lie.
-        writes: how the tensor of a result (by its number) may lie.
+        writes: how the tensor of a result (by its number) may lie; of a family that takes an epilogue also what that reads
+            and writes.
     """
 
     ops: frozenset[str]
     reject: Callable[[Binding], Rejection | None]
     write: Callable[[Kernel], None]
     takes_epilogue: bool = False
+    takes_halves: bool = False
     require: Callable[[FunctionScope, Step], None] = _checks_nothing
     reads: Callable[[Step, int], Access] = _compact
     writes: Callable[[Step, int], Access] = _compact

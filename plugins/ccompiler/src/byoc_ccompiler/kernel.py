@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
-from byoc_core.dims import Dim, product
-from byoc_core.ir import Constant, Value, Var
+from byoc_core.dims import Dim
+from byoc_core.ir import Binding, Constant, Value, Var
+from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, shape_of
@@ -20,7 +22,7 @@ __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
 def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
-    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+    return compact_layout(shape).strides
 
 
 @dataclass(eq=False, slots=True)
@@ -63,6 +65,9 @@ class KernelContext:
     strides: Mapping[Value, tuple[Dim, ...]]
 
 
+_NAMED_OPS = 4
+"""Ops that a kernel's name tells of."""
+
 _RESERVED = (
     "scratch",
     "sum",
@@ -99,7 +104,9 @@ class Kernel:
         group: its steps.
         stored: the values that it writes.
         names: the C names in use.
-        scratch: elements of scratch memory (of the first stored value's type), 0 for none.
+        scratch: elements of scratch memory, 0 for none.
+        scratch_dtype: their dtype; that of the first stored value where nothing is said.
+        can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -114,12 +121,19 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
+        self.scratch_dtype = tensor_type(self.stored[0], self.scope.where)[1] if self.stored else "uint8"
+        self.can_fail = False
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
         self._outputs: dict[Var, str] = {}
         self.names.reserve(["out"])
         self.sizes: list[str] = []
+
+    @property
+    def scratch_ctype(self) -> str:
+        """The C type of the elements of scratch memory."""
+        return c_type(self.scratch_dtype)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -154,6 +168,15 @@ class Kernel:
         """Gives the C type of a value's elements."""
         return c_type(tensor_type(value, self.scope.where)[1])
 
+    def helper(self, hint: str, text: str) -> str:
+        """Gives the name of a C definition that all kernels of the source share; equal text is written once.
+
+        Args:
+            hint: what it is called; the name begins with ``byoc_shared_``.
+            text: the definition; ``{name}`` in it is its name.
+        """
+        return self.scope.definitions.name(hint, text)
+
     def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
         """Declares the kernel.
 
@@ -168,7 +191,7 @@ class Kernel:
             for value in self.stored
         ]
         if self.scratch != 0:
-            pointers.append(f"{self.ctype(self.stored[0])} *restrict scratch")
+            pointers.append(f"{self.scratch_ctype} *restrict scratch")
         texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
         sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
         lines: list[str] = []
@@ -184,6 +207,21 @@ class Kernel:
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
         origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
-        ops = ", ".join(origin.op.name for origin in origins)
-        head = f"static void {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, "}"]))
+        ops = [origin.op.name for origin in origins]
+        status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
+        head = f"static {status} {{name}}({', '.join(parameters)}) {{"
+        comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
+        hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
+        self.name = self.scope.declare_kernel(
+            "\n".join([f"{helpers}{comments[0]}", *comments[1:], head, *lines, *end]), hint
+        )
+
+
+def _describe(binding: Binding) -> str:
+    """Gives a comment of one line that says what an op computes, and which node of a model it was."""
+    operands = ", ".join(operand.name if isinstance(operand, Var) else "constant" for operand in binding.operands)
+    results = ", ".join(f"{result.name}: {result.type}" for result in binding.results)
+    place = f" [{binding.location}]" if binding.location else ""
+    text = f"{results} = {binding.op.name}({operands}){place}"
+    # Names are the model's: none may end the comment, or carry it on to the next line.
+    return "// " + re.sub(r"[^\w .,:;=(){}\[\]\"'*+-]", "_", text, flags=re.ASCII)

@@ -6,7 +6,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.kernels import conv2d, movement, pointwise, pooling, products, rows, transposes
+from byoc_ccompiler.kernels import (
+    attention,
+    conv2d,
+    creation,
+    cumulative,
+    einsum,
+    indexing,
+    lrn,
+    movement,
+    ordering,
+    pointwise,
+    pooling,
+    products,
+    quantisation,
+    rearrangement,
+    recurrence,
+    resizing,
+    rotary,
+    rows,
+    scatter,
+    transposes,
+)
 
 __all__ = ["FAMILIES"]
 
@@ -25,8 +46,21 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     conv2d.FAMILY,
     *products.FAMILIES,
     pooling.FAMILY,
+    attention.FAMILY,
     *rows.FAMILIES,
-    movement.FAMILY,
     transposes.FAMILY,
+    *movement.FAMILIES,
+    rearrangement.FAMILY,
+    creation.FAMILY,
+    indexing.FAMILY,
+    *scatter.FAMILIES,
+    ordering.FAMILY,
+    cumulative.FAMILY,
+    quantisation.FAMILY,
+    einsum.FAMILY,
+    resizing.FAMILY,
+    lrn.FAMILY,
+    rotary.FAMILY,
+    recurrence.FAMILY,
 )
 """The family of every op that has one."""

@@ -13,7 +13,7 @@ from byoc_core.dims import Dim
 
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["require_broadcast", "require_results", "require_window"]
+__all__ = ["require_broadcast", "require_equal_sizes", "require_results", "require_window"]
 
 
 def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0) -> None:
@@ -23,6 +23,14 @@ def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0) -> Non
     for name, operand in zip(names, step.operands, strict=True):
         dims = shape_of(operand)
         scope.require_broadcast(step.op, name, dims[: len(dims) - skip], space[: len(space) - skip])
+
+
+def require_equal_sizes(
+    scope: FunctionScope, step: Step, operand: int, dims: Sequence[Dim], wanted: Sequence[Dim]
+) -> None:
+    """Has sizes of an operand, given by its number, checked to be what they must be."""
+    names = step.binding.op.operand_names(len(step.operands))
+    scope.require_equal(step.op, names[operand], dims, wanted)
 
 
 def require_window(scope: FunctionScope, step: Step, padded: Sequence[Dim], window: Sequence[int]) -> None:

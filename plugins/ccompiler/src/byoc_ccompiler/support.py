@@ -7,6 +7,7 @@ from byoc_core.authoring.csource_types import C_TYPES
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding, TensorType
 
+from byoc_ccompiler.regions.widen_halves import widen_binding
 from byoc_ccompiler.registry import FAMILIES
 
 __all__ = ["reject_step"]
@@ -32,7 +33,7 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
             return Rejection("rank", f"{name} has an operand of unknown rank")
         if value.type.dtype not in C_TYPES:
             return Rejection("dtype", f"C has no type for {value.type.dtype}")
-    return family.reject(binding) or _reject_symbols(binding)
+    return family.reject(widen_binding(binding, FAMILIES)) or _reject_symbols(binding)
 
 
 def _reject_symbols(binding: Binding) -> Rejection | None:

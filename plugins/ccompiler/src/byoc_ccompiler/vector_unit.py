@@ -38,6 +38,15 @@ class VectorUnit:
         """Gives how many elements a register holds."""
         return self.nbytes // dtype_info(dtype).itemsize
 
+    @property
+    def panel_vectors(self) -> int:
+        """Vectors in a row of a full panel: with :meth:`panel_rows` they keep the multipliers busy out of registers."""
+        return 4 if self.registers >= 32 else 2
+
+    def panel_rows(self, vectors: int) -> int:
+        """Gives how many rows of so many vectors are summed up at a time, beside a row of factors and a broadcast."""
+        return min(8, (self.registers - vectors - 2) // vectors)
+
     def rows_for(self, vectors: int) -> int:
         """Gives how many rows of so many vectors fit into the registers, beside what feeds them."""
         return max(1, (self.registers - vectors - 2) // vectors)
@@ -80,6 +89,18 @@ typedef {ctype} vec_{suffix} __attribute__((vector_size({unit.nbytes})));
 typedef {ctype} vec_{suffix}u __attribute__((vector_size({unit.nbytes}), aligned({itemsize}), may_alias));
 """
         )
+        if f"BYOC_SHUFFLE_{suffix}(" in text:
+            parts.append(
+                f"""
+/* The lanes of two vectors, numbered through, in the order given. */
+#if defined(__clang__)
+#define BYOC_SHUFFLE_{suffix}(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int{8 * itemsize}_t vec_index_{suffix} __attribute__((vector_size({unit.nbytes})));
+#define BYOC_SHUFFLE_{suffix}(a, b, ...) __builtin_shuffle(a, b, (vec_index_{suffix}){{__VA_ARGS__}})
+#endif
+"""
+            )
         if f"vec_sum_{suffix}(" in text:
             parts.append(
                 f"""

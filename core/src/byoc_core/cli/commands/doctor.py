@@ -131,7 +131,7 @@ def _find_compiler() -> Finding:
 
 def _find_num_threads() -> Finding:
     from byoc_core.errors import OptionsError
-    from byoc_core.runtime.cpus import count_cpus
+    from byoc_core.native.processors import count_cpus
     from byoc_core.runtime.threads import default_num_threads
 
     cpus = count_cpus()

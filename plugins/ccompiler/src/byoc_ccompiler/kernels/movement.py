@@ -1,62 +1,183 @@
-"""Ops that only move elements: reshape, concat, split."""
+"""Ops that move elements by fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels."""
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_types import c_dim
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from byoc_core.authoring.csource import FunctionScope
+from byoc_core.authoring.csource_parallel import ParallelLoop
+from byoc_core.authoring.csource_types import c_dim, c_literal
 from byoc_core.backend.info import Rejection
-from byoc_core.dims import product
+from byoc_core.dims import Dim, dim_max, dim_min, is_nonnegative, product
 from byoc_core.ir import Binding, TensorType
+from byoc_core.kernels.shape import OPEN_BOUND
 
-from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.attributes import axis_of, dims_of, float_of, int_of, ints_of
+from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.copies import copy_axes, copy_parts, fill_parts, reserve_locals
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
-from byoc_ccompiler.steps import shape_of
+from byoc_ccompiler.size_checks import require_equal_sizes
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["FAMILY"]
+__all__ = ["FAMILIES"]
 
-_LOCALS = ("row", "to", "from")
-
-
-def _write(kernel: Kernel) -> None:
-    """Writes the kernel of an op that moves elements."""
-    kernel.names.reserve(_LOCALS)
-    _WRITERS[kernel.group.steps[0].op](kernel)
+Body = list[str | ParallelLoop]
 
 
-def _reshape(kernel: Kernel) -> None:
-    (step,) = kernel.group.steps
-    source = kernel.input(step.operands[0])
-    count = c_dim(product(shape_of(step.result)))
-    kernel.finish([f"  memcpy({kernel.output(step.result)}, {source}, (size_t){count} * sizeof(*{source}));"])
+def _at(pointer: str, offset: Dim) -> str:
+    return pointer if offset == 0 else f"{pointer} + {c_dim(offset)}"
 
 
-def _concat(kernel: Kernel) -> None:
-    (step,) = kernel.group.steps
-    result = shape_of(step.result)
-    axis = int(str(step.binding.attrs["axis"])) % len(result)
-    out = kernel.output(step.result)
-    lines = [f"  {kernel.ctype(step.result)} *to = {out};"]
-    lines.append(f"  for (int64_t row = 0; row < {c_dim(product(result[:axis]))}; ++row) {{")
+def _reshape(kernel: Kernel, step: Step) -> Body:
+    source, out = kernel.input(step.operands[0]), kernel.output(step.result)
+    return copy_parts(kernel, step.result, copy_axes([product(shape_of(step.result))], [1], [1]), out, source)
+
+
+def _concat(kernel: Kernel, step: Step) -> Body:
+    axis = axis_of(step.binding, len(shape_of(step.result)))
+    strides, out = kernel.strides(step.result), kernel.output(step.result)
+    body: Body = []
+    begin: Dim = 0
     for operand in step.operands:
-        count = c_dim(product(shape_of(operand)[axis:]))
-        lines.append(f"    memcpy(to, {kernel.input(operand)} + row * {count}, (size_t){count} * sizeof(*to));")
-        lines.append(f"    to += {count};")
-    kernel.finish([*lines, "  }"])
+        axes = copy_axes(shape_of(operand), strides, kernel.strides(operand))
+        body += copy_parts(kernel, operand, axes, _at(out, begin * strides[axis]), kernel.input(operand))
+        begin = begin + shape_of(operand)[axis]
+    return body
 
 
-def _split(kernel: Kernel) -> None:
-    (step,) = kernel.group.steps
-    source = kernel.input(step.operands[0])
-    shape = shape_of(step.operands[0])
-    axis = int(str(step.binding.attrs["axis"])) % len(shape)
-    lines = [f"  const {kernel.ctype(step.operands[0])} *from = {source};"]
-    lines.append(f"  for (int64_t row = 0; row < {c_dim(product(shape[:axis]))}; ++row) {{")
+def _stack(kernel: Kernel, step: Step) -> Body:
+    axis = axis_of(step.binding, len(shape_of(step.result)))
+    strides, out = kernel.strides(step.result), kernel.output(step.result)
+    others = (*strides[:axis], *strides[axis + 1 :])
+    body: Body = []
+    for index, operand in enumerate(step.operands):
+        axes = copy_axes(shape_of(operand), others, kernel.strides(operand))
+        body += copy_parts(kernel, operand, axes, _at(out, index * strides[axis]), kernel.input(operand))
+    return body
+
+
+def _split(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    axis = axis_of(step.binding, len(shape_of(x)))
+    strides, source = kernel.strides(x), kernel.input(x)
+    body: Body = []
+    begin: Dim = 0
     for part in step.binding.results:
-        count = c_dim(product(shape_of(part)[axis:]))
         if part in kernel.stored:
-            lines.append(f"    memcpy({kernel.output(part)} + row * {count}, from, (size_t){count} * sizeof(*from));")
-        lines.append(f"    from += {count};")
-    kernel.finish([*lines, "  }"])
+            axes = copy_axes(shape_of(part), kernel.strides(part), strides)
+            body += copy_parts(kernel, part, axes, kernel.output(part), _at(source, begin * strides[axis]))
+        begin = begin + shape_of(part)[axis]
+    return body
+
+
+def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
+    """Gives the first index of a slice: its bound counted from the front, and limited to the axis."""
+    if not isinstance(bound, int):  # 0 is added where it is zero or more, the size where it is less
+        bound = bound - dim_max(dim_min(bound, 0), -1) * size
+    elif bound < 0:
+        bound = size + bound
+    return dim_min(dim_max(bound, 0), size if stride > 0 else size - 1)
+
+
+def _strided_slice(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    shape = shape_of(x)
+    strides = list(kernel.strides(x))
+    begin: Dim = 0
+    attrs = step.binding
+    for axis, first, apart in zip(
+        ints_of(attrs, "axes"), dims_of(attrs, "begin"), ints_of(attrs, "strides"), strict=True
+    ):
+        begin = begin + _slice_start(first, shape[axis], apart) * strides[axis]
+        strides[axis] = strides[axis] * apart
+    axes = copy_axes(shape_of(step.result), kernel.strides(step.result), strides)
+    return copy_parts(kernel, x, axes, kernel.output(step.result), _at(kernel.input(x), begin))
+
+
+def _flip(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    shape, strides = shape_of(x), list(kernel.strides(x))
+    axis = axis_of(step.binding, len(shape))
+    last = (shape[axis] - 1) * strides[axis]
+    strides[axis] = -strides[axis]
+    axes = copy_axes(shape, kernel.strides(step.result), strides)
+    return copy_parts(kernel, x, axes, kernel.output(step.result), _at(kernel.input(x), last))
+
+
+def _full(kernel: Kernel, step: Step) -> Body:
+    shape = shape_of(step.result)
+    axes = copy_axes(shape, kernel.strides(step.result), [0] * len(shape))
+    return copy_parts(kernel, step.result, axes, kernel.output(step.result), kernel.input(step.operands[0]))
+
+
+def _tile(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    sizes: list[Dim] = []
+    to: list[Dim] = []
+    come: list[Dim] = []
+    for repeats, size, into, out_of in zip(
+        dims_of(step.binding, "repeats"), shape_of(x), kernel.strides(step.result), kernel.strides(x), strict=True
+    ):
+        sizes += [repeats, size]
+        to += [into * size, into]
+        come += [0, out_of]
+    return copy_parts(kernel, x, copy_axes(sizes, to, come), kernel.output(step.result), kernel.input(x))
+
+
+def _pad(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    widths, out = ints_of(step.binding, "pad_width"), kernel.output(step.result)
+    strides = kernel.strides(step.result)
+    begin = sum((before * stride for before, stride in zip(widths[::2], strides, strict=True)), start=0)
+    copied = copy_parts(kernel, x, copy_axes(shape_of(x), strides, kernel.strides(x)), _at(out, begin), kernel.input(x))
+    if not any(widths):
+        return copied
+    with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
+        value = c_literal(float_of(step.binding, "pad_value"), dtype_of(step.result))
+    return [*fill_parts(step.result, out, value), *copied]
+
+
+def _depth_to_space(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
+    batch, _, height, width = shape_of(x)
+    depth = shape_of(step.result)[1]
+    come, to = kernel.strides(x), kernel.strides(step.result)
+    row, column, deep = _channel_strides(depth, come[1], block, mode)
+    axes = copy_axes(
+        [batch, depth, height, block, width, block],
+        [to[0], to[1], to[2] * block, to[2], to[3] * block, to[3]],
+        [come[0], deep, come[2], row, come[3], column],
+    )
+    return copy_parts(kernel, x, axes, kernel.output(step.result), kernel.input(x))
+
+
+def _space_to_depth(kernel: Kernel, step: Step) -> Body:
+    (x,) = step.operands
+    block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
+    batch, depth = shape_of(x)[:2]
+    height, width = shape_of(step.result)[2:]
+    come, to = kernel.strides(x), kernel.strides(step.result)
+    row, column, deep = _channel_strides(depth, to[1], block, mode)
+    channels = [(block, row, come[2]), (block, column, come[3]), (depth, deep, come[1])]
+    if mode != "DCR":
+        channels = [channels[2], *channels[:2]]
+    sizes, into, out_of = ([axis[place] for axis in channels] for place in range(3))
+    axes = copy_axes(
+        [batch, *sizes, height, width],
+        [to[0], *into, to[2], to[3]],
+        [come[0], *out_of, come[2] * block, come[3] * block],
+    )
+    return copy_parts(kernel, x, axes, kernel.output(step.result), kernel.input(x))
+
+
+def _channel_strides(depth: Dim, stride: Dim, block: int, mode: str) -> tuple[Dim, Dim, Dim]:
+    """Gives the strides, among channels that number the pixels of blocks, of a block's rows, columns and channels."""
+    if mode == "DCR":
+        return stride * depth * block, stride * depth, stride
+    return stride * block, stride, stride * (block * block)
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -67,16 +188,82 @@ def _reject(binding: Binding) -> Rejection | None:
         (result,) = binding.results
         agrees = isinstance(result.type, TensorType) and result.type.num_elements == product(shapes[0])
     elif binding.op.name in ("split", "concat"):
-        axis = int(str(binding.attrs["axis"])) % len(shapes[0])
+        axis = axis_of(binding, len(shapes[0]))
         parts = [r.type.shape or () for r in binding.results if isinstance(r.type, TensorType)]
         if binding.op.name == "split":
             agrees = sum((part[axis] for part in parts), start=0) == shapes[0][axis]
         else:
             agrees = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
+    elif binding.op.name == "strided_slice" and binding.attrs["mode"] == "strict":
+        return _reject_strict(binding, shapes[0])
     return None if agrees else reject_sizes(binding)
 
 
-_WRITERS = {"reshape": _reshape, "concat": _concat, "split": _split}
+def _reject_strict(binding: Binding, shape: Sequence[Dim]) -> Rejection | None:
+    """Refuses bounds that must lie on an axis and may not; the type rule has refused those that never do."""
+    for axis, stride, *bounds in zip(
+        ints_of(binding, "axes"),
+        ints_of(binding, "strides"),
+        dims_of(binding, "begin"),
+        dims_of(binding, "end"),
+        strict=True,
+    ):
+        size, room = shape[axis], int(stride < 0)
+        for bound in bounds:
+            is_open = isinstance(bound, int) and abs(bound) >= OPEN_BOUND
+            place = bound + size if isinstance(bound, int) and bound < 0 else bound
+            if not is_open and not (is_nonnegative(place + room) and is_nonnegative(size - room - place)):
+                text = "whether the bounds of strided_slice lie on the axis shows only when it runs"
+                return Rejection("dynamic-shape", text)
+    return None
 
-FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write)
-"""Ops that only move elements."""
+
+def _require(scope: FunctionScope, step: Step) -> None:
+    """Has sizes checked that symbols hide from the type rules."""
+    shape = shape_of(step.operands[0])
+    if step.op == "squeeze":
+        removed = [shape[axis] for axis in ints_of(step.binding, "axis")]
+        require_equal_sizes(scope, step, 0, removed, [1] * len(removed))
+    elif step.op == "stack":
+        for index in range(1, len(step.operands)):
+            require_equal_sizes(scope, step, index, shape_of(step.operands[index]), shape)
+    elif step.op == "depth_to_space":
+        block, depth = int_of(step.binding, "block_size"), shape_of(step.result)[1]
+        require_equal_sizes(scope, step, 0, shape[1:2], [depth * (block * block)])
+    elif step.op == "space_to_depth":
+        block, image = int_of(step.binding, "block_size"), shape_of(step.result)[2:]
+        require_equal_sizes(scope, step, 0, shape[2:], [size * block for size in image])
+
+
+_RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape)
+_STRIDED: Mapping[str, Callable[[Kernel, Step], Body]] = {
+    "concat": _concat,
+    "stack": _stack,
+    "split": _split,
+    "strided_slice": _strided_slice,
+    "flip": _flip,
+    "full": _full,
+    "tile": _tile,
+    "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
+}
+_WRITERS = {**_RESHAPES, **_STRIDED, "nn.pad": _pad}
+
+
+def _write(kernel: Kernel) -> None:
+    """Writes the kernel of an op that moves elements."""
+    (step,) = kernel.group.steps
+    reserve_locals(kernel)
+    kernel.finish(_WRITERS[step.op](kernel, step))
+
+
+def _any(step: Step, index: int) -> Access:
+    return Access.ANY
+
+
+FAMILIES = (
+    KernelFamily(frozenset(_RESHAPES), _reject, _write, takes_halves=True, require=_require),
+    KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=_any),
+    KernelFamily(frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=_any, writes=_any),
+)
+"""Reshapes; padding, which fills its result first; and what copies between any strides."""

@@ -1,7 +1,8 @@
 /* The list of calls of one function of the virtual machine, and the loop that runs it.
  *
- * Knows nothing of Python: a list is run without the interpreter lock. Functions are called by the safe-call convention
- * of the TVM FFI ABI over prebuilt arguments (see byoc_ffi.h).
+ * Knows nothing of Python: the C extension runs a list without the interpreter lock, an exported library without any
+ * Python (byoc_program.h). Functions are called by the safe-call convention of the TVM FFI ABI over prebuilt arguments (see
+ * byoc_ffi.h).
  */
 #ifndef BYOC_EXECUTOR_H_
 #define BYOC_EXECUTOR_H_

@@ -1,4 +1,4 @@
-#include "executor.h"
+#include "byoc_executor.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-"""How many processors this process may use."""
+"""How many processors this process may use: for its threads, and for the compilers that it starts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,52 @@
+"""Contestants that are processes: all are started, then asked in turn, so that those that are not asked sleep."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """A process that answers each line of its input with a line of JSON.
+
+    Args:
+        module: what is run with ``python -m``.
+        arguments: its arguments.
+        environment: what is set beside the environment of all, of which nothing about threads is kept.
+    """
+
+    def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            env={**kept, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self) -> Any:
+        """Gives the next answer.
+
+        Raises:
+            RuntimeError: the process ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a contestant ended with status {self._process.wait(30)}")
+        return json.loads(line)
+
+    def stop(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)

@@ -1,0 +1,98 @@
+/* The interpreter is looked for among the libraries of the process; nothing of Python is linked. */
+#include "byoc_python.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int32_t fail_without(const byoc_python_function *function, const char *what) {
+  return byoc_fail("RuntimeError", "function `%s`: %s, and %s", function->name, function->reason, what);
+}
+
+#if defined(_WIN32)
+
+int32_t byoc_run_in_python(const byoc_python_function *function, const TVMFFIAny *args, int32_t num_args) {
+  (void)args;
+  if (byoc_check_count(function->name, num_args, function->num_arguments)) return -1;
+  return fail_without(function, "a library does not look for Python on Windows");
+}
+
+#else
+
+/* Weak: before glibc 2.34 a program need not hold the library that it is in. */
+extern void *dlsym(void *library, const char *name) __attribute__((weak));
+#if defined(__APPLE__)
+#define ANY_LIBRARY ((void *)-2)
+#else
+#define ANY_LIBRARY ((void *)0)
+#endif
+
+/* Of Python's limited API, which is the same in all versions. */
+typedef struct {
+  int (*is_initialized)(void);
+  int (*ensure)(void);
+  void (*release)(int state);
+  void *(*import)(const char *name);
+  void *(*call_method)(void *object, const char *name, const char *format, ...);
+  long (*as_long)(void *number);
+  void (*release_object)(void *object);
+  void (*clear_error)(void);
+} python;
+
+static int find(const char *name, void *pointer) {
+  void *found = dlsym ? dlsym(ANY_LIBRARY, name) : NULL;
+  memcpy(pointer, &found, sizeof(found));
+  return found != NULL;
+}
+
+static int find_python(python *api) {
+  return find("Py_IsInitialized", &api->is_initialized) && find("PyGILState_Ensure", &api->ensure) &&
+         find("PyGILState_Release", &api->release) && find("PyImport_ImportModule", &api->import) &&
+         find("PyObject_CallMethod", &api->call_method) && find("PyLong_AsLong", &api->as_long) &&
+         find("Py_DecRef", &api->release_object) && find("PyErr_Clear", &api->clear_error) && api->is_initialized();
+}
+
+/* An exception's name and text, each ended by a zero; Python fills it in. */
+enum { ERROR_NBYTES = 1024 };
+
+static int32_t call(const python *api, const byoc_python_function *function, const DLTensor *const *tensors) {
+  void *module = api->import("byoc_core.artifact.embedded");
+  if (!module) {
+    api->clear_error();
+    return fail_without(function, "this process's Python cannot import byoc_core.artifact.embedded (pip install byoc-core)");
+  }
+  char error[ERROR_NBYTES] = "RuntimeError\0it failed without a message";
+  void *status = api->call_method(
+      module, "call", "(KKsKiKi)", (unsigned long long)(uintptr_t)function->artifact,
+      (unsigned long long)function->artifact_nbytes, function->name, (unsigned long long)(uintptr_t)tensors,
+      (int)function->num_arguments, (unsigned long long)(uintptr_t)error, (int)sizeof error);
+  api->release_object(module);
+  const long failed = status ? api->as_long(status) : -1;
+  if (status) {
+    api->release_object(status);
+  } else {
+    api->clear_error();
+  }
+  return failed ? byoc_fail(error, "%s", error + strlen(error) + 1) : 0;
+}
+
+int32_t byoc_run_in_python(const byoc_python_function *function, const TVMFFIAny *args, int32_t num_args) {
+  python api = {0};
+  if (byoc_check_count(function->name, num_args, function->num_arguments)) return -1;
+  if (!find_python(&api)) return fail_without(function, "this process has no Python");
+  const DLTensor **tensors = malloc(((size_t)num_args + 1) * sizeof *tensors);
+  if (!tensors) return byoc_fail("MemoryError", "function `%s`: out of memory", function->name);
+  int32_t status = 0;
+  for (int32_t i = 0; i < num_args && !status; ++i) {
+    tensors[i] = byoc_tensor(function->name, function->argument_names[i], &args[i]);
+    if (!tensors[i]) status = -1;
+  }
+  if (!status) {
+    const int state = api.ensure();
+    status = call(&api, function, tensors);
+    api.release(state);
+  }
+  free(tensors);
+  return status;
+}
+
+#endif

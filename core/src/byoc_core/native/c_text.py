@@ -1,0 +1,90 @@
+"""Names and sizes, spelt in C."""
+
+from __future__ import annotations
+
+import re
+
+from byoc_core.dims import Dim
+
+__all__ = ["c_dim", "c_identifier", "c_string"]
+
+_KEYWORDS = frozenset(
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "asm",
+        "typeof",
+        "main",
+        "NULL",
+        "INFINITY",
+        "NAN",
+    ]
+)
+
+
+def c_dim(dim: Dim) -> str:
+    """Gives a size as a C expression over ``int64_t`` variables named ``dim_<symbol>``; parenthesised where needed."""
+    if isinstance(dim, int):
+        return str(dim) if dim >= 0 else f"({dim})"
+    terms = []
+    for monomial, factor in dim.terms:
+        parts = [_c_atom(atom) for atom, exponent in monomial for _ in range(exponent)]
+        if factor != 1 or not parts:
+            parts.insert(0, c_dim(factor))
+        terms.append(" * ".join(parts))
+    text = " + ".join(terms)
+    return text if text.isidentifier() else f"({text})"
+
+
+def _c_atom(atom: object) -> str:
+    op, name, args = (getattr(atom, field_name) for field_name in ("op", "name", "args"))
+    if not op:
+        return f"dim_{c_identifier(name)}"
+    return f"byoc_{op}({c_dim(args[0])}, {c_dim(args[1])})"
+
+
+def c_identifier(name: str) -> str:
+    """Gives a name that C accepts: other characters become ``_``; a leading digit or a keyword gets a ``_``."""
+    text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
+    return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
+
+
+def c_string(text: str) -> str:
+    """Gives a C string literal of a text in UTF-8."""
+    escaped = []
+    for byte in text.encode():
+        plain = 0x20 <= byte < 0x7F and chr(byte) not in '"\\?'
+        escaped.append(chr(byte) if plain else f"\\{byte:03o}")
+    return f'"{"".join(escaped)}"'

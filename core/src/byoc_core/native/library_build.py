@@ -1,0 +1,125 @@
+"""Builds a shared library from C files: each unit by a process of its own, then the linker; what is built is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from byoc_core.errors import ToolchainError
+from byoc_core.native.build_cache import BuildCache
+from byoc_core.native.compiler_process import REMEDY, run_compiler, write_files
+from byoc_core.native.processors import count_cpus
+
+__all__ = ["LibraryBuild"]
+
+_LIBRARY = "module.so"
+
+
+@dataclass(frozen=True)
+class LibraryBuild:
+    """What is built, and how; the same gives the same bytes.
+
+    Attributes:
+        identity: what else the products depend on: the compiler, the machine they are for.
+        compile_command: a compiler with all flags, without files.
+        link_command: a compiler with all flags for linking, without files.
+        libraries: flags behind the files of the linker.
+        units: C texts by file name, in the order in which they are linked.
+        headers: texts that the units include, by file name.
+        binary: files that the units include with ``.incbin``.
+        shown: texts by file name that compilers may name in errors, beside the others.
+        timeout_s: seconds after which a run of a compiler is given up.
+    """
+
+    identity: Sequence[object]
+    compile_command: tuple[str, ...]
+    link_command: tuple[str, ...]
+    libraries: tuple[str, ...]
+    units: Mapping[str, str]
+    headers: Mapping[str, str]
+    binary: Mapping[str, bytes]
+    shown: Mapping[str, str]
+    timeout_s: float
+
+    def run(self, store: BuildCache) -> bytes:
+        """Gives the library: as the cache has it, or built from units that it has or has not.
+
+        Raises:
+            ToolchainError: the compiler failed or ran too long.
+
+        Cost: reading one file, or runs of the compiler, as many at once as there are processors.
+        """
+        object_keys = {name: self._object_key(name) for name in self.units}
+        digests = self._digests(self.binary)
+        commands = [self.compile_command, self.link_command, self.libraries]
+        key = self._key("library", [commands, dict(self.units), dict(self.headers), digests])
+        product = store.get(key)
+        if product is None:
+            product = self._build(store, object_keys)
+            # What holds much data would drive everything else out of the cache.
+            if not self.binary:
+                store.put(key, product)
+        return product
+
+    def _build(self, store: BuildCache, object_keys: Mapping[str, bytes]) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="byoc-build-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            write_files(folder, {**self.headers, **self.units})
+            for file, data in self.binary.items():
+                (folder / file).write_bytes(data)
+            with ThreadPoolExecutor(max_workers=min(len(self.units), count_cpus())) as pool:
+                jobs = [pool.submit(self._make_object, store, folder, *item) for item in object_keys.items()]
+                try:
+                    for job in jobs:
+                        job.result()
+                finally:
+                    pool.shutdown(cancel_futures=True)
+            command = [*self.link_command, "-o", _LIBRARY, *map(_object_file, self.units), *self.libraries]
+            run_compiler(command, self.timeout_s, folder=folder, files=self._texts())
+            return _read_product(folder / _LIBRARY, "library", command)
+
+    def _make_object(self, store: BuildCache, folder: Path, unit: str, key: bytes) -> None:
+        path = folder / _object_file(unit)
+        known = store.get(key)
+        if known is not None:
+            path.write_bytes(known)
+            return
+        command = [*self.compile_command, "-c", "-o", path.name, unit]
+        run_compiler(command, self.timeout_s, folder=folder, files=self._texts())
+        product = _read_product(path, "object file", command)
+        if not self._data_of(unit):
+            store.put(key, product)
+
+    def _texts(self) -> dict[str, str]:
+        return {**self.headers, **self.units, **self.shown}
+
+    def _object_key(self, unit: str) -> bytes:
+        digests = self._digests(self._data_of(unit))
+        return self._key("object", [self.compile_command, unit, self.units[unit], dict(self.headers), digests])
+
+    def _data_of(self, unit: str) -> list[str]:
+        return [name for name in self.binary if f'"{name}"' in self.units[unit]]
+
+    def _digests(self, names: Iterable[str]) -> dict[str, str]:
+        return {name: hashlib.sha256(self.binary[name]).hexdigest() for name in names}
+
+    def _key(self, kind: str, parts: Sequence[object]) -> bytes:
+        return json.dumps([kind, self.identity, parts], sort_keys=True).encode()
+
+
+def _object_file(unit: str) -> str:
+    return f"{unit[:-2]}.o"
+
+
+def _read_product(path: Path, what: str, command: Sequence[str]) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ToolchainError(
+            "C compiler", f"wrote no {what}", hint=REMEDY, detail=f"command: {' '.join(command)}"
+        ) from error

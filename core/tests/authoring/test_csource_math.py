@@ -1,0 +1,207 @@
+"""The functions of float32 and float64 in C: within the bounds that their headers state, odd, limited, and vectorised."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from byoc_core.errors import ByocError
+from byoc_core.native.cpu import check_target
+from byoc_core.native.toolchain import BuildOptions, find_toolchain, include_directory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.tests.authoring.header_bounds import MAGNITUDES, assert_close, stated_bounds
+
+NDArray = npt.NDArray[Any]
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+MARCHES = ("generic", "x86-64-v3", "native")
+TYPES = {"f32": ("float", np.float32), "f64": ("double", np.float64)}
+HEADERS = {"f32": "byoc_math_f32.h", "f64": "byoc_math_f64.h"}
+
+
+def _softplus(x: NDArray) -> NDArray:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def _by_element(function: Callable[[float], float]) -> Callable[[NDArray], NDArray]:
+    return lambda x: np.asarray(np.frompyfunc(function, 1, 1)(x.astype(np.float64)).astype(np.float64))
+
+
+def _of_finite(function: Callable[[NDArray], NDArray]) -> Callable[[NDArray], NDArray]:
+    """Gives a product's limit at minus infinity, which is 0."""
+    return lambda x: np.where(np.isneginf(x), 0, function(x))
+
+
+ORACLES: Mapping[str, Callable[[NDArray], NDArray]] = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": _by_element(math.erf),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": _softplus,
+    "gelu": _of_finite(lambda x: x * _by_element(math.erfc)(x * -math.sqrt(0.5)) / 2),
+    "gelu_tanh": _of_finite(lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+    "swish": _of_finite(lambda x: x / (1 + np.exp(-x))),
+    "mish": _of_finite(lambda x: x * np.tanh(_softplus(x))),
+    "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
+}
+"""In a longer type; no function of the code under test among them."""
+
+BY_C_LIBRARY = {("erf", "f64"), ("gelu", "f64")}
+"""Whose oracle is the C library as well: it says nothing about itself."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def _source() -> str:
+    lines = ['#include "byoc_ffi.h"', '#include "byoc_scalar.h"']
+    for suffix, (type_, _) in TYPES.items():
+        for name in ORACLES:
+            alpha = ", 1" if name == "swish" else ""
+            lines.append(f"BYOC_EXPORT void {name}_{suffix}(const {type_} *x, {type_} *restrict out, int64_t n) {{")
+            lines.append(f"  for (int64_t i = 0; i < n; ++i) out[i] = byoc_{name}_{suffix}(x[i]{alpha});\n}}")
+    return "\n".join(lines) + "\n"
+
+
+Library = Callable[[str, str, NDArray], NDArray]
+
+
+@pytest.fixture(scope="module", params=MARCHES)
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """Gives results by function, suffix and operand."""
+    built = find_toolchain().compile(_source(), BuildOptions(3, request.param, WARNINGS))
+    try:
+        check_target(built.target, "library")
+    except ByocError as error:
+        pytest.skip(str(error))
+    path = tmp_path_factory.mktemp("library") / "library.so"
+    path.write_bytes(built.data)
+    handle = ctypes.CDLL(str(path))
+
+    def run(name: str, suffix: str, x: NDArray) -> NDArray:
+        operand = np.ascontiguousarray(x, TYPES[suffix][1])
+        out = np.full_like(operand, 7)
+        pointers = (ctypes.c_void_p(array.ctypes.data) for array in (operand, out))
+        handle[f"{name}_{suffix}"](*pointers, ctypes.c_int64(operand.size))
+        return out
+
+    return run
+
+
+def _operands(suffix: str) -> NDArray:
+    """Gives numbers of every exponent and both signs, more of them where functions bend, and the special ones."""
+    dtype = TYPES[suffix][1]
+    info = np.finfo(dtype)
+    rng = np.random.default_rng(11)
+    exponents = np.arange(info.minexp - info.nmant, info.maxexp)
+    mantissas = np.concatenate([[1, 2 - float(info.eps)], rng.uniform(1, 2, 29)])
+    everywhere = np.ldexp(mantissas[None, :], exponents[:, None]).reshape(-1)
+    bends = np.concatenate([rng.uniform(0, scale, 20_000) for scale in (1, 10, 110, 800)])
+    limits = [
+        *(88.722839, 87.336545, 103.972084, 104, 9, 10, 4, 20, 40, 0.5, 1, 2, math.sqrt(0.5), math.sqrt(2), 0.414),
+        *(709.782712893384, 708.3964185322641, 745.1332191019412, 746, math.log(2), math.log(2) / 2),
+    ]
+    near = [np.asarray(limits, dtype)]
+    for direction in (np.inf, -np.inf):
+        point = near[0]
+        for _ in range(5):
+            point = np.nextafter(point, dtype(direction))
+            near.append(point)
+    special = np.array([0, np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal])
+    positive = np.concatenate([everywhere, bends, *near, special]).astype(dtype)
+    return np.concatenate([positive, -positive])
+
+
+@pytest.mark.parametrize("suffix", TYPES)
+def test_errors_are_within_the_bounds_that_the_headers_state(library: Library, suffix: str) -> None:
+    x = _operands(suffix)
+    has_longer = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
+    wide = x.astype(np.float64 if suffix == "f32" else np.longdouble)
+    bounds = {**stated_bounds(HEADERS[suffix]), **stated_bounds("byoc_activations.h")}
+    for name, oracle in ORACLES.items():
+        if (name, suffix) in BY_C_LIBRARY:
+            continue
+        with np.errstate(all="ignore"):
+            exact = oracle(wide)
+        bound, unit = bounds[name]
+        # A longer type that is none errs as well.
+        slack = 0 if suffix == "f32" or has_longer else 2
+        assert_close(library(name, suffix, x), exact, MAGNITUDES[unit](wide, exact), bound + slack, f"{name} {suffix}")
+
+
+@pytest.mark.parametrize("suffix", TYPES)
+def test_limits_and_signs_of_zeros(library: Library, suffix: str) -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
+    expected = {
+        "exp": [1, 1, np.inf, 0, np.nan],
+        "expm1": [0.0, 0.0, np.inf, -1, np.nan],
+        "log": [-np.inf, -np.inf, np.inf, np.nan, np.nan],
+        "tanh": [0.0, -0.0, 1, -1, np.nan],
+        "erf": [0.0, -0.0, 1, -1, np.nan],
+        "sigmoid": [0.5, 0.5, 1, 0, np.nan],
+        "gelu": [0.0, -0.0, np.inf, 0, np.nan],
+        "gelu_tanh": [0.0, -0.0, np.inf, 0, np.nan],
+        "swish": [0.0, -0.0, np.inf, 0, np.nan],
+        "mish": [0.0, -0.0, np.inf, 0, np.nan],
+        "softsign": [0.0, -0.0, 1, -1, np.nan],
+    }
+    for name, values in expected.items():
+        actual = library(name, suffix, x)
+        np.testing.assert_array_equal(actual, np.array(values, actual.dtype), err_msg=name)
+        assert np.signbit(actual[:4]).tolist() == np.signbit(values[:4]).tolist(), name
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))
+def test_laws(library: Library, values: list[float]) -> None:
+    x = np.array(values)
+    for suffix in TYPES:
+        for name in ("tanh", "erf", "softsign"):
+            results = library(name, suffix, x)
+            assert (-results).tobytes() == library(name, suffix, -x).tobytes()
+            assert np.all(np.abs(results) <= 1)
+        ends = library("sigmoid", suffix, x)
+        assert np.all((ends >= 0) & (ends <= 1))
+        assert np.all(library("exp", suffix, x) >= 0)
+        # One element alone, and in a vector with others.
+        for name in ORACLES:
+            alone = np.concatenate([library(name, suffix, x[k : k + 1]) for k in range(x.size)])
+            np.testing.assert_array_equal(alone.view(np.uint8), library(name, suffix, x).view(np.uint8), err_msg=name)
+
+
+def test_headers_and_oracles_name_the_same_functions() -> None:
+    stated = [stated_bounds(header) for header in (*HEADERS.values(), "byoc_activations.h")]
+    assert stated[0].keys() == stated[1].keys()
+    assert set(ORACLES) <= stated[0].keys() | stated[2].keys()
+
+
+@pytest.mark.parametrize("march", MARCHES)
+def test_gcc_vectorises_loops_over_them(march: str, tmp_path: Path) -> None:
+    toolchain = find_toolchain()
+    if "Free Software Foundation" not in toolchain.version:
+        pytest.skip("the report is GCC's")
+    source = tmp_path / "loops.c"
+    source.write_text(_source())
+    flags = [flag for flag in toolchain.flags(BuildOptions(3, march)) if flag not in ("-shared", "-s")]
+    include = f"-I{include_directory()}"
+    command = [*toolchain.command, *flags, "-fopt-info-vec-optimized", include, "-c", str(source), "-o", "loops.o"]
+    report = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stderr
+    vectorised = {int(number) for number in re.findall(r"loops\.c:(\d+):\d+: optimized: loop vectorized", report)}
+    lines = source.read_text().splitlines()
+    loops = {re.findall(r"byoc_(\w+)\(", line)[0]: k + 1 for k, line in enumerate(lines) if "for (" in line}
+    by_call = {f"{name}_{suffix}" for name, suffix in BY_C_LIBRARY}
+    assert {name for name, number in loops.items() if number not in vectorised} == by_call

@@ -1,0 +1,58 @@
+"""A tensor as lines along one axis, and scratch memory for whoever works on one line at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim, dim_min, product
+
+from byoc_ccompiler.kernel import Kernel
+
+__all__ = ["AxisView", "line_loop", "view_along"]
+
+_MAX_WORKERS = 32
+
+
+class AxisView(NamedTuple):
+    """The sizes of a row-major tensor before an axis, of the axis, and behind it."""
+
+    outer: Dim
+    size: Dim
+    inner: Dim
+
+
+def view_along(shape: Sequence[Dim], axis: int) -> AxisView:
+    """Gives the sizes of a shape around one of its axes, counted from the front."""
+    return AxisView(product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))
+
+
+def line_loop(
+    kernel: Kernel, lines: Sequence[str], count: Dim, line_ps: Dim, *, scratch: Dim, dtype: str
+) -> ParallelLoop:
+    """Gives the loop over lines that each need scratch memory, which a few of them share one after another.
+
+    Args:
+        kernel: what it stands in; it gets the scratch memory.
+        lines: C that does the line ``line``, with ``mine`` pointing to its scratch memory.
+        count: how many lines there are.
+        line_ps: estimated picoseconds of one line.
+        scratch: elements of scratch memory for one line.
+        dtype: their dtype.
+    """
+    workers = dim_min(count, _MAX_WORKERS)
+    total = workers * scratch
+    kernel.scratch, kernel.scratch_dtype = (1 if total == 0 else total), dtype
+    text = (
+        f"  for (int64_t worker = {FIRST_ITEM}; worker < {END_ITEM}; ++worker) {{",
+        f"    {kernel.scratch_ctype} *const mine = scratch + worker * {c_dim(scratch)};",
+        f"    for (int64_t line = worker; line < {c_dim(count)}; line += {c_dim(workers)}) {{",
+        *(f"      {line}" for line in lines),
+        "    }",
+        "  }",
+    )
+    # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
+    share = line_ps if not isinstance(count, int) else line_ps * max(count // _MAX_WORKERS, 1)
+    return ParallelLoop(text, workers, share)

@@ -1,0 +1,164 @@
+"""Copies of elements from one place to another by loops over axes with strides: what most movements come down to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim, product
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Value
+
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.steps import dtype_of, shape_of
+
+__all__ = [
+    "BYTE_PS",
+    "INDICES",
+    "MOVE_PS",
+    "CopyAxis",
+    "copy_axes",
+    "copy_parts",
+    "fill_parts",
+    "offset_of",
+    "reserve_locals",
+]
+
+INDICES = tuple(f"i{number}" for number in range(64))
+"""The names of loop indices, from the outermost on."""
+
+MOVE_PS = 500
+"""Estimated picoseconds to move one element by itself."""
+
+BYTE_PS = 30
+"""Estimated picoseconds to move one byte among many that lie side by side."""
+
+_GRAIN = 64
+_ENOUGH_ITEMS = 16
+
+
+def reserve_locals(kernel: Kernel, *names: str) -> None:
+    """Keeps a kernel's pointers from bearing the names of local variables: those of copies, and others."""
+    kernel.names.reserve((*INDICES, "k", "to", "from", "index", *names))
+
+
+class CopyAxis(NamedTuple):
+    """One axis of a copy.
+
+    Attributes:
+        size: how many places it has.
+        to: elements from one place to the next where it is written.
+        come: the same where it is read: 0 where one element is read again, negative backwards.
+    """
+
+    size: Dim
+    to: Dim
+    come: Dim
+
+
+def copy_axes(sizes: Sequence[Dim], to: Sequence[Dim], come: Sequence[Dim]) -> list[CopyAxis]:
+    """Gives the axes of a copy from sizes and strides."""
+    return [CopyAxis(*axis) for axis in zip(sizes, to, come, strict=True)]
+
+
+def offset_of(strides: Sequence[Dim], first: int = 0) -> str:
+    """Gives the offset of the element at :data:`INDICES`, from the index of number ``first`` on, in C."""
+    terms = [
+        INDICES[first + axis] if stride == 1 else f"{INDICES[first + axis]} * {c_dim(stride)}"
+        for axis, stride in enumerate(strides)
+        if stride != 0
+    ]
+    return " + ".join(terms) or "0"
+
+
+def copy_parts(
+    kernel: Kernel, value: Value, axes: Sequence[CopyAxis], target: str, source: str
+) -> list[str | ParallelLoop]:
+    """Gives the part of a kernel's body that copies elements, none of which is written twice.
+
+    Axes that lie behind one another in both places become one; what lies side by side is copied as a whole.
+
+    Args:
+        kernel: what they stand in; it has reserved :data:`INDICES`.
+        value: a value whose elements they are.
+        axes: from the outermost to the innermost.
+        target: C expression of the pointer to the first element written.
+        source: of the pointer to the first one read.
+    """
+    merged = _merge(axes)
+    if not merged:
+        return [f"  *({target}) = *({source});"]
+    ctype, nbytes = kernel.ctype(value), dtype_info(dtype_of(value)).itemsize
+    *outer, last = merged
+    part = _shared_axis(merged) if outer else 0
+    lines = []
+    for axis, (size, _, _) in enumerate(outer):
+        first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
+        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
+    indent = "  " * (len(outer) + 1)
+    to, come = (offset_of([getattr(axis, name) for axis in outer]) for name in ("to", "come"))
+    first, end = ("0", c_dim(last.size)) if outer else (FIRST_ITEM, END_ITEM)
+    into, out_of = (place if at == "0" else f"{place} + {at}" for place, at in ((target, to), (source, come)))
+    if (last.to, last.come) == (1, 1):
+        if outer:
+            lines.append(f"{indent}memcpy({into}, {out_of}, (size_t){end} * sizeof({ctype}));")
+        else:
+            count = f"(size_t)({END_ITEM} - {FIRST_ITEM})"
+            lines.append(f"{indent}memcpy({into} + {FIRST_ITEM}, {out_of} + {FIRST_ITEM}, {count} * sizeof({ctype}));")
+        last_ps: Dim = last.size * (nbytes * BYTE_PS)
+    else:
+        moved = f"to[{_scaled('k', last.to)}] = from[{_scaled('k', last.come)}];"
+        lines += [
+            f"{indent}{{",
+            *(f"{indent}  {pointer};" for pointer in (f"{ctype} *to = {into}", f"const {ctype} *from = {out_of}")),
+            f"{indent}  for (int64_t k = {first}; k < {end}; ++k) {moved}",
+            f"{indent}}}",
+        ]
+        last_ps = last.size * (nbytes * BYTE_PS if last.come == 0 and last.to == 1 else MOVE_PS)
+    lines += ["  " * depth + "}" for depth in range(len(outer), 0, -1)]
+    if not outer:
+        return [ParallelLoop(tuple(lines), last.size, max(nbytes * BYTE_PS, 1), _GRAIN)]
+    others = product(axis.size for number, axis in enumerate(outer) if number != part)
+    return [ParallelLoop(tuple(lines), outer[part].size, others * last_ps)]
+
+
+def fill_parts(value: Value, target: str, literal: str) -> list[str | ParallelLoop]:
+    """Gives the part of a kernel's body that sets all elements of a result, which has no gaps, to one value.
+
+    Args:
+        value: the result.
+        target: the C name of the pointer to it.
+        literal: the element, a C constant.
+    """
+    nbytes = dtype_info(dtype_of(value)).itemsize
+    loop = f"  for (int64_t k = {FIRST_ITEM}; k < {END_ITEM}; ++k) {target}[k] = {literal};"
+    return [ParallelLoop((loop,), product(shape_of(value)), nbytes * BYTE_PS, _GRAIN)]
+
+
+def _scaled(index: str, stride: Dim) -> str:
+    return "0" if stride == 0 else index if stride == 1 else f"{index} * {c_dim(stride)}"
+
+
+def _merge(axes: Sequence[CopyAxis]) -> list[CopyAxis]:
+    """Gives the axes without those of size 1, those that lie behind one another in both places as one."""
+    merged: list[CopyAxis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        above = merged[-1] if merged else None
+        if above is not None and above.to == axis.size * axis.to and above.come == axis.size * axis.come:
+            merged[-1] = CopyAxis(above.size * axis.size, axis.to, axis.come)
+        else:
+            merged.append(axis)
+    return merged
+
+
+def _shared_axis(axes: Sequence[CopyAxis]) -> int:
+    """Gives the axis among all but the last whose places several threads share: the first that has enough."""
+    sizes = [axis.size for axis in axes[:-1]]
+    for number, size in enumerate(sizes):
+        if not isinstance(size, int) or size >= _ENOUGH_ITEMS:
+            return number
+    return max(range(len(sizes)), key=lambda number: int(str(sizes[number])))

@@ -1,0 +1,199 @@
+"""How a convolution by Winograd's minimal filtering is cut up, and whether it pays: estimates, from sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
+
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.winograd_transforms import MinimalFilter, minimal_filter
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["WinogradPlan", "choose_plan", "make_plan"]
+
+_ROUND_NBYTES = 1 << 19
+"""What the transformed tiles of one round may take: they are read again and again, from the second-level cache."""
+
+_ROUND_TILES = 56
+"""Tiles that a round has in any case, so that each element of a filter that comes from memory is used often enough."""
+
+_PRODUCTS_NBYTES = 1 << 16
+"""What the products of one item may take on the stack."""
+
+_NEAR_NBYTES = 1 << 20
+"""So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
+
+_NEAR_RATE, _FAR_RATE = 32, 3
+"""Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
+those of a network's filters."""
+
+_POINT_CYCLES = 5
+"""Cycles that transforms take for one vector at one point, loads and stores included."""
+
+_DIRECT_SHARE = 0.85
+"""What direct convolution reaches of two multiply-adds in a cycle."""
+
+_MARGIN = 1.25
+"""How much cheaper a plan must look than direct convolution: its many small loops cost more than the estimate says."""
+
+_LARGE_TILE_MARGIN = 1.25
+"""How much cheaper tiles of 4 by 4 must look than those of 2 by 2, whose errors are smaller."""
+
+_UNKNOWN_SIZE = 28
+"""What a symbolic size of an image counts as; a symbolic batch counts as 1."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WinogradPlan:
+    """How one convolution is computed.
+
+    Attributes:
+        geometry: its sizes.
+        unit: the vector registers.
+        algorithm: the transforms.
+        rows: tiles whose products are computed together: a block.
+        vectors: vectors of output channels in one panel.
+        blocks: blocks of one round: all their tiles are transformed before they are multiplied.
+    """
+
+    geometry: ConvolutionGeometry
+    unit: VectorUnit
+    algorithm: MinimalFilter
+    rows: int
+    vectors: int
+    blocks: int = 1
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.unit.lanes(self.geometry.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return dtype_info(self.geometry.dtype).itemsize
+
+    @property
+    def width(self) -> int:
+        """Output channels of one panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def num_panels(self) -> int:
+        """Panels of output channels; the last is filled up with zeros."""
+        return -(-self.geometry.out_channels // self.width)
+
+    @property
+    def num_points(self) -> int:
+        """Products of one tile for one pair of channels."""
+        return self.algorithm.num_inputs**2
+
+    @property
+    def tiles_down(self) -> Dim:
+        """Tiles along the height of an image."""
+        return _ceil_div(self.geometry.out_height, self.algorithm.num_outputs)
+
+    @property
+    def tiles_right(self) -> Dim:
+        """Tiles along the width of an image."""
+        return _ceil_div(self.geometry.out_width, self.algorithm.num_outputs)
+
+    @property
+    def num_tiles(self) -> Dim:
+        """Tiles of all images."""
+        return self.geometry.batch * self.tiles_down * self.tiles_right
+
+    @property
+    def row_step(self) -> int:
+        """Elements from one tile's channels to the next's at one point; the same sets of a cache do not serve all."""
+        step = _round_up(self.geometry.channels, self.lanes)
+        return step + self.lanes if step * self.itemsize % 512 == 0 else step
+
+    @property
+    def point_step(self) -> int:
+        """Elements from one point to the next in a block."""
+        return self.rows * self.row_step
+
+    @property
+    def block_step(self) -> int:
+        """Elements of a block."""
+        return self.num_points * self.point_step
+
+    @property
+    def cycles(self) -> float:
+        """Estimated cycles in one thread."""
+        tiles, channels = self._assumed_tiles(), self.geometry.channels
+        blocks = -(-tiles // self.rows)
+        step = max(self.rows * self.vectors / 2, (self.rows + self.vectors) / 2, 4.0)
+        step = max(step, self.vectors * self.unit.nbytes / _NEAR_RATE)
+        calls = blocks * self.num_panels * self.num_points
+        products = calls * (channels * step + self.rows * self.vectors + 20)
+        vectors = -(-channels // self.lanes) + self.num_panels * self.vectors
+        transforms = tiles * vectors * self.num_points * _POINT_CYCLES
+        panel_nbytes = self.num_points * channels * self.width * self.itemsize
+        times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
+        return products + transforms + times_read * self.num_panels * panel_nbytes / _FAR_RATE
+
+    def _assumed_tiles(self) -> int:
+        geometry, size = self.geometry, self.algorithm.num_outputs
+        batch, height, width = _assumed(geometry)
+        return batch * -(-height // size) * -(-width // size)
+
+
+def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
+    """Gives the cheapest plan that the option ``winograd`` permits, ``None`` where direct convolution should win.
+
+    The form of the filter is not looked at.
+    """
+    if option == "off" or geometry.channels < unit.lanes(geometry.dtype):
+        return None
+    best = make_plan(geometry, unit, 2)
+    if option == "auto":
+        large = make_plan(geometry, unit, 4)
+        best = large if large.cycles * _LARGE_TILE_MARGIN < best.cycles else best
+    return best if best.cycles * _MARGIN < _direct_cycles(geometry, unit) else None
+
+
+def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
+    """Gives the cheapest plan with tiles of so many outputs along each axis."""
+    algorithm = minimal_filter(num_outputs)
+    best = min(_plans(geometry, unit, algorithm), key=lambda plan: plan.cycles)
+    blocks = max(_ROUND_NBYTES // (best.block_step * best.itemsize), -(-_ROUND_TILES // best.rows))
+    if isinstance(best.num_tiles, int):
+        total = max(1, -(-best.num_tiles // best.rows))
+        rounds = -(-total // blocks)
+        blocks = -(-total // rounds)
+    return replace(best, blocks=blocks)
+
+
+def _plans(geometry: ConvolutionGeometry, unit: VectorUnit, algorithm: MinimalFilter) -> Iterator[WinogradPlan]:
+    for vectors in (2, 1, 3, 4):
+        for rows in range(min(unit.rows_for(vectors), 16), 0, -1):
+            plan = WinogradPlan(geometry, unit, algorithm, rows, vectors)
+            if rows == 1 or plan.num_points * rows * plan.width * plan.itemsize <= _PRODUCTS_NBYTES:
+                yield plan
+
+
+def _direct_cycles(geometry: ConvolutionGeometry, unit: VectorUnit) -> float:
+    batch, height, width = _assumed(geometry)
+    vectors = -(-geometry.out_channels // unit.lanes(geometry.dtype))
+    products = geometry.num_taps * geometry.channels * vectors
+    return batch * height * width * products / 2 / _DIRECT_SHARE + products * unit.nbytes / _FAR_RATE
+
+
+def _assumed(geometry: ConvolutionGeometry) -> tuple[int, int, int]:
+    batch = geometry.batch if isinstance(geometry.batch, int) else 1
+    height = geometry.out_height if isinstance(geometry.out_height, int) else _UNKNOWN_SIZE
+    width = geometry.out_width if isinstance(geometry.out_width, int) else _UNKNOWN_SIZE
+    return batch, height, width
+
+
+def _ceil_div(size: Dim, divisor: int) -> Dim:
+    return (size + (divisor - 1)) // divisor
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

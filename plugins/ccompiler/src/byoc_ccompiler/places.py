@@ -1,0 +1,199 @@
+"""Where the values of a function lie: which are views of others, and which are made in their part of another.
+
+View ops (reshape, permute_dims, split, concat, ...) move nothing where the kernels around them can read or write
+strided tensors. A value is *placed* where its producer writes it straight into a larger one (an operand of a concat,
+what a transpose gives), and is a *view* where its consumers read it out of another. Where neither is possible the
+elements are copied, by a kernel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from byoc_core.ir import Binding, TensorType, Value, Var
+from byoc_core.lower import is_view_op, operand_layouts, result_layouts
+from byoc_core.ops import default_ops
+from byoc_core.vm import Layout, compact_layout
+
+from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.kernel import Group
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
+
+__all__ = ["Place", "Places", "plan_places"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies: in the memory of which value (its own, unless it is a view or placed), and how."""
+
+    base: Value
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the values of a function lie.
+
+    Attributes:
+        groups: the kernels that remain, and those that copy (``permute_dims`` in the order as it is), in order.
+        of: the places of the values that do not simply have memory of their own.
+    """
+
+    groups: list[Group]
+    of: Mapping[Value, Place]
+
+    def find(self, value: Value) -> Place:
+        """Gives where a value lies."""
+        return self.of.get(value) or _own(value)
+
+
+def _own(value: Value) -> Place:
+    return Place(value, compact_layout(shape_of(value)).canonical)
+
+
+def access_of(layout: Layout) -> Access:
+    """Gives how freely a kernel must be able to take a tensor that lies like this."""
+    if layout.is_compact:
+        return Access.COMPACT
+    return Access.ROWS if not layout.shape or layout.shape[-1] == 1 or layout.strides[-1] == 1 else Access.ANY
+
+
+def plan_places(groups: Sequence[Group], results: Sequence[Value], families: Mapping[str, KernelFamily]) -> Places:
+    """Gives where each value lies.
+
+    Args:
+        groups: the function's kernels, in order.
+        results: the function's results, which lie compactly in memory of the caller's.
+        families: what compiles each op, and how freely its operands and results may lie.
+
+    Cost: linear in the steps and their operands.
+    """
+    return _Planner(groups, results, families).plan()
+
+
+class _Planner:
+    def __init__(self, groups: Sequence[Group], results: Sequence[Value], families: Mapping[str, KernelFamily]) -> None:
+        self._groups = groups
+        self._families = families
+        self._results = set(results)
+        self._of: dict[Value, Place] = {}
+        self._maker: dict[Value, tuple[Group, Step, int]] = {}
+        self._readers: dict[Value, list[tuple[Group, Step, int]]] = {}
+        for group in groups:
+            for step in group.steps:
+                for index, result in enumerate(step.binding.results):
+                    self._maker[result] = (group, step, index)
+                for index, operand in enumerate(step.operands):
+                    self._readers.setdefault(operand, []).append((group, step, index))
+
+    def plan(self) -> Places:
+        # What a value becomes a part of comes later: consumers first.
+        for group in reversed(self._groups):
+            if _is_view(group):
+                self._place_operands(group.steps[0])
+        planned: list[Group] = []
+        for group in self._groups:
+            planned += self._resolve(group.steps[0]) if _is_view(group) else [group]
+        return Places(planned, self._of)
+
+    def _find(self, value: Value) -> Place:
+        return self._of.get(value) or _own(value)
+
+    def _parts(self, step: Step) -> list[tuple[Value, Place | None]]:
+        """Gives where each operand of a view op has to lie so that its result needs no copy."""
+        whole = self._find(step.result)
+        layouts = operand_layouts(step.binding, whole.layout)
+        places = [None if layout is None else Place(whole.base, layout.canonical) for layout in layouts]
+        return list(zip(step.operands, places, strict=True))
+
+    def _place_operands(self, step: Step) -> None:
+        """Has the operands of a view op made in its result, where that is bound to lie somewhere."""
+        if len(step.binding.results) > 1:
+            return
+        if step.op != "concat" and step.result not in self._results and step.result not in self._of:
+            return
+        for operand, place in self._parts(step):
+            if place is not None and self._can_be_placed(operand, place):
+                self._of[operand] = place
+
+    def _can_be_placed(self, value: Value, place: Place) -> bool:
+        if value in self._of or value in self._results or value not in self._maker:
+            return False
+        group, step, index = self._maker[value]
+        access = access_of(place.layout)
+        if not _is_view(group):
+            is_written = access <= self._write_access(group, step, index)
+        else:
+            # A view op makes it by copies, unless its own operands can be placed in turn.
+            is_written = step.op == "concat" or operand_layouts(step.binding, place.layout)[0] is not None
+        return is_written and self._can_be_read(value, access)
+
+    def _can_be_read(self, value: Value, access: Access) -> bool:
+        """Tells whether all kernels that read a value can do so; view ops can, or copy."""
+        return all(
+            _is_view(group) or access <= self._read_access(group, step, index)
+            for group, step, index in self._readers.get(value, ())
+        )
+
+    def _read_access(self, group: Group, step: Step, index: int) -> Access:
+        if group.anchored and step is not group.steps[0]:
+            return self._write_access(group, step, 0)
+        return self._families[group.steps[0].op].reads(step, index)
+
+    def _write_access(self, group: Group, step: Step, index: int) -> Access:
+        family = self._families[group.steps[0].op]
+        return family.writes(group.steps[0], 0) if group.anchored else family.writes(step, index)
+
+    def _resolve(self, step: Step) -> list[Group]:
+        """Makes the results of a view op views where they can be; gives what copies the others."""
+        if step.op == "concat":
+            return [
+                _copy(operand, self._name_part(operand, place))
+                for operand, place in self._parts(step)
+                if place is not None and self._of.get(operand) != place
+            ]
+        source = self._find(step.operands[0])
+        copies = []
+        for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
+            place = None if layout is None else Place(source.base, layout.canonical)
+            if place is not None and self._find(result) == place:
+                continue  # its operand was made in it
+            is_free = result not in self._of and result not in self._results
+            if place is not None and is_free and self._can_be_read(result, access_of(place.layout)):
+                self._of[result] = place
+                continue
+            copies.append(self._copy_result(step, result, place))
+        return copies
+
+    def _copy_result(self, step: Step, result: Var, place: Place | None) -> Group:
+        if place is not None:
+            return _copy(self._name_part(result, place), result)
+        # A reshape of what no strides describe in the new shape: copied in the old one.
+        ((operand, target),) = self._parts(step)
+        assert target is not None
+        return _copy(operand, self._name_part(operand, target))
+
+    def _name_part(self, like: Value, place: Place) -> Var:
+        """Gives a name for elements at a place, shaped like some value."""
+        name = like.name if isinstance(like, Var) else "constant"
+        part = Var(name, TensorType(shape_of(like), dtype_of(like)))
+        self._of[part] = place
+        return part
+
+
+def _is_view(group: Group) -> bool:
+    step = group.steps[0]
+    if len(group.steps) > 1 or not is_view_op(step.binding) or step.op == "broadcast_to":
+        return False
+    if step.op == "concat":
+        return None not in operand_layouts(step.binding, compact_layout(shape_of(step.result)))
+    return None not in result_layouts(step.binding, compact_layout(shape_of(step.operands[0])))
+
+
+def _copy(source: Value, target: Var) -> Group:
+    """Gives the kernel that copies a tensor, each side lying as it may."""
+    copy = default_ops().find("permute_dims")
+    axes = copy.normalise_attrs({"axes": tuple(range(len(shape_of(source))))})
+    step = Step(Binding((target,), copy, (source,), axes), (source,))
+    return Group([step], None, results={target})

@@ -1,0 +1,5 @@
+"""What becomes of a region before C is written for it: rewrites from function to function."""
+
+from byoc_ccompiler.regions.prepare import prepare_regions
+
+__all__ = ["prepare_regions"]

@@ -1,0 +1,75 @@
+"""The rewrites of regions, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+from byoc_core.ir import Constant, ConstantStore, Function, IRModule, TensorType
+from byoc_core.transform import (
+    EliminateCommonSubexpressions,
+    RecogniseComposites,
+    RemoveDeadCode,
+    Simplify,
+    inline_composites,
+)
+
+from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.regions.channels_last import channels_last
+from byoc_ccompiler.regions.widen_halves import widen_halves
+
+__all__ = ["prepare_regions"]
+
+
+def prepare_regions(
+    functions: Iterable[Function], constants: Mapping[str, npt.NDArray[Any]], families: Mapping[str, KernelFamily]
+) -> IRModule:
+    """Gives the module of functions that compute the same and that kernels are written for.
+
+    Composites are taken apart, for what one loop computes is decided later and anew; normalisations, activations and
+    attention that are spelled out become one op each; 16-bit floats are computed with in float32; convolutions get
+    their channels last.
+
+    Args:
+        functions: the regions, which keep parameters, results and attributes.
+        constants: arrays by digest.
+        families: what compiles each op.
+    """
+    inlined = {function.name: _inline(function) for function in functions}
+    store = ConstantStore()
+    for function in inlined.values():
+        for constant in _constants_of(function):
+            store.adopt(constant, constants[constant.digest])
+    module = IRModule(inlined, store)
+    known = tuple(name for name in _RECOGNISED if name in families)
+    module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
+    module = module.with_functions({name: widen_halves(f, families) for name, f in module.functions.items()})
+    return _run(module, lambda module: channels_last(module, families), Simplify(), RemoveDeadCode())
+
+
+_RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")
+
+
+def _run(module: IRModule, *transforms: Callable[[IRModule], IRModule]) -> IRModule:
+    for transform in transforms:
+        module = transform(module)
+    return module
+
+
+def _inline(function: Function) -> Function:
+    """Gives the function without composites, and open to passes: it is this backend's own now."""
+    attrs = {name: value for name, value in function.attrs.items() if name != "Codegen"}
+    function = replace(function, attrs=attrs)
+    while any(binding.op.name == "composite" for binding in function.bindings):
+        function = inline_composites(function)
+    return function
+
+
+def _constants_of(function: Function) -> Iterable[Constant]:
+    values = [operand for binding in function.bindings for operand in binding.operands]
+    for value in (*values, *function.results):
+        if isinstance(value, Constant):
+            assert isinstance(value.type, TensorType)
+            yield value

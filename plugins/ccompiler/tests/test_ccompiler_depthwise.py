@@ -1,0 +1,132 @@
+"""Depthwise convolution, channels last, against a float64 oracle with the bound of Higham, ch. 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core.ir import Function, tensor
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def _check(sum_check: Any, function: Function, actual: Any, image: Any, weight: Any) -> None:
+    binding = function.bindings[0]
+    kernel = binding.op.kernel
+    assert kernel is not None
+    wide = [array.astype("float64") for array in (image, weight)]
+    magnitude = kernel(*map(np.abs, wide), **binding.attrs)
+    sum_check(actual, kernel(*wide, **binding.attrs), magnitude, weight.size // image.shape[-1])
+
+
+CASES: dict[str, tuple[Any, tuple[int, int], dict[str, Any]]] = {
+    "padded": ((2, 9, 11, 40), (3, 3), {"padding": (1, 1)}),
+    "not padded": ((1, 12, 23, 16), (3, 3), {}),
+    "strided": ((1, 13, 14, 33), (3, 3), {"strides": (2, 2), "padding": (0, 0, 1, 1)}),
+    "strides of two kinds": ((1, 13, 17, 17), (3, 5), {"strides": (1, 3), "padding": (1, 2)}),
+    "5 by 5": ((1, 14, 28, 24), (5, 5), {"padding": (2, 2)}),
+    "7 by 7": ((1, 9, 9, 20), (7, 7), {"padding": (3, 3)}),
+    "one tap": ((1, 5, 6, 20), (1, 1), {}),
+    "a line": ((1, 5, 19, 20), (1, 4), {"padding": (0, 1, 0, 2)}),
+    "dilated": ((1, 15, 16, 18), (3, 3), {"dilation": (2, 3), "padding": (2, 2)}),
+    "dilated and strided": ((2, 15, 16, 18), (3, 2), {"dilation": (3, 2), "strides": (2, 3), "padding": (2, 1, 3, 2)}),
+    "padding beyond the filter": ((1, 2, 3, 16), (2, 2), {"padding": (4, 3)}),
+    "many channels": ((1, 7, 7, 529), (3, 3), {"padding": (1, 1)}),
+    "chunks of two sizes": ((1, 7, 8, 263), (3, 3), {"padding": (1, 1)}),
+    "one pixel": ((1, 3, 3, 16), (3, 3), {}),
+    "one row": ((1, 1, 40, 16), (1, 3), {"padding": (0, 1)}),
+    "empty batch": ((0, 5, 5, 16), (3, 3), {}),
+}
+
+
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_geometries(make_bench: Any, sum_check: Any, dtype: str, march: str) -> None:
+    bench = make_bench(march=march)
+    layouts = {"OIHW": lambda c, k: (c, 1, *k), "HWIO": lambda c, k: (*k, 1, c)}
+    made = []
+    for number, (shape, filter_size, attrs) in enumerate(CASES.values()):
+        layout = list(layouts)[number % 2]
+        weight = _random(layouts[layout](shape[3], filter_size), dtype, 1)
+        for is_constant in (True, False):
+            builder = bench.builder()
+            image = builder.param("x", tensor(shape, dtype))
+            kernel = builder.const(weight) if is_constant else builder.param("w", tensor(weight.shape, dtype))
+            given_attrs = {"groups": shape[3], "data_layout": "NHWC", "kernel_layout": layout, **attrs}
+            result = builder.emit("nn.conv2d", image, kernel, **given_attrs)
+            made.append((bench.add(builder, result), _random(shape, dtype), weight))
+    assert "_depthwise_inside" in bench.module.get_source()
+    for function, image, weight in made:
+        (actual,) = bench.run(function, *[image, weight][: len(function.params)])
+        _check(sum_check, function, actual, image, weight)
+
+
+def test_images_of_any_size(bench: Any, sum_check: Any) -> None:
+    forms: list[dict[str, Any]] = [
+        {"padding": (1, 1)},
+        {"padding": (1, 0, 2, 1), "strides": (2, 2)},
+        {"strides": (1, 2), "dilation": (1, 1)},
+    ]
+    weight = _random((3, 3, 1, 21), seed=1)
+    made = []
+    for form in forms:
+        builder = bench.builder()
+        x = builder.param("x", tensor(("n", "h", "w", 21)))
+        attrs = {"groups": 21, "data_layout": "NHWC", "kernel_layout": "HWIO", **form}
+        made.append(bench.add(builder, builder.emit("nn.conv2d", x, builder.const(weight), **attrs)))
+    assert "_depthwise_inside" in bench.module.get_source()
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.sampled_from(made), st.integers(0, 3), st.integers(3, 23), st.integers(3, 23), st.integers(0, 99))
+    def check(function: Function, batch: int, height: int, width: int, seed: int) -> None:
+        image = _random((batch, height, width, 21), seed=seed)
+        (actual,) = bench.run(function, image)
+        _check(sum_check, function, actual, image, weight)
+
+    check()
+
+
+def test_what_follows_is_computed_on_the_sums(bench: Any) -> None:
+    builder = bench.builder()
+    x, other = builder.param("x", tensor((2, 9, 10, 40))), builder.param("other", tensor((2, 9, 10, 40)))
+    weight, bias = builder.const(_random((3, 3, 1, 40), seed=1)), builder.const(_random(40, seed=2))
+    attrs = {"groups": 40, "data_layout": "NHWC", "kernel_layout": "HWIO", "padding": (1, 1)}
+    sums = builder.emit("nn.conv2d", x, weight, **attrs)
+    biased = builder.emit("add", builder.emit("nn.bias_add", sums, bias, axis=3), other)
+    function = bench.add(builder, sums, builder.emit("clip", biased, min=0.0, max=6.0))
+    image, residual = _random((2, 9, 10, 40)), _random((2, 9, 10, 40), seed=3)
+    plain, actual = bench.run(function, image, residual)
+    np.testing.assert_array_equal(actual, np.clip(plain + _random(40, seed=2) + residual, 0, 6))
+    assert "static void f0_0_" in bench.module.get_source()
+    assert "f0_1" not in bench.module.get_source()
+
+
+def test_few_channels_and_several_filters_go_another_way(make_bench: Any) -> None:
+    for shape, weight in (((1, 7, 7, 3), (3, 3, 1, 3)), ((1, 7, 7, 32), (3, 3, 1, 64))):
+        bench = make_bench()
+        types = [tensor(shape), tensor(weight)]
+        bench.op("nn.conv2d", types, groups=shape[3], data_layout="NHWC", kernel_layout="HWIO")
+        assert "depthwise" not in bench.module.get_source()
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch, is_constant: bool) -> None:
+    monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
+    builder: Any = byoc_core.FunctionBuilder("main")
+    x = builder.param("x", tensor((2, 13, 29, 40)))
+    weight = _random((3, 3, 1, 40), seed=1)
+    kernel = builder.const(weight) if is_constant else builder.param("w", tensor(weight.shape))
+    attrs = {"groups": 40, "data_layout": "NHWC", "kernel_layout": "HWIO", "padding": (1, 1)}
+    result = builder.emit("nn.conv2d", x, kernel, **attrs)
+    module = byoc_core.IRModule({"main": builder.finish(result)}, builder.constants)
+    executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
+    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == 1
+    inputs = [_random((2, 13, 29, 40)), *([] if is_constant else [weight])]
+    results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](*inputs) for n in (1, 2, 3, 7)]
+    assert len({np.asarray(result).tobytes() for result in results}) == 1

@@ -1,0 +1,156 @@
+"""Views and placed values inside regions: what is still copied, and that random mixtures give the right numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.dims import symbol
+from byoc_core.ir import FunctionBuilder, TensorType, Value
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+SHAPE = (2, 6, 4)
+
+
+def _kernels(bench: Any) -> list[str]:
+    """Gives the ops of each kernel of the generated source, in order."""
+    return re.findall(r"^/\* ([a-z0-9_., ]+) \*/$", bench.module.get_source(), re.MULTILINE)
+
+
+def _one(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -> Value:
+    (result,) = builder.bind(op, operands, attrs).results
+    return result
+
+
+def _check(bench: Any, function: Any, *inputs: Any) -> None:
+    for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def _draw(*shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(1)
+    return [rng.integers(-9, 9, shape).astype("float32") for shape in shapes]
+
+
+def test_operands_of_a_concat_are_made_in_it(bench: Any) -> None:
+    builder = bench.builder()
+    x = builder.param("x", TensorType((2, 3), "float32"))
+    first = _one(builder, "nn.relu", x)
+    second = _one(builder, "negative", x)
+    inner = _one(builder, "concat", first, second, axis=1)
+    third = _one(builder, "add", x, x)
+    whole = _one(builder, "concat", inner, third, axis=1)
+    function = bench.add(builder, _one(builder, "negative", whole))
+    _check(bench, function, *_draw((2, 3)))
+    assert not [kernel for kernel in _kernels(bench) if "permute_dims" in kernel or "concat" in kernel]
+
+
+def test_the_parts_of_a_split_are_read_where_they_are(bench: Any) -> None:
+    builder = bench.builder()
+    x = builder.param("x", TensorType((4, 9), "float32"))
+    parts = builder.bind("split", [x], {"sections": (2, 3, 4), "axis": 1}).results
+    results = [_one(builder, "negative", part) for part in parts]
+    function = bench.add(builder, *results)
+    _check(bench, function, *_draw((4, 9)))
+    assert not [kernel for kernel in _kernels(bench) if "split" in kernel or "permute_dims" in kernel]
+
+
+def test_results_that_only_move_are_copied(bench: Any) -> None:
+    builder = bench.builder()
+    x = builder.param("x", TensorType((4, 6), "float32"))
+    turned = _one(builder, "permute_dims", x, axes=(1, 0))
+    shaped = _one(builder, "reshape", turned, shape=(3, 8))
+    function = bench.add(builder, turned, shaped, x)
+    _check(bench, function, *_draw((4, 6)))
+
+
+def test_one_value_in_two_concats_is_copied_once(bench: Any) -> None:
+    builder = bench.builder()
+    x = builder.param("x", TensorType((2, 3), "float32"))
+    made = _one(builder, "negative", x)
+    function = bench.add(builder, _one(builder, "concat", made, made, axis=1), _one(builder, "concat", made, x, axis=1))
+    _check(bench, function, *_draw((2, 3)))
+
+
+def test_views_of_symbolic_sizes(bench: Any) -> None:
+    n = symbol("n")
+    builder = bench.builder()
+    x = builder.param("x", TensorType((n, 4, 6), "float32"))
+    flat = _one(builder, "reshape", x, shape=(n * 4, 6))
+    left, right = builder.bind("split", [flat], {"sections": (2, 4), "axis": 1}).results
+    joined = _one(builder, "concat", _one(builder, "negative", right), _one(builder, "nn.relu", left), axis=1)
+    function = bench.add(builder, _one(builder, "reshape", joined, shape=(n, 4, 6)))
+    for size in (0, 1, 5):
+        (given,) = _draw((size, 4, 6))
+        (actual,) = bench.run(function, given)
+        np.testing.assert_array_equal(actual, np.concatenate([-given[..., 2:], np.maximum(given[..., :2], 0)], axis=2))
+
+
+def _factor(draw: Any, size: int) -> tuple[int, ...]:
+    shape: list[int] = []
+    while size > 1 and len(shape) < 3:
+        factor = draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0]))
+        shape.append(factor)
+        size //= factor
+    return (*shape, size)
+
+
+def _add_op(draw: Any, builder: FunctionBuilder, values: list[Value]) -> None:
+    x = draw(st.sampled_from(values))
+    shape = [int(str(dim)) for dim in x.type.shape or ()] if isinstance(x.type, TensorType) else []
+    kind = draw(st.sampled_from(["reshape", "permute", "split", "concat", "slice", "negative", "add", "nn.relu"]))
+    if kind == "reshape":
+        values.append(_one(builder, "reshape", x, shape=_factor(draw, math.prod(shape))))
+    elif kind == "permute":
+        values.append(_one(builder, "permute_dims", x, axes=tuple(draw(st.permutations(range(len(shape)))))))
+    elif kind in ("split", "slice"):
+        axis = draw(st.integers(0, len(shape) - 1))
+        at = draw(st.integers(0, shape[axis]))
+        if kind == "split":
+            sections = {"sections": (at, shape[axis] - at), "axis": axis}
+            values += builder.bind("split", [x], sections).results
+        else:
+            bounds = {"axes": (axis,), "begin": (at,), "end": (shape[axis],), "strides": (draw(st.integers(1, 2)),)}
+            values.append(_one(builder, "strided_slice", x, **bounds))
+    elif kind in ("concat", "add"):
+        others = [v for v in values if v.type == x.type]
+        other = draw(st.sampled_from(others))
+        attrs = {"axis": draw(st.integers(0, len(shape) - 1))} if kind == "concat" else {}
+        values.append(_one(builder, kind, x, other, **attrs))
+    else:
+        values.append(_one(builder, kind, x))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_mixtures_of_views_are_right(make_bench: Any, data: st.DataObject) -> None:
+    """Several functions in one source, for a compiler run costs more than they do."""
+    bench = make_bench(opt_level=1)
+    functions = []
+    for _ in range(4):
+        builder = bench.builder()
+        values: list[Value] = [builder.param(name, TensorType(SHAPE, "float32")) for name in ("x", "y")]
+        for _ in range(data.draw(st.integers(1, 9))):
+            _add_op(data.draw, builder, values)
+        results = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))
+        functions.append(bench.add(builder, *results))
+    for function in functions:
+        _check(bench, function, *_draw(SHAPE, SHAPE))
+
+
+@pytest.mark.parametrize("march", ["native", "generic"])
+def test_strided_views_reach_every_form_of_kernel(make_bench: Any, march: str) -> None:
+    bench = make_bench(march=march)
+    builder = bench.builder()
+    x = builder.param("x", TensorType((1, 5, 7, 24), "float32"))
+    left, right = builder.bind("split", [x], {"sections": (8, 16), "axis": 3}).results
+    pooled = _one(builder, "negative", left)
+    halves = [_one(builder, "nn.relu", right), pooled]
+    joined = _one(builder, "concat", *halves, axis=3)
+    turned = _one(builder, "permute_dims", joined, axes=(0, 3, 1, 2))
+    function = bench.add(builder, turned, _one(builder, "add", joined, x))
+    _check(bench, function, *_draw((1, 5, 7, 24)))

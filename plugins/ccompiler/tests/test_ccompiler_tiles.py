@@ -1,0 +1,80 @@
+"""Register tiles by themselves, compiled for several vector units: against a float64 oracle (Higham, ch. 3)."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, panel_tile
+from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
+from byoc_core.native.toolchain import BuildOptions, find_toolchain
+
+SHAPES = [(1, 2), (5, 1), (8, 2)]
+DEPTHS = (0, 1, 7, DEPTH_CHUNK, DEPTH_CHUNK + 1, 3 * DEPTH_CHUNK + 5)
+UNITS = [(VectorUnit(16, 16), "generic"), (VectorUnit(32, 16), "generic"), (VectorUnit(64, 32), "native")]
+HEADERS = '#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n'
+
+
+def _build(folder: Path, unit: VectorUnit, march: str, dtype: str) -> ctypes.CDLL:
+    """Gives a library with an exported function for every shape in both forms."""
+    parts = []
+    for rows, vectors in SHAPES:
+        parts.append(panel_tile(f"direct_{rows}x{vectors}", unit, dtype, rows, vectors))
+        parts.append(panel_tile(f"indirect_{rows}x{vectors}", unit, dtype, rows, vectors, indirect=True))
+    text = "\n".join(parts).replace("static BYOC_CONTRACTED", "BYOC_EXPORT BYOC_CONTRACTED")
+    options = BuildOptions(2, march, ("-Wall", "-Wextra", "-Wno-psabi", "-Werror"))
+    library = find_toolchain().compile(HEADERS + vector_preamble(unit, text) + text, options)
+    path = folder / "tiles.so"
+    path.write_bytes(library.data)
+    return ctypes.CDLL(str(path))
+
+
+def _pointer(array: Any) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _check(sum_check: Any, sums: Any, factors: Any, panel: Any) -> None:
+    wide, columns = factors.astype("float64"), panel.astype("float64")
+    sum_check(sums, wide @ columns, np.abs(wide) @ np.abs(columns), len(panel))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("unit", "march"), UNITS)
+def test_panel_tiles(tmp_path: Path, sum_check: Any, unit: VectorUnit, march: str, dtype: str) -> None:
+    library = _build(tmp_path, unit, march, dtype)
+    generator = np.random.default_rng(0)
+    for rows, vectors in SHAPES:
+        width = vectors * unit.lanes(dtype)
+        for depth in DEPTHS:
+            # What lies between two rows must not be read.
+            a = np.full((rows, depth + 3), np.nan, dtype)
+            a[:, :depth] = generator.standard_normal((rows, depth))
+            panel = generator.standard_normal((depth, width)).astype(dtype)
+            sums = np.full((rows, width), np.nan, dtype)
+            library[f"direct_{rows}x{vectors}"](
+                _pointer(a), ctypes.c_int64(depth + 3), _pointer(panel), ctypes.c_int64(depth), _pointer(sums)
+            )
+            _check(sum_check, sums, a[:, :depth], panel)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("unit", "march"), UNITS)
+def test_panel_tiles_of_scattered_rows(
+    tmp_path: Path, sum_check: Any, unit: VectorUnit, march: str, dtype: str
+) -> None:
+    library = _build(tmp_path, unit, march, dtype)
+    generator = np.random.default_rng(0)
+    for rows, vectors in SHAPES:
+        width = vectors * unit.lanes(dtype)
+        for depth, num_taps in [(d, t) for d in DEPTHS for t in (0, 1, 3)] + [(100, 13)]:
+            runs = generator.standard_normal((num_taps, rows, depth)).astype(dtype)
+            places = np.array([[runs[t, j].ctypes.data for j in range(rows)] for t in range(num_taps)], "uintp")
+            panel = generator.standard_normal((num_taps * depth, width)).astype(dtype)
+            sums = np.full((rows, width), np.nan, dtype)
+            library[f"indirect_{rows}x{vectors}"](
+                _pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(depth), _pointer(panel), _pointer(sums)
+            )
+            _check(sum_check, sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)

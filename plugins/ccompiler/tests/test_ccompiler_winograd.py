@@ -1,0 +1,267 @@
+"""Winograd convolution: its matrices, where it is chosen, and its results within a bound that the matrices give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_ccompiler.kernels import winograd
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan
+from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
+from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_core.ir import Function, tensor
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+AVX512 = VectorUnit(64, 32)
+
+
+def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def _correlate(image: Any, weight: Any, padding: tuple[int, int, int, int]) -> Any:
+    """Gives the convolution of (N, H, W, C) with (O, C, 3, 3) in float64."""
+    top, left, bottom, right = padding
+    padded = np.pad(image.astype("float64"), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    height, width = padded.shape[1] - 2, padded.shape[2] - 2
+    taps = weight.astype("float64")
+    return sum(
+        padded[:, down : down + height, right : right + width] @ taps[:, :, down, right].T
+        for down in range(3)
+        for right in range(3)
+    )
+
+
+def _bound(image: Any, weight: Any, padding: tuple[int, int, int, int], num_outputs: int) -> Any:
+    """Gives ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, ``n`` counting all roundings of an output."""
+    algorithm = minimal_filter(num_outputs)
+    size, num = num_outputs, algorithm.num_inputs
+    top, left, bottom, right = padding
+    height, width = image.shape[1] + top + bottom - 2, image.shape[2] + left + right - 2
+    down, across = -(-height // size), -(-width // size)
+    ends = ((0, 0), (top, down * size + 2 - image.shape[1] - top), (left, across * size + 2 - image.shape[2] - left))
+    padded = np.pad(np.abs(image.astype("float64")), (*ends, (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (num, num), axis=(1, 2))[:, ::size, ::size]
+    inputs, taps, outputs = (np.abs(m) for m in (algorithm.inputs, algorithm.taps, algorithm.outputs))
+    transformed = np.einsum("ay,nhwcyx,bx->nhwcab", inputs, windows, inputs, optimize=True)
+    factors = np.einsum("ay,ocyx,bx->ocab", taps, np.abs(weight.astype("float64")), taps, optimize=True)
+    products = np.einsum("nhwcab,ocab->nhwoab", transformed, factors, optimize=True)
+    magnitude = np.einsum("ya,nhwoab,xb->nhywxo", outputs, products, outputs, optimize=True)
+    merged = magnitude.reshape(len(image), down * size, across * size, weight.shape[0])[:, :height, :width]
+    unit = float(np.finfo(image.dtype).eps) / 2
+    roundings = image.shape[3] + winograd.TRANSFORM_ROUNDINGS[num_outputs]
+    # The oracle in float64 has rounded too.
+    slack = 2.0 if image.dtype == np.float64 else 1.0 + 1e-6
+    return slack * roundings * unit / (1 - roundings * unit) * merged
+
+
+@pytest.fixture
+def force(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Has all convolutions of the right form computed with tiles of so many outputs, whatever it costs."""
+
+    def force(num_outputs: int) -> None:
+        def choose(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan:
+            return make_plan(geometry, unit, num_outputs)
+
+        monkeypatch.setattr(winograd, "choose_plan", choose)
+
+    return force
+
+
+def _add(bench: Any, x: Any, weight: Any, padding: tuple[int, ...], layout: str = "OIHW") -> Function:
+    builder = bench.builder()
+    image = builder.param("x", tensor(x, str(weight.dtype)))
+    kernel = builder.const(np.ascontiguousarray(weight.transpose(["OIHW".index(axis) for axis in layout])))
+    attrs = {"data_layout": "NHWC", "kernel_layout": layout, "padding": padding}
+    result: Function = bench.add(builder, builder.emit("nn.conv2d", image, kernel, **attrs))
+    return result
+
+
+@pytest.mark.parametrize("num_outputs", [2, 4])
+@given(inputs=st.lists(st.integers(-9, 9), min_size=6, max_size=6), taps=st.lists(st.integers(-9, 9), min_size=3))
+def test_the_matrices_compute_a_filter(num_outputs: int, inputs: list[int], taps: list[int]) -> None:
+    algorithm = minimal_filter(num_outputs)
+    d, g = np.array(inputs[: algorithm.num_inputs], "float64"), np.array(taps[:3], "float64")
+    products = (algorithm.taps @ g) * (algorithm.inputs @ d)
+    expected = [d[index : index + 3] @ g for index in range(num_outputs)]
+    magnitude = np.abs(algorithm.outputs) @ (
+        (np.abs(algorithm.taps) @ np.abs(g)) * (np.abs(algorithm.inputs) @ np.abs(d))
+    )
+    assert np.all(np.abs(algorithm.outputs @ products - expected) <= 20 * 2.0**-53 * magnitude)
+
+
+@pytest.mark.parametrize("num_outputs", [2, 4])
+def test_what_is_multiplied_by_at_run_time_is_exact_in_float32(num_outputs: int) -> None:
+    algorithm = minimal_filter(num_outputs)
+    for matrix in (algorithm.inputs, algorithm.outputs):
+        np.testing.assert_array_equal(matrix, matrix.astype("float32"))
+
+
+CASES: dict[str, tuple[Any, int, tuple[int, int, int, int]]] = {
+    "one output": ((1, 3, 3, 17), 5, (0, 0, 0, 0)),
+    "one pixel": ((2, 1, 1, 16), 16, (1, 1, 1, 1)),
+    "primes": ((3, 13, 11, 19), 37, (1, 1, 1, 1)),
+    "not padded": ((1, 12, 10, 33), 70, (0, 0, 0, 0)),
+    "uneven padding": ((1, 9, 14, 16), 48, (0, 1, 2, 1)),
+    "padding beyond the filter": ((1, 4, 5, 16), 8, (5, 4, 3, 6)),
+    "several rounds": ((2, 30, 30, 40), 3, (1, 1, 1, 1)),
+    "channels of a power of two": ((1, 8, 8, 256), 20, (1, 1, 1, 1)),
+    "long sums": ((1, 5, 6, 1030), 17, (1, 1, 1, 1)),
+    "one output channel": ((1, 7, 7, 31), 1, (1, 1, 1, 1)),
+    "empty batch": ((0, 7, 7, 16), 4, (1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("num_outputs", [2, 4])
+def test_geometries(make_bench: Any, force: Any, num_outputs: int, dtype: str, march: str) -> None:
+    force(num_outputs)
+    bench = make_bench(march=march)
+    weights = [_random((out, shape[3], 3, 3), dtype, 1) for shape, out, _ in CASES.values()]
+    layouts = ["OIHW", "IOHW", "HWIO"] * len(CASES)
+    functions = [
+        _add(bench, shape, weight, padding, layout)
+        for (shape, _, padding), weight, layout in zip(CASES.values(), weights, layouts, strict=False)
+    ]
+    assert bench.module.get_source().count(f"winograd_output_{num_outputs}") >= len(CASES)
+    for function, weight, (shape, _, padding) in zip(functions, weights, CASES.values(), strict=True):
+        image = _random(shape, dtype)
+        (actual,) = bench.run(function, image)
+        error = np.abs(actual.astype("float64") - _correlate(image, weight, padding))
+        assert np.all(error <= _bound(image, weight, padding, num_outputs))
+
+
+def test_images_of_any_size(module_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    paddings = [(1, 1, 1, 1), (0, 2, 1, 0)]
+    weight = _random((21, 18, 3, 3), seed=1)
+    made = []
+    for num_outputs in (2, 4):
+        with monkeypatch.context() as patch:
+            patch.setattr(winograd, "choose_plan", lambda g, unit, option, m=num_outputs: make_plan(g, unit, m))
+            bench = type(module_bench)()
+            made += [(bench, num_outputs, p, _add(bench, ("n", "h", "w", 18), weight, p)) for p in paddings]
+            assert "winograd" in bench.module.get_source()
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.sampled_from(made), st.integers(0, 3), st.integers(2, 21), st.integers(2, 21), st.integers(0, 99))
+    def check(form: Any, batch: int, height: int, width: int, seed: int) -> None:
+        bench, num_outputs, padding, function = form
+        image = _random((batch, height, width, 18), seed=seed)
+        (actual,) = bench.run(function, image)
+        error = np.abs(actual.astype("float64") - _correlate(image, weight, padding))
+        assert np.all(error <= _bound(image, weight, padding, num_outputs))
+
+    check()
+
+
+@pytest.mark.parametrize(("num_outputs", "limit"), [(2, 1e-6), (4, 3e-6)])
+def test_the_stated_error(bench: Any, force: Any, num_outputs: int, limit: float) -> None:
+    force(num_outputs)
+    cases = [((1, 28, 28, 64), 64), ((1, 14, 14, 256), 64), ((1, 14, 14, 512), 32)]
+    functions = [_add(bench, shape, _random((out, shape[3], 3, 3), seed=1), (1, 1, 1, 1)) for shape, out in cases]
+    for function, (shape, out) in zip(functions, cases, strict=True):
+        image = np.maximum(_random(shape), 0)
+        expected = _correlate(image, _random((out, shape[3], 3, 3), seed=1), (1, 1, 1, 1))
+        (actual,) = bench.run(function, image)
+        assert np.abs(actual - expected).max() <= limit * np.abs(expected).max()
+
+
+def test_what_follows_is_computed_on_the_pixels(bench: Any, force: Any, sum_check: Any) -> None:
+    force(4)
+    builder = bench.builder()
+    x, other = builder.param("x", tensor((2, 9, 10, 32))), builder.param("other", tensor((2, 9, 10, 40)))
+    attrs = {"data_layout": "NHWC", "padding": (1, 1)}
+    sums = builder.emit("nn.conv2d", x, builder.const(_random((40, 32, 3, 3), seed=1)), **attrs)
+    biased = builder.emit("nn.bias_add", sums, builder.const(_random(40, seed=2)), axis=3)
+    result = builder.emit("nn.relu", builder.emit("add", biased, other))
+    function = bench.add(builder, sums, result)
+    image, residual = _random((2, 9, 10, 32)), _random((2, 9, 10, 40), seed=3)
+    plain, actual = bench.run(function, image, residual)
+    np.testing.assert_array_equal(actual, np.maximum(plain + _random(40, seed=2) + residual, 0))
+    assert bench.module.get_source().count("static void f0_0(") == 1
+    assert "f0_1" not in bench.module.get_source()
+    expected = _correlate(image, _random((40, 32, 3, 3), seed=1), (1, 1, 1, 1))
+    bound = _bound(image, _random((40, 32, 3, 3), seed=1), (1, 1, 1, 1), 4)
+    assert np.all(np.abs(plain - expected) <= bound)
+
+
+@pytest.mark.parametrize("num_outputs", [2, 4])
+def test_the_bits_do_not_depend_on_the_number_of_threads(
+    force: Any, monkeypatch: pytest.MonkeyPatch, num_outputs: int
+) -> None:
+    force(num_outputs)
+    monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
+    builder: Any = byoc_core.FunctionBuilder("main")
+    x = builder.param("x", tensor((2, 23, 29, 32)))
+    weight = builder.const(_random((70, 32, 3, 3), seed=1))
+    result = builder.emit("nn.conv2d", x, weight, data_layout="NHWC", padding=(1, 1))
+    module = byoc_core.IRModule({"main": builder.finish(result)}, builder.constants)
+    executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
+    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == 2
+    image = _random((2, 23, 29, 32))
+    results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](image) for n in (1, 2, 3, 7)]
+    assert len({np.asarray(result).tobytes() for result in results}) == 1
+
+
+def _geometry(size: int, channels: int, out_channels: int, dtype: str = "float32") -> ConvolutionGeometry:
+    return ConvolutionGeometry(
+        dtype=dtype,
+        layout="NHWC",
+        batch=1,
+        channels=channels,
+        height=size,
+        width=size,
+        out_channels=out_channels,
+        out_height=size,
+        out_width=size,
+        filter_height=3,
+        filter_width=3,
+        groups=1,
+        strides=(1, 1),
+        dilation=(1, 1),
+        padding=(1, 1, 1, 1),
+        weight_axes=(0, 1, 2, 3),
+        weight_steps=(channels * 9, 9, 3, 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "out_channels", "auto"),
+    [(56, 64, 64, 4), (28, 128, 128, 4), (14, 256, 256, 4), (7, 512, 512, None), (112, 3, 64, None), (4, 64, 64, None)],
+)
+def test_the_choice(size: int, channels: int, out_channels: int, auto: int | None) -> None:
+    geometry = _geometry(size, channels, out_channels)
+    chosen = {option: choose_plan(geometry, AVX512, option) for option in ("off", "f2", "auto")}
+    found = {option: plan and plan.algorithm.num_outputs for option, plan in chosen.items()}
+    assert found == {"off": None, "f2": auto and 2, "auto": auto}
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"winograd": "off"}, ""),
+        ({"winograd": "f2"}, "winograd_output_2"),
+        ({"winograd": "auto"}, "winograd_output_4"),
+        ({}, "winograd_output_4"),
+    ],
+)
+def test_the_option(make_bench: Any, changed: dict[str, str], text: str) -> None:
+    bench = make_bench(**changed)
+    _add(bench, (1, 56, 56, 64), _random((64, 64, 3, 3)), (1, 1, 1, 1))
+    source = bench.module.get_source()
+    assert text in source
+    assert ("winograd" in source) == bool(text)
+
+
+def test_scratch_is_bounded() -> None:
+    for size in (14, 56, 224, 1000):
+        for channels in (16, 64, 512):
+            plan = make_plan(_geometry(size, channels, channels), AVX512, 4)
+            tiles = plan.blocks * plan.block_step * 4
+            assert tiles <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
+            assert plan.num_points * plan.rows * plan.width * 4 <= 1 << 16
