@@ -14,7 +14,7 @@ from byoc_core.ir import Binding, Constant, Value, Var
 from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
@@ -105,7 +105,7 @@ class Kernel:
         stored: the values that it writes.
         names: the C names in use.
         scratch: elements of scratch memory, 0 for none.
-        scratch_dtype: their dtype; that of the first stored value where nothing is said.
+        scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
@@ -121,7 +121,7 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
-        self.scratch_dtype = tensor_type(self.stored[0], self.scope.where)[1] if self.stored else "uint8"
+        self.scratch_dtype = dtype_of(group.steps[0].binding.results[0] if group.anchored else self.stored[0])
         self.can_fail = False
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
