@@ -82,8 +82,8 @@ def element_places(step: Step) -> tuple[list[str], str]:
         index = INDICES[number]
         first, end = (FIRST_ITEM, END_ITEM) if number == 0 else ("0", c_dim(count))
         lines.append(f"{'  ' * (number + 1)}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-    number = " + ".join(f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts)))
-    lines.append(f"{'  ' * (len(counts) + 1)}const int64_t k = {number};")
+    order = " + ".join(f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts)))
+    lines.append(f"{'  ' * (len(counts) + 1)}const int64_t k = {order};")
     terms = [f"{'at' if place == axis else INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(strides)]
     return lines, " + ".join(terms)
 
