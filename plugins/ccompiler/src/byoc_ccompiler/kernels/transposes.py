@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import product
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
@@ -43,13 +42,9 @@ def _permute(kernel: Kernel) -> None:
     kernel.finish([ParallelLoop(tuple(lines), result[part], product(result[part + 1 :]) * _MOVE_PS)])
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    return None
-
-
 def _any(step: Step, index: int) -> Access:
     return Access.ANY
 
 
-FAMILY = KernelFamily(frozenset({"permute_dims"}), _reject, _permute, takes_halves=True, reads=_any, writes=_any)
+FAMILY = KernelFamily(frozenset({"permute_dims"}), reject_nothing, _permute, takes_halves=True, reads=_any, writes=_any)
 """Transposes."""
