@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelL
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
 from byoc_core.dims import Dim
-from byoc_core.ir import Constant, Value, Var
+from byoc_core.ir import Binding, Constant, Value, Var
 from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
@@ -63,6 +64,9 @@ class KernelContext:
     options: CCompilerOptions
     strides: Mapping[Value, tuple[Dim, ...]]
 
+
+_NAMED_OPS = 4
+"""Ops that a kernel's name tells of."""
 
 _RESERVED = (
     "scratch",
@@ -203,7 +207,21 @@ class Kernel:
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
         origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
-        ops = ", ".join(origin.op.name for origin in origins)
+        ops = [origin.op.name for origin in origins]
         status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
         head = f"static {status} {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, *end]))
+        comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
+        hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
+        self.name = self.scope.declare_kernel(
+            "\n".join([f"{helpers}{comments[0]}", *comments[1:], head, *lines, *end]), hint
+        )
+
+
+def _describe(binding: Binding) -> str:
+    """Gives a comment of one line that says what an op computes, and which node of a model it was."""
+    operands = ", ".join(operand.name if isinstance(operand, Var) else "constant" for operand in binding.operands)
+    results = ", ".join(f"{result.name}: {result.type}" for result in binding.results)
+    place = f" [{binding.location}]" if binding.location else ""
+    text = f"{results} = {binding.op.name}({operands}){place}"
+    # Names are the model's: none may end the comment, or carry it on to the next line.
+    return "// " + re.sub(r"[^\w .,:;=(){}\[\]\"'*+-]", "_", text, flags=re.ASCII)

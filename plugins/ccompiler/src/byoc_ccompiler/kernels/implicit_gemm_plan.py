@@ -20,7 +20,14 @@ _FEW_CHANNELS = 16
 _RESIDENT_NBYTES = 1 << 19
 """A filter up to this size stays in the second-level cache while all pixels pass."""
 
-_FEW_BLOCKS = 8
+_FEW_BLOCKS = 40
+"""Up to so many tiles pass one panel before the next is wanted from memory."""
+
+_PANEL_NBYTES = 3 << 18
+"""A panel up to this size stays in the second-level cache beside the next one, while tiles pass."""
+
+_TOO_LARGE = 1.3
+"""How much longer a step takes with a panel above that size, about."""
 
 _MAX_POINTERS = 1 << 13
 """Pointers of a tile's rows, which lie on the stack."""
@@ -140,11 +147,16 @@ def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs
             whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1, 0)
             work = whole * _step_cost(rows, vectors) + (_step_cost(tail, vectors) if tail else 0)
             cost = work * -(-width // (vectors * lanes)) / (1 if isinstance(pixels, int) else rows)
+            if panel_size(shape, vectors * lanes) * dtype_info(shape.dtype).itemsize > _PANEL_NBYTES:
+                cost *= _TOO_LARGE
             if cost < best_cost * 0.995:
                 best, best_cost = (rows, vectors), cost
     return best
 
 
 def _step_cost(rows: int, vectors: int) -> float:
-    """Gives the cycles of one step of a tile: two loads and two products at a time, the latter four deep."""
+    """Gives the cycles of one step of a tile: two loads and two products at a time, the latter four deep.
+
+    Each row loads its pointer and its factor.
+    """
     return max(rows * vectors / 2, (2 * rows + vectors) / 2, 4)
