@@ -13,6 +13,7 @@ from byoc_ccompiler.kernels import (
     cumulative,
     einsum,
     extremes,
+    group_norm,
     indexing,
     lrn,
     movement,
@@ -62,6 +63,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     einsum.FAMILY,
     resizing.FAMILY,
     lrn.FAMILY,
+    group_norm.FAMILY,
     rotary.FAMILY,
     recurrence.FAMILY,
 )
