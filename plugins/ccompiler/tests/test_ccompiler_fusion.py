@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_ccompiler.grouping import flatten, form_groups
+from byoc_ccompiler.grouping import form_groups
+from byoc_ccompiler.registry import FAMILIES
+from byoc_ccompiler.steps import flatten
 from byoc_ccompiler.workspace import Request, plan
 from byoc_core.dims import evaluate, symbol
 from byoc_core.ir import Function, tensor
@@ -19,7 +21,7 @@ def _random(shape: Any, seed: int = 0) -> Any:
 
 
 def _kernels(function: Function) -> list[list[str]]:
-    return [[step.op for step in group.steps] for group in form_groups(flatten(function)[0])]
+    return [[step.op for step in group.steps] for group in form_groups(flatten(function)[0], FAMILIES)]
 
 
 def _check(bench: Any, function: Function, *inputs: Any) -> None:

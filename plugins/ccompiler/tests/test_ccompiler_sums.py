@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_ccompiler.tiles import VectorUnit
+from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.ir import Function, tensor
 
 

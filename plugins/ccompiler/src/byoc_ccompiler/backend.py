@@ -18,11 +18,11 @@ from byoc_core.ir import Binding, Function
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
-from byoc_ccompiler.fused import FusedCodegen
+from byoc_ccompiler.codegen import FusedCodegen
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.patterns import patterns
 from byoc_ccompiler.support import reject_step
-from byoc_ccompiler.tiles import VectorUnit
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = [
     "byoc_backend_info",
@@ -83,7 +83,7 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         return CodegenResult(None, rejections=rejections)
     target = find_toolchain().target(options.march)
     unit = VectorUnit.of_features(target.machine, target.features)
-    kit = CSourceCodegen(build) if options.tutorial else FusedCodegen(build, unit)
+    kit = CSourceCodegen(build) if options.tutorial else FusedCodegen(build, unit, options)
     module = kit.generate(accepted, context.constants)
     module.build()
     made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from byoc_core.ir import Value, Var
 
-from byoc_ccompiler.grouping import Group, shape_of
-from byoc_ccompiler.pointwise import operand_dims
+from byoc_ccompiler.kernel import Group
+from byoc_ccompiler.kernels.pointwise import operand_dims
+from byoc_ccompiler.steps import shape_of
 
 __all__ = ["in_place_pairs"]
 

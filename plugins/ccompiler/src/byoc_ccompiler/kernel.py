@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value, Var
 
-from byoc_ccompiler.grouping import Group, shape_of
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Kernel"]
+__all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
+
+
+def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
+    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """The steps of one kernel, in order; the first is the anchor where it has one.
+
+    Attributes:
+        space: the shape of the iteration space, ``None`` for a kernel that nothing joins.
+        anchored: whether the first step is computed by a family that takes an epilogue.
+        results: what the steps make.
+    """
+
+    steps: list[Step]
+    space: tuple[Dim, ...] | None
+    anchored: bool = False
+    results: set[Value] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelContext:
+    """What all kernels of a function share.
+
+    Attributes:
+        scope: the function under construction.
+        unit: the vector registers of the target.
+        options: the user's options.
+        strides: the strides of values that do not lie row-major without gaps, in elements.
+    """
+
+    scope: FunctionScope
+    unit: VectorUnit
+    options: CCompilerOptions
+    strides: Mapping[Value, tuple[Dim, ...]]
+
 
 _RESERVED = (
     "scratch",
@@ -39,23 +81,31 @@ class Kernel:
     """Collects what one kernel reads and writes while its body is written.
 
     Args:
-        scope: the function it belongs to.
+        context: the function it belongs to, and what it is compiled for.
         group: what it computes.
         stored: the values that must reach memory, in order.
 
     Attributes:
+        scope: the function it belongs to.
+        unit: the vector registers of the target.
+        options: the user's options.
+        group: its steps.
+        stored: the values that it writes.
         names: the C names in use.
         scratch: elements of scratch memory (of the first stored value's type), 0 for none.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
-    def __init__(self, scope: FunctionScope, group: Group, stored: Sequence[Var]) -> None:
-        self.scope = scope
+    def __init__(self, context: KernelContext, group: Group, stored: Sequence[Var]) -> None:
+        self.scope = context.scope
+        self.unit = context.unit
+        self.options = context.options
+        self._strides = context.strides
         self.group = group
         self.stored = tuple(stored)
         self.names = NameTable()
         self.names.reserve(_RESERVED)
-        self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{scope.symbol}_")
+        self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
@@ -80,6 +130,11 @@ class Kernel:
         if value not in self._outputs:
             self._outputs[value] = "out" if len(self.stored) == 1 else self.names.unique(f"out_{value.name}")
         return self._outputs[value]
+
+    def strides(self, value: Value) -> tuple[Dim, ...]:
+        """Gives the distances, in elements, from one position to the next along each axis of a value."""
+        found = self._strides.get(value)
+        return compact_strides(shape_of(value)) if found is None else found
 
     def literal(self, value: Value) -> str | None:
         """Gives a constant of one element as a C literal; ``None`` for anything else."""

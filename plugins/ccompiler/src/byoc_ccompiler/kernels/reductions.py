@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix
+from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import TensorType
+from byoc_core.ir import Binding, TensorType
 
-from byoc_ccompiler.grouping import shape_of
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.rejections import operand_type, reject_non_floats
+from byoc_ccompiler.steps import shape_of
 
-__all__ = ["REDUCTIONS", "reduction_kernel", "softmax_kernel"]
+__all__ = ["FAMILIES"]
 
 _ADD_PS = 1_000
 """Estimated picoseconds to add one element to a total that waits for the one before."""
 
-REDUCTIONS = frozenset({"sum", "mean", "max"})
-"""The reductions of this module (softmax is apart)."""
 
-
-def reduction_kernel(kernel: Kernel) -> None:
+def _reduction_kernel(kernel: Kernel) -> None:
     """Writes the kernel of a sum, mean or maximum: loops over what is kept, and inside over what is reduced."""
     (step,) = kernel.group.steps
     shape = shape_of(step.operands[0])
@@ -86,7 +86,7 @@ def _start(op: str, dtype: str) -> str:
     return c_literal(0 if dtype.startswith("uint") else -(2 ** (bits - 1)), dtype)
 
 
-def softmax_kernel(kernel: Kernel) -> None:
+def _softmax_kernel(kernel: Kernel) -> None:
     """Writes the kernel of ``nn.softmax``: the maximum, the exponentials and their sum, the quotients."""
     (step,) = kernel.group.steps
     shape = shape_of(step.operands[0])
@@ -118,3 +118,15 @@ def softmax_kernel(kernel: Kernel) -> None:
     line_ps = shape[axis] * 2 * _ADD_PS
     loop = ParallelLoop(tuple(lines), outer, inner * line_ps) if by_row else ParallelLoop(tuple(lines), inner, line_ps)
     kernel.finish([loop])
+
+
+def _reject_reduction(binding: Binding) -> Rejection | None:
+    dtype = operand_type(binding, 0).dtype
+    return Rejection("dtype", f"{binding.op.name} has no C form for bool") if dtype == "bool" else None
+
+
+FAMILIES = (
+    KernelFamily(frozenset({"sum", "mean", "max"}), _reject_reduction, _reduction_kernel),
+    KernelFamily(frozenset({"nn.softmax"}), reject_non_floats, _softmax_kernel),
+)
+"""Reductions, and softmax."""

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_parallel import ParallelLoop
-from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
+from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import tensor_type
 from byoc_core.authoring.csource_types import c_literal, c_type
+from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.errors import InternalError
-from byoc_core.ir import Value, Var
+from byoc_core.ir import Binding, Value, Var
 
-from byoc_ccompiler.grouping import Step, shape_of
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
+from byoc_ccompiler.size_checks import require_broadcast
+from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["elementwise_kernel", "operand_dims", "pointwise_lines", "step_expression", "store_lines"]
+__all__ = ["FAMILY", "POINTWISE", "operand_dims", "pointwise_lines", "store_lines"]
+
+_PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
+
+POINTWISE = frozenset(SCALAR_OPS) | _PER_CHANNEL | {"broadcast_to"}
+"""Ops that depend on one element of each operand."""
 
 Offset = Callable[[tuple[Dim, ...]], str]
 
@@ -30,14 +40,14 @@ _GRAIN = 64
 def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
     """Gives, for each operand, its sizes along the axes of the result (1 where it broadcasts)."""
     rank = len(shape_of(step.result))
-    if step.op not in ("nn.bias_add", "nn.batch_norm"):
+    if step.op not in _PER_CHANNEL:
         return [align(shape_of(operand), rank) for operand in step.operands]
     axis = int(str(step.binding.attrs["axis"])) % rank
     first, *others = (shape_of(operand) for operand in step.operands)
     return [first, *((1,) * axis + tuple(other) + (1,) * (rank - axis - 1) for other in others)]
 
 
-def step_expression(step: Step, values: Sequence[str]) -> str | None:
+def _expression(step: Step, values: Sequence[str]) -> str | None:
     """Gives the C expression of one element of a step's result, or ``None`` where there is none for its dtypes."""
     dtypes = [tensor_type(operand, "kernel")[1] for operand in step.operands]
     result = tensor_type(step.result, "kernel")[1]
@@ -84,7 +94,7 @@ def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known
                 loaded[key] = kernel.names.unique(f"{pointer}_value")
                 loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{offset(dims)}];")
             values.append(loaded[key])
-        expression = step_expression(step, values)
+        expression = _expression(step, values)
         if expression is None:
             raise InternalError(f"op `{step.op}`", "was accepted but has no C expression", got=step.binding)
         name = kernel.names.unique(step.result.name)
@@ -98,7 +108,7 @@ def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: di
     return [f"{kernel.output(value)}[{offset(shape_of(value))}] = {known[value]};" for value in values]
 
 
-def elementwise_kernel(kernel: Kernel) -> None:
+def _elementwise_kernel(kernel: Kernel) -> None:
     """Writes a kernel of elementwise steps: one loop nest for all."""
     steps = kernel.group.steps
     space = kernel.group.space or ()
@@ -126,3 +136,25 @@ def elementwise_kernel(kernel: Kernel) -> None:
 
 def _ctype(value: Value) -> str:
     return c_type(tensor_type(value, "kernel")[1])
+
+
+def _reject(binding: Binding) -> Rejection | None:
+    step = Step(binding, binding.operands)
+    if _expression(step, [f"v{k}" for k in range(len(binding.operands))]) is None:
+        dtypes = ", ".join(operand_type(binding, k).dtype for k in range(len(binding.operands)))
+        return Rejection("dtype", f"{binding.op.name} has no C form for {dtypes}")
+    if binding.op.name in _PER_CHANNEL:
+        shape = operand_shape(binding, 0)
+        size = shape[int(str(binding.attrs["axis"])) % len(shape)]
+        if any(operand_shape(binding, index) != (size,) for index in range(1, len(binding.operands))):
+            return reject_sizes(binding)
+    return None
+
+
+def _require(scope: FunctionScope, step: Step) -> None:
+    if step.op not in _PER_CHANNEL:
+        require_broadcast(scope, step)
+
+
+FAMILY = KernelFamily(POINTWISE, _reject, _elementwise_kernel, require=_require)
+"""The ops of :data:`POINTWISE`."""

@@ -11,18 +11,24 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_loops import align, offset_expression
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
+from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Constant, TensorType, Value
+from byoc_core.ir import Binding, Constant, TensorType, Value
 
-from byoc_ccompiler.grouping import Step, shape_of
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.pointwise import pointwise_lines, store_lines
-from byoc_ccompiler.tiles import VectorUnit, dot_tile, multiply_add_ps, outer_tile
+from byoc_ccompiler.kernels.pointwise import pointwise_lines, store_lines
+from byoc_ccompiler.kernels.tiles import dot_tile, outer_tile
+from byoc_ccompiler.rejections import operand_shape, reject_non_floats, reject_sizes
+from byoc_ccompiler.size_checks import require_broadcast
+from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
-__all__ = ["dense_kernel", "matmul_kernel", "panel_kernel", "prefers_panels"]
+__all__ = ["FAMILIES"]
 
 # With fewer rows the weights of ``x @ w.T`` are read once anyway, and dot products run along them.
 _FEW_ROWS = 4
@@ -60,7 +66,7 @@ def _row_tail(num_rows: Dim, rows: int) -> int:
     return num_rows % rows if isinstance(num_rows, int) else (1 if rows > 1 else 0)
 
 
-def dense_kernel(kernel: Kernel, unit: VectorUnit) -> None:
+def _dense_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """Writes the kernel of ``x @ w.T`` and of what follows it elementwise."""
     anchor = kernel.group.steps[0]
     kernel.names.reserve(_LOCALS)
@@ -165,7 +171,7 @@ def _unravel(index: str, sizes: Sequence[Dim]) -> list[str]:
     return expressions
 
 
-def panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
+def _panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """Writes the kernel of a product with constant weights, rearranged here once and for all.
 
     The weights become panels of as many columns as a tile has, padded with zeros, in which the columns of one step of
@@ -206,7 +212,7 @@ def panel_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     kernel.finish([loop], _outer_tiles(unit, dtype, rows, row_tail, vectors))
 
 
-def prefers_panels(step: Step) -> bool:
+def _prefers_panels(step: Step) -> bool:
     """Tells whether rearranged weights pay: they are constant, and more than a few rows are multiplied by them."""
     weights = step.operands[1]
     if not isinstance(weights, Constant) or 0 in shape_of(weights):
@@ -231,7 +237,7 @@ def _row_dispatch(rows: int, row_tail: int, arguments: str) -> list[str]:
     ]
 
 
-def matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
+def _matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     """Writes the kernel of a (batched) matrix product and of what follows it elementwise."""
     anchor = kernel.group.steps[0]
     kernel.names.reserve(_LOCALS)
@@ -253,11 +259,11 @@ def matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     ctype = kernel.ctype(anchor.result)
     indices = [f"b{axis}" for axis in range(len(batch))]
     steps = []
-    for operand_shape, name, matrix in (
+    for matrix_shape, name, matrix in (
         (left_shape, "left", product(left_shape[-2:])),
         (right_shape, "right", product(right_shape[-2:])),
     ):
-        dims = align(operand_shape[:-2], len(batch)) if batch else ()
+        dims = align(matrix_shape[:-2], len(batch)) if batch else ()
         offset = offset_expression(dims, batch, indices)
         pointer = left if name == "left" else right
         steps.append(
@@ -306,3 +312,37 @@ def matmul_kernel(kernel: Kernel, unit: VectorUnit) -> None:
     loops = [f"  for (int64_t {i} = 0; {i} < {c_dim(n)}; ++{i}) {{" for i, n in zip(indices, batch, strict=True)]
     variables = [f"const {ctype} *left", f"const {ctype} *right", *(f"int64_t {index}" for index in indices)]
     kernel.finish([*loops, *steps, loop, *("  }" for _ in batch)], helpers, variables=variables)
+
+
+def _write(kernel: Kernel) -> None:
+    step = kernel.group.steps[0]
+    if _prefers_panels(step):
+        _panel_kernel(kernel, kernel.unit)
+    elif step.op == "nn.dense":
+        _dense_kernel(kernel, kernel.unit)
+    else:
+        _matmul_kernel(kernel, kernel.unit)
+
+
+def _reject_matmul(binding: Binding) -> Rejection | None:
+    left, right = (operand_shape(binding, k) for k in (0, 1))
+    if min(len(left), len(right)) < 2:
+        return Rejection("rank", "matmul is compiled for operands of two or more axes")
+    return reject_sizes(binding) if left[-1] != right[-2] else reject_non_floats(binding)
+
+
+def _reject_dense(binding: Binding) -> Rejection | None:
+    if operand_shape(binding, 0)[-1] != operand_shape(binding, 1)[1]:
+        return reject_sizes(binding)
+    return reject_non_floats(binding)
+
+
+def _require_matmul(scope: FunctionScope, step: Step) -> None:
+    require_broadcast(scope, step, skip=2)
+
+
+FAMILIES = (
+    KernelFamily(frozenset({"nn.dense"}), _reject_dense, _write, takes_epilogue=True),
+    KernelFamily(frozenset({"matmul"}), _reject_matmul, _write, takes_epilogue=True, require=_require_matmul),
+)
+"""Matrix products."""

@@ -5,17 +5,19 @@ In short rows whose windows all lie inside the image, each window is taken by it
 
 from __future__ import annotations
 
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix
-from byoc_core.ir import TensorType
+from byoc_core.backend.info import Rejection
+from byoc_core.ir import Binding, TensorType
 
-from byoc_ccompiler.grouping import shape_of
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.rejections import reject_non_floats
+from byoc_ccompiler.size_checks import require_window
+from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["POOLS", "pool_kernel"]
-
-POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
-"""The pooling ops."""
+__all__ = ["FAMILY"]
 
 # Rows shorter than this are not worth a pass per tap.
 _NARROW = 16
@@ -59,7 +61,7 @@ def _numbers(value: object) -> tuple[int, ...]:
     return tuple(int(item) for item in value)
 
 
-def pool_kernel(kernel: Kernel) -> None:
+def _write(kernel: Kernel) -> None:
     """Writes the kernel of ``nn.max_pool2d`` or ``nn.avg_pool2d``."""
     (step,) = kernel.group.steps
     kernel.names.reserve(_LOCALS)
@@ -140,3 +142,23 @@ def _lowest(dtype: str) -> float | int:
         return float("-inf")
     bits = int(dtype.lstrip("uint"))
     return 0 if dtype.startswith("uint") else -(2 ** (bits - 1))
+
+
+def _reject(binding: Binding) -> Rejection | None:
+    if binding.attrs["layout"] != "NCHW":
+        layout = binding.attrs["layout"]
+        return Rejection("layout", f"{binding.op.name} is compiled for the layout NCHW, not for {layout}")
+    return None if binding.op.name == "nn.max_pool2d" else reject_non_floats(binding)
+
+
+def _require(scope: FunctionScope, step: Step) -> None:
+    attrs = step.binding.attrs
+    dilation, padding = _numbers(attrs["dilation"]), _numbers(attrs["padding"])
+    image = shape_of(step.operands[0])
+    padded = [*image[:2], *(image[2 + axis] + padding[axis] + padding[axis + 2] for axis in range(2))]
+    reach = [(size - 1) * apart + 1 for size, apart in zip(_numbers(attrs["pool_size"]), dilation, strict=True)]
+    require_window(scope, step, padded, [0, 0, *reach])
+
+
+FAMILY = KernelFamily(frozenset({"nn.max_pool2d", "nn.avg_pool2d"}), _reject, _write, require=_require)
+"""Pooling over two axes."""

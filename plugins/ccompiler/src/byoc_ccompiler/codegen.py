@@ -14,17 +14,14 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 from byoc_core.native.toolchain import BuildOptions
 
-from byoc_ccompiler.conv2d import conv2d_kernel
-from byoc_ccompiler.grouping import Group, flatten, form_groups, shape_of
+from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
-from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.movement import MOVEMENTS, movement_kernel
-from byoc_ccompiler.pointwise import elementwise_kernel
-from byoc_ccompiler.pooling import POOLS, pool_kernel
-from byoc_ccompiler.products import dense_kernel, matmul_kernel, panel_kernel, prefers_panels
-from byoc_ccompiler.reductions import reduction_kernel, softmax_kernel
-from byoc_ccompiler.size_checks import require_sizes
-from byoc_ccompiler.tiles import VectorUnit, vector_preamble
+from byoc_ccompiler.kernel import Group, Kernel, KernelContext
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.registry import FAMILIES
+from byoc_ccompiler.size_checks import require_results
+from byoc_ccompiler.steps import flatten, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
 from byoc_ccompiler.workspace import ALIGNMENT, Request, plan
 
 __all__ = ["FusedCodegen"]
@@ -42,30 +39,35 @@ class FusedCodegen(CSourceCodegen):
     """Turns functions into C in which ops share loops.
 
     Args:
-        options: how the C is compiled.
-        unit: the vector registers that register tiles are shaped for.
+        build: how the C is compiled.
+        unit: the vector registers that kernels are shaped for.
+        options: the user's options.
     """
 
-    def __init__(self, options: BuildOptions, unit: VectorUnit) -> None:
-        super().__init__(options)
+    def __init__(self, build: BuildOptions, unit: VectorUnit, options: CCompilerOptions) -> None:
+        super().__init__(build)
         self.unit = unit
+        self.user_options = options
 
     def visit_function(self, scope: FunctionScope) -> None:
         """Adds the kernels of a function, its workspace, and their calls."""
         steps, results = flatten(scope.function)
         scope.forward(results, scope.function.results)
         for step in steps:
-            require_sizes(scope, step)
-        groups = form_groups(steps)
+            FAMILIES[step.op].require(scope, step)
+            require_results(scope, step)
+        groups = form_groups(steps, FAMILIES)
         needed = _needed_outside(groups, results)
         scope.in_place = in_place_pairs(groups, scope.function.params, results)
+        context = KernelContext(scope, self.unit, self.user_options, {})
         kernels = []
         for group in groups:
             stored = [result for step in group.steps for result in step.binding.results if result in needed]
-            kernel = Kernel(scope, group, stored)
+            kernel = Kernel(context, group, stored)
             for output, source in scope.in_place:
                 kernel.shared |= {results[output], scope.function.params[source]}
-            kernels.append(self._write(kernel))
+            FAMILIES[group.steps[0].op].write(kernel)
+            kernels.append(kernel)
         pointers = self._lay_out(scope, kernels)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
@@ -80,28 +82,6 @@ class FusedCodegen(CSourceCodegen):
         """Gives the vector types, where register tiles use them, and the header of parallel loops if there are any."""
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
         return include + vector_preamble(self.unit, text)
-
-    def _write(self, kernel: Kernel) -> Kernel:
-        op = kernel.group.steps[0].op
-        if op == "nn.conv2d":
-            conv2d_kernel(kernel, self.unit)
-        elif op in ("nn.dense", "matmul") and prefers_panels(kernel.group.steps[0]):
-            panel_kernel(kernel, self.unit)
-        elif op == "nn.dense":
-            dense_kernel(kernel, self.unit)
-        elif op == "matmul":
-            matmul_kernel(kernel, self.unit)
-        elif op in POOLS:
-            pool_kernel(kernel)
-        elif op in MOVEMENTS:
-            movement_kernel(kernel)
-        elif op == "nn.softmax":
-            softmax_kernel(kernel)
-        elif kernel.group.space is None:
-            reduction_kernel(kernel)
-        else:
-            elementwise_kernel(kernel)
-        return kernel
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel]) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
+from byoc_core.backend.info import Rejection
 from byoc_core.dims import product
+from byoc_core.ir import Binding, TensorType
 
-from byoc_ccompiler.grouping import shape_of
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.rejections import operand_shape, reject_sizes
+from byoc_ccompiler.steps import shape_of
 
-__all__ = ["MOVEMENTS", "movement_kernel"]
-
-MOVEMENTS = frozenset({"reshape", "permute_dims", "concat", "split"})
-"""The ops of this module."""
+__all__ = ["FAMILY"]
 
 _MOVE_PS = 500
 """Estimated picoseconds to move one element to another order."""
@@ -20,12 +21,10 @@ _MOVE_PS = 500
 _LOCALS = ("row", "to", "from")
 
 
-def movement_kernel(kernel: Kernel) -> None:
+def _write(kernel: Kernel) -> None:
     """Writes the kernel of an op that moves elements."""
     kernel.names.reserve(_LOCALS)
-    {"reshape": _reshape, "permute_dims": _permute, "concat": _concat, "split": _split}[kernel.group.steps[0].op](
-        kernel
-    )
+    _WRITERS[kernel.group.steps[0].op](kernel)
 
 
 def _reshape(kernel: Kernel) -> None:
@@ -86,3 +85,26 @@ def _split(kernel: Kernel) -> None:
             lines.append(f"    memcpy({kernel.output(part)} + row * {count}, from, (size_t){count} * sizeof(*from));")
         lines.append(f"    from += {count};")
     kernel.finish([*lines, "  }"])
+
+
+def _reject(binding: Binding) -> Rejection | None:
+    """Refuses sizes that only running shows to agree: the C code copies without looking."""
+    shapes = [operand_shape(binding, index) for index in range(len(binding.operands))]
+    agrees = True
+    if binding.op.name == "reshape":
+        (result,) = binding.results
+        agrees = isinstance(result.type, TensorType) and result.type.num_elements == product(shapes[0])
+    elif binding.op.name in ("split", "concat"):
+        axis = int(str(binding.attrs["axis"])) % len(shapes[0])
+        parts = [r.type.shape or () for r in binding.results if isinstance(r.type, TensorType)]
+        if binding.op.name == "split":
+            agrees = sum((part[axis] for part in parts), start=0) == shapes[0][axis]
+        else:
+            agrees = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
+    return None if agrees else reject_sizes(binding)
+
+
+_WRITERS = {"reshape": _reshape, "permute_dims": _permute, "concat": _concat, "split": _split}
+
+FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write)
+"""Ops that only move elements."""

@@ -11,18 +11,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_loops import offset_expression
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
+from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import TensorType, Value
+from byoc_core.ir import Binding, TensorType, Value
 
-from byoc_ccompiler.grouping import Step, shape_of
+from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.pointwise import pointwise_lines, store_lines
-from byoc_ccompiler.tiles import VectorUnit, multiply_add_ps, outer_tile
+from byoc_ccompiler.kernels.pointwise import pointwise_lines, store_lines
+from byoc_ccompiler.kernels.tiles import outer_tile
+from byoc_ccompiler.rejections import operand_shape, operand_type, reject_non_floats
+from byoc_ccompiler.size_checks import require_window
+from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
-__all__ = ["conv2d_kernel"]
+__all__ = ["FAMILY"]
 
 _WEIGHT_AXES = {"OIHW": (0, 1, 2, 3), "IOHW": (1, 0, 2, 3), "HWIO": (3, 2, 0, 1)}
 _COPY_PS = 200
@@ -136,8 +142,9 @@ def _four(value: object) -> tuple[int, int, int, int]:
     return int(value[0]), int(value[1]), int(value[2]), int(value[3])
 
 
-def conv2d_kernel(kernel: Kernel, unit: VectorUnit) -> None:
+def _write(kernel: Kernel) -> None:
     """Writes the kernel of a convolution and of what follows it elementwise."""
+    unit = kernel.unit
     anchor = kernel.group.steps[0]
     shape = _Geometry.of_step(anchor)
     assert isinstance(anchor.result.type, TensorType)
@@ -287,3 +294,27 @@ def _epilogue(shape: _Geometry, kernel: Kernel, rows: int, tile: int) -> list[st
         "  }",
         "}",
     ]
+
+
+def _reject(binding: Binding) -> Rejection | None:
+    if binding.attrs["data_layout"] != "NCHW":
+        return Rejection("layout", f"nn.conv2d is compiled for the layout NCHW, not for {binding.attrs['data_layout']}")
+    channels = operand_shape(binding, 0)[1]
+    weight = operand_type(binding, 1)
+    if weight.symbols or not isinstance(channels, int):
+        return Rejection("dynamic-shape", "nn.conv2d is compiled for a known number of channels and a known filter")
+    if 0 in (weight.shape or ()):
+        return Rejection("shape", "nn.conv2d has a filter without elements")
+    return reject_non_floats(binding)
+
+
+def _require(scope: FunctionScope, step: Step) -> None:
+    shape = _Geometry.of_step(step)
+    top, left, bottom, right = shape.padding
+    padded = [shape.batch, shape.channels, shape.height + top + bottom, shape.width + left + right]
+    window = zip((shape.filter_height, shape.filter_width), shape.dilation, strict=True)
+    require_window(scope, step, padded, [0, 0, *((size - 1) * apart + 1 for size, apart in window)])
+
+
+FAMILY = KernelFamily(frozenset({"nn.conv2d"}), _reject, _write, takes_epilogue=True, require=_require)
+"""Convolution over two axes."""

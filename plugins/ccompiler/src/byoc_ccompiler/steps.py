@@ -1,0 +1,75 @@
+"""The ops of a region as one flat list, composites taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byoc_core.dims import Dim
+from byoc_core.ir import Binding, Function, TensorType, Value, Var
+
+__all__ = ["Step", "dtype_of", "flatten", "shape_of"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """One op, its operands traced through composites to where they are really defined."""
+
+    binding: Binding
+    operands: tuple[Value, ...]
+
+    @property
+    def op(self) -> str:
+        """The op's name."""
+        return self.binding.op.name
+
+    @property
+    def result(self) -> Var:
+        """The op's only result."""
+        return self.binding.result
+
+
+def shape_of(value: Value) -> tuple[Dim, ...]:
+    """Gives the shape of a tensor of known rank (anything else was refused before)."""
+    assert isinstance(value.type, TensorType)
+    assert value.type.shape is not None
+    return value.type.shape
+
+
+def dtype_of(value: Value) -> str:
+    """Gives the dtype of a tensor."""
+    assert isinstance(value.type, TensorType)
+    return value.type.dtype
+
+
+def flatten(function: Function) -> tuple[list[Step], list[Value]]:
+    """Gives the ops that results depend on, composites taken apart, and the function's results, both in order."""
+    steps: list[Step] = []
+    known: dict[Value, Value] = {}
+
+    def visit(bindings: Sequence[Binding]) -> None:
+        for binding in bindings:
+            operands = tuple(known.get(operand, operand) for operand in binding.operands)
+            if binding.op.name != "composite":
+                steps.append(Step(binding, operands))
+                continue
+            (body,) = binding.regions
+            known.update(zip(body.params, operands, strict=True))
+            visit(body.bindings)
+            for outer, inner in zip(binding.results, body.results, strict=True):
+                known[outer] = known.get(inner, inner)
+
+    visit(function.bindings)
+    results = [known.get(result, result) for result in function.results]
+    return _without_dead(steps, results), results
+
+
+def _without_dead(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
+    """Gives the steps on which a result depends."""
+    needed = set(results)
+    alive: list[Step] = []
+    for step in reversed(steps):
+        if any(result in needed for result in step.binding.results):
+            alive.append(step)
+            needed.update(step.operands)
+    return alive[::-1]
