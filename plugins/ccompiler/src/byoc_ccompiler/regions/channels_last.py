@@ -1,7 +1,8 @@
 """Convolutional parts with channels last: the layout in which their kernels are fast.
 
-Each convolution and pooling over NCHW becomes one over NHWC between two transposes; those between neighbours meet and
-cancel (:class:`byoc_core.transform.MoveTransposes`), so that they remain at the borders of a region only.
+Each convolution and pooling with channels in front becomes one with channels last between two transposes; those between
+neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), so that they remain at the borders of a region
+only.
 """
 
 from __future__ import annotations
@@ -18,37 +19,48 @@ from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["channels_last"]
 
-_LAST = (0, 2, 3, 1)
-_FIRST = (0, 3, 1, 2)
+_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d")
 _LAYOUTS = {
+    "nn.conv1d": "data_layout",
     "nn.conv2d": "data_layout",
     "nn.max_pool2d": "layout",
     "nn.avg_pool2d": "layout",
 }
+_CHANNELS_LAST = {"NCW": "NWC", "NCHW": "NHWC"}
+
+
+def _last(rank: int) -> tuple[int, ...]:
+    """Gives the axes of an image with channels in front, in the order in which they come last."""
+    return (0, *range(2, rank), 1)
+
+
+def _first(rank: int) -> tuple[int, ...]:
+    """Gives the axes of an image with channels last, in the order in which they stand in front."""
+    return (0, rank - 1, *range(1, rank - 1))
 
 
 def _can_turn(binding: Binding, families: Mapping[str, KernelFamily]) -> bool:
     """Tells whether an op has channels in front, and its family a kernel for channels last."""
     attribute = _LAYOUTS.get(binding.op.name)
-    if attribute is None or binding.attrs[attribute] != "NCHW":
+    if attribute is None or binding.attrs[attribute] not in _CHANNELS_LAST:
         return False
     image, *weights = binding.operands
     turned = replace(
         binding,
         operands=(_turned(image), *weights),
         results=(_turned(binding.result),),
-        attrs={**binding.attrs, attribute: "NHWC"},
+        attrs={**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]},
     )
     return families[binding.op.name].reject(turned) is None
 
 
 def _turned(value: Value) -> Var:
     shape = shape_of(value)
-    return Var("turned", TensorType(tuple(shape[axis] for axis in _LAST), dtype_of(value)))
+    return Var("turned", TensorType(tuple(shape[axis] for axis in _last(len(shape))), dtype_of(value)))
 
 
 def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Gives the module with convolutions over NHWC, and with pooling too in functions that have a convolution."""
+    """Gives the module with channels last in convolutions, and in pooling too in functions that have a convolution."""
     changed = {name: _turn(function, families) for name, function in module.functions.items()}
     if all(changed[name] is function for name, function in module.functions.items()):
         return module
@@ -57,24 +69,26 @@ def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRM
 
 def _turn(function: Function, families: Mapping[str, KernelFamily]) -> Function:
     found = {binding for binding in function.bindings if _can_turn(binding, families)}
-    if all(binding.op.name != "nn.conv2d" for binding in found):
+    if all(binding.op.name not in _CONVOLUTIONS for binding in found):
         return function
     writer = RegionWriter(function)
     makers: dict[Value, Binding] = {result: binding for binding in function.bindings for result in binding.results}
     for binding in function.bindings:
         if binding in found:
             image, *weights = (writer.value(operand) for operand in binding.operands)
-            attrs = {**binding.attrs, _LAYOUTS[binding.op.name]: "NHWC"}
-            (turned,) = writer.emit(binding, "permute_dims", [image], {"axes": _LAST})
+            attribute = _LAYOUTS[binding.op.name]
+            attrs = {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
+            (turned,) = writer.emit(binding, "permute_dims", [image], {"axes": _last(len(shape_of(image)))})
             (result,) = writer.emit(binding, binding.op.name, [turned, *weights], attrs)
         elif (shuffled := _find_shuffle(binding, makers)) is not None:
             image, num_groups = shuffled
-            (turned,) = writer.emit(binding, "permute_dims", [writer.value(image)], {"axes": _LAST})
+            (turned,) = writer.emit(binding, "permute_dims", [writer.value(image)], {"axes": _last(4)})
             result = _emit_shuffle(writer, binding, turned, num_groups)
         else:
             writer.copy(binding)
             continue
-        writer.replace(binding, writer.emit(binding, "permute_dims", [result], {"axes": _FIRST}))
+        axes = _first(len(shape_of(result)))
+        writer.replace(binding, writer.emit(binding, "permute_dims", [result], {"axes": axes}))
     return writer.finish()
 
 

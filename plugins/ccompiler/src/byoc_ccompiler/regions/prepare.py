@@ -10,6 +10,7 @@ import numpy.typing as npt
 from byoc_core.ir import Constant, ConstantStore, Function, IRModule, TensorType
 from byoc_core.transform import (
     EliminateCommonSubexpressions,
+    FoldConstants,
     RecogniseComposites,
     RemoveDeadCode,
     Simplify,
@@ -46,7 +47,8 @@ def prepare_regions(
     known = tuple(name for name in _RECOGNISED if name in families)
     module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
     module = module.with_functions({name: widen_halves(f, families) for name, f in module.functions.items()})
-    return _run(module, lambda module: channels_last(module, families), Simplify(), RemoveDeadCode())
+    # Constants of 16-bit floats are cast here and now.
+    return _run(module, FoldConstants(), lambda module: channels_last(module, families), Simplify(), RemoveDeadCode())
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")
