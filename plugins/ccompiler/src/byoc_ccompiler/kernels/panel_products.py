@@ -143,7 +143,8 @@ class _PanelKernel:
     def write(self) -> None:
         """Writes it."""
         p, form = self.p, self.form
-        packs_apart = form is _Form.PACKED and not p.batch
+        is_one_pass = p.known_rows is not None and p.known_rows <= self.outer
+        packs_apart = form is _Form.PACKED and not p.batch and not is_one_pass
         packs_inside = (form is _Form.PACKED and not packs_apart) or (form is _Form.IN_PLACE and self.has_ragged_tail)
         if packs_apart or packs_inside:
             # One vector where there is nothing to pack, so that there is a pointer.
@@ -232,7 +233,7 @@ class _PanelKernel:
         if self.form is _Form.PACKED and not packs_inside:
             return [f"    const {self.ctype} *panel = scratch + n0 * {depth};"]
         if self.form is _Form.PACKED:
-            first = f"(b * {c_dim(self.num_panels * self.width)} + n0)"
+            first = f"(b * {c_dim(self.num_panels * self.width)} + n0)" if p.batch else "n0"
             target = f"    {self.ctype} *panel = scratch + {first} * {depth};"
             return [target, *(f"    {line}" for line in self._pack_call("panel"))]
         lines = [
