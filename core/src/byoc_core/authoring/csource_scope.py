@@ -30,7 +30,6 @@ _RESERVED = (
     "num_args",
     "result",
     "malloc",
-    "aligned_alloc",
     "free",
     "memcpy",
     "size_t",
@@ -270,13 +269,14 @@ class FunctionScope:
         """Gives the name of the next kernel: the symbol and a number."""
         return f"{self.symbol}_{len(self.kernels)}"
 
-    def declare_kernel(self, definition: str) -> str:
+    def declare_kernel(self, definition: str, hint: str = "") -> str:
         """Adds a C definition in front of the function and gives its name.
 
         Args:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
+            hint: what stands behind symbol and number in that name, for readers.
         """
-        name = self.new_kernel_name()
+        name = self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
         self.kernels.append(definition.replace("{name}", name))
         return name
 
@@ -382,12 +382,12 @@ class FunctionScope:
             own = [
                 "  char *workspace_own = NULL;",
                 "  if (!workspace) {",
-                f"    workspace_own = (char *)aligned_alloc({WORKSPACE_ALIGNMENT}, {nbytes});",
+                f"    workspace_own = (char *)byoc_new_workspace({nbytes});",
                 f"    if (!workspace_own) return {no_memory};",
                 "    workspace = workspace_own;",
                 "  }",
             ]
-            freed = ["  free(workspace_own);"]
+            freed = ["  byoc_free_workspace(workspace_own);"]
         if not self._buffers and not self._can_fail:
             return [*own, *(f"  {line}" for line in self.statements), *freed, "  return 0;"]
         lines = [f"  {ctype} *{name} = ({ctype} *)malloc({nbytes});" for ctype, name, nbytes in self._buffers]
