@@ -124,7 +124,7 @@ def test_products_of_any_sizes(make_bench: Any, sum_check: Any, data: st.DataObj
 
 
 def test_symbolic_sizes(bench: Any, sum_check: Any) -> None:
-    types = [
+    types: list[tuple[str, Any, Any]] = [
         ("nn.dense", ("n", 20), (70, 20)),
         ("nn.dense", ("n", "k"), ("m", "k")),
         ("matmul", ("n", "k"), ("k", "m")),
@@ -136,8 +136,8 @@ def test_symbolic_sizes(bench: Any, sum_check: Any) -> None:
         ("matmul", ("n", 3, 33), (33, 70)),
     ]
     functions = [bench.op(op, [tensor(x), tensor(y)]) for op, x, y in types]
-    for sizes in ({"n": 1, "k": 1, "m": 1}, {"n": 50, "k": 800, "m": 70}, {"n": 7, "k": 5, "m": 64}, {"n": 0, "k": 0}):
-        known = {"b": 2, "c": 1, "m": 3, **sizes}
+    for n, k, m in ((1, 1, 1), (50, 800, 70), (7, 5, 64), (7, 5, 80), (2, 9, 48), (0, 0, 3)):
+        known = {"b": 2, "c": 1, "n": n, "k": k, "m": m}
         for function, (_, x, y) in zip(functions, types, strict=True):
             shapes = [tuple(known.get(dim, dim) if isinstance(dim, str) else dim for dim in shape) for shape in (x, y)]
             inputs = [_random(shape, seed=seed) for seed, shape in enumerate(shapes)]
