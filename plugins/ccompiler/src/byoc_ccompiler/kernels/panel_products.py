@@ -140,10 +140,18 @@ class _PanelKernel:
         columns = self.p.known_columns
         return columns is None or columns % self.kernel.unit.lanes(self.p.dtype) != 0
 
+    @property
+    def _is_ragged(self) -> str:
+        """The C condition of a panel with more columns than the matrix has left for it."""
+        # A tail that is known has tiles of its own, which are wider by less than a vector.
+        known = self.p.known_columns is not None
+        return f"n_count % {self.kernel.unit.lanes(self.p.dtype)}" if known else f"n_count < {self.width}"
+
     def write(self) -> None:
         """Writes it."""
         p, form = self.p, self.form
-        packs_apart = form is _Form.PACKED and not p.batch
+        is_one_pass = p.known_rows is not None and p.known_rows <= self.outer
+        packs_apart = form is _Form.PACKED and not p.batch and not is_one_pass
         packs_inside = (form is _Form.PACKED and not packs_apart) or (form is _Form.IN_PLACE and self.has_ragged_tail)
         if packs_apart or packs_inside:
             # One vector where there is nothing to pack, so that there is a pointer.
@@ -232,7 +240,7 @@ class _PanelKernel:
         if self.form is _Form.PACKED and not packs_inside:
             return [f"    const {self.ctype} *panel = scratch + n0 * {depth};"]
         if self.form is _Form.PACKED:
-            first = f"(b * {c_dim(self.num_panels * self.width)} + n0)"
+            first = f"(b * {c_dim(self.num_panels * self.width)} + n0)" if p.batch else "n0"
             target = f"    {self.ctype} *panel = scratch + {first} * {depth};"
             return [target, *(f"    {line}" for line in self._pack_call("panel"))]
         lines = [
@@ -241,10 +249,9 @@ class _PanelKernel:
         ]
         if packs_inside:
             place = f"scratch + b * {c_dim(p.depth * self.width)}" if p.batch else "scratch"
-            limit = self.kernel.unit.lanes(p.dtype)
             width = f"n_count > {self.tail} ? {self.width} : {self.tail}" if self.tail else str(self.width)
             lines += [
-                f"    if (n_count % {limit}) {{",
+                f"    if ({self._is_ragged}) {{",
                 f"      {self.ctype} *packed = {place};",
                 *(f"      {line}" for line in self._pack_call("packed")),
                 "      panel = packed;",
@@ -275,8 +282,8 @@ class _PanelKernel:
         if not self.has_ragged_tail:
             return [*head, *(f"    {line}" for line in lines), "    }"]
         through = [f"  {line}" for line in [buffer, *self._sum_lines("sums", str(self.width))]]
-        text = [f"if (n_count % {self.kernel.unit.lanes(self.p.dtype)} == 0) {{", *lines, "} else {", *through]
-        return [*head, *(f"      {line}" for line in text), *(f"  {line}" for line in epilogue), "      }", "    }"]
+        text = [f"if ({self._is_ragged}) {{", *through, *(line[4:] for line in epilogue), "} else {", *lines, "}"]
+        return [*head, *(f"      {line}" for line in text), "    }"]
 
     def _sum_lines(self, sums: str, pitch: str) -> list[str]:
         """Gives the lines that sum up a chunk of rows, to where ``sums`` points."""
