@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
+from byoc_core.authoring.csource_scope import WORKSPACE_ALIGNMENT, ConstantPool
 from byoc_core.errors import CodegenError, ExecutionError
 from byoc_core.ir import COMPOSITE, Binding, Function, FunctionBuilder, IRModule, tensor
 from byoc_core.native.toolchain import BuildOptions
@@ -181,6 +182,19 @@ def test_constants_by_literal_and_by_table() -> None:
     x_value, out = _random(20) * 2, np.zeros(20, "float32")
     module.get_function("f")(x_value, out)
     np.testing.assert_array_equal(out, x_value * 3 + _random(20))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("shape", [(1000, 3), (5,), (), (0, 4)])
+def test_derived_constants_are_aligned_and_frozen(shape: tuple[int, ...], dtype: str) -> None:
+    pool = ConstantPool({})
+    array = np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape).T
+    constant = pool.derive(array)
+    stored = pool.array(constant, "here")
+    assert stored.ctypes.data % WORKSPACE_ALIGNMENT == 0
+    assert stored.flags.c_contiguous
+    assert not stored.flags.writeable
+    np.testing.assert_array_equal(stored, array, strict=True)
 
 
 def test_symbolic_sizes_are_found_and_checked() -> None:

@@ -51,6 +51,7 @@ CHANNELS_LAST: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "many taps": ((1, 90, 91, 2), (3, 2, 90, 90), {"padding": (1, 1), "dilation": (1, 1)}),
     "many taps of many channels": ((1, 34, 36, 17), (3, 17, 33, 33), {"padding": (1, 1)}),
     "one pixel": ((1, 3, 3, 4), (5, 4, 3, 3), {}),
+    "empty batch, a large filter": ((0, 6, 8, 600), (34, 600, 3, 3), {"padding": (1, 1)}),
     "empty batch": ((0, 5, 5, 4), (5, 4, 3, 3), {}),
     "one output channel": ((2, 7, 7, 4), (1, 4, 3, 3), {}),
 }

@@ -171,12 +171,10 @@ def _place_lines(loops: _Loops) -> list[str]:
             continue
         lines += [f"    const int64_t {name} = rest % {c_dim(size)}{scale};", f"    rest /= {c_dim(size)};"]
     lines.append("    const int64_t n = rest;")
-    if loops.is_last:
-        count = f"byoc_min({_STRETCH}, {c_dim(loops.out_channels)} - o0)"
-    else:
-        count = f"byoc_min({_STRETCH}, {c_dim(loops.out_sizes[-1])} - p0)"
-        lines.append(f"    const int64_t g = o / {c_dim(loops.out_channels)};" if loops.groups > 1 else "")
-    return [*(line for line in lines if line), f"    const int64_t count = {count};"]
+    if loops.groups > 1 and not loops.is_last:
+        lines.append(f"    const int64_t g = o / {c_dim(loops.out_channels)};")
+    left = f"{c_dim(loops.out_channels)} - o0" if loops.is_last else f"{c_dim(loops.out_sizes[-1])} - p0"
+    return [*lines, f"    const int64_t count = byoc_min({_STRETCH}, {left});"]
 
 
 def _tile(loops: _Loops, result: Sequence[Dim]) -> SumsTile:

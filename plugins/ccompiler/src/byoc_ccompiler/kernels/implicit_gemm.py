@@ -106,7 +106,9 @@ def _tile_loop(kernel: Kernel, plan: ImplicitGemm, source: str) -> ParallelLoop:
     """Gives the loop over tiles: pixels inside where the filter is large, so that each panel is read once."""
     shape, panels, blocks = plan.shape, plan.shape.groups * plan.panels, plan.blocks
     if plan.panels_outside:
-        place = f"block = item % {c_dim(blocks)}, panel = item / {c_dim(blocks)}"
+        # Of an empty batch there are no items.
+        count = c_dim(1 if blocks == 0 else blocks)
+        place = f"block = item % {count}, panel = item / {count}"
     else:
         place = f"block = item / {panels}, panel = item % {panels}"
     tile = _sums_tile(plan)
@@ -224,7 +226,8 @@ def _ahead(plan: ImplicitGemm) -> str:
     assert isinstance(plan.blocks, int)
     size, last = panel_size(plan.shape, plan.columns), plan.shape.groups * plan.panels - 1
     share = -(-plan.columns // plan.blocks)
-    return f"packed + byoc_min(panel + 1, {last}) * {size} + block * {size // plan.blocks}, {share}, "
+    first = f"byoc_min(block * {size // plan.blocks}, {size - size // plan.columns * share})"
+    return f"packed + byoc_min(panel + 1, {last}) * {size} + {first}, {share}, "
 
 
 def _by_count(plan: ImplicitGemm, calls: list[str]) -> list[str]:

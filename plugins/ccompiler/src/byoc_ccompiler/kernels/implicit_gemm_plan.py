@@ -29,6 +29,12 @@ _PANEL_NBYTES = 3 << 18
 _TOO_LARGE = 1.3
 """How much longer a step takes with a panel above that size, about."""
 
+_REGISTER_POINTERS = 10
+"""Pointers of a tile's rows that stay in registers."""
+
+_CACHE_NBYTES = 24
+"""Bytes that the second-level cache gives in a cycle, about."""
+
 _MAX_POINTERS = 1 << 13
 """Pointers of a tile's rows, which lie on the stack."""
 
@@ -141,11 +147,11 @@ def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs
     """Gives the (rows, vectors) of a tile for which all tiles together take least."""
     width, lanes = shape.group_out_channels, unit.lanes(shape.dtype)
     best, best_cost = (1, 1), float("inf")
-    for vectors in (2, 3, 1, 4):
+    for vectors in (4, 2, 3, 1):
         most = max(1, min(unit.rows_for(vectors), 16, _MAX_POINTERS // runs))
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
             whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1, 0)
-            work = whole * _step_cost(rows, vectors) + (_step_cost(tail, vectors) if tail else 0)
+            work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
             cost = work * -(-width // (vectors * lanes)) / (1 if isinstance(pixels, int) else rows)
             if panel_size(shape, vectors * lanes) * dtype_info(shape.dtype).itemsize > _PANEL_NBYTES:
                 cost *= _TOO_LARGE
@@ -154,9 +160,11 @@ def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs
     return best
 
 
-def _step_cost(rows: int, vectors: int) -> float:
-    """Gives the cycles of one step of a tile: two loads and two products at a time, the latter four deep.
+def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
+    """Gives the cycles of one step of a tile.
 
-    Each row loads its pointer and its factor.
+    Two loads are made at a time, and two products, four deep. Each row loads its factor, and where there are many rows
+    its pointer as well; the panel comes from the second-level cache.
     """
-    return max(rows * vectors / 2, (2 * rows + vectors) / 2, 4)
+    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
+    return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)
