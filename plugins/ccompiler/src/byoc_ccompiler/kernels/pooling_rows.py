@@ -1,9 +1,9 @@
 """Pooling, channels last: the inner loops run along the channels.
 
-Small windows of known size are unrolled: each tap has an address, that of a pixel which changes nothing where the tap
-lies outside the image. Other windows are gone through pixel by pixel, the totals of a chunk of channels waiting in a
-small array; sums are added up row by row first, so that errors grow with the height and the width of a window, not
-with its area.
+Sums over small windows of known size are unrolled: each tap has an address, that of a pixel of zeros where the tap lies
+outside the image. Other windows are gone through pixel by pixel, the totals of a chunk of channels waiting in a small
+array (maxima too: compilers do not vectorise chains of them); sums are added up row by row first, so that errors grow
+with the height and the width of a window, not with its area.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from byoc_ccompiler.kernels.pooling_windows import Pooling, needed_lines
 __all__ = ["write"]
 
 _MAX_UNROLLED = 32
-_CHUNK = 128
+_CHUNK = 256
 """Channels whose totals wait together."""
 
 _TAP_PS = 100
 """Estimated picoseconds of one tap of one window."""
 
-_LOCALS = ("item", "n", "o", "at", "k", "c", "c0", "c_count", "from", "line", "total", "part", "outside", "value", "to")
+_LOCALS = ("item", "n", "o", "at", "k", "c", "c0", "c_count", "from", "line", "total", "part", "value", "to")
 
 
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a pooling op whose layout has the channels last."""
     (step,) = kernel.group.steps
     pooling = Pooling.of_step(step)
-    kernel.names.reserve(_LOCALS)
+    kernel.names.reserve([*_LOCALS, *pooling.locals])
     image, out = kernel.input(step.operands[0], "x"), kernel.output(step.result)
     num_taps = math.prod(axis.window for axis in pooling.axes)
-    if 0 < num_taps <= _MAX_UNROLLED:
+    if pooling.is_sum and 0 < num_taps <= _MAX_UNROLLED:
         _write_unrolled(kernel, pooling, image, out, num_taps)
     else:
         _write_chunks(kernel, pooling, image, out)
@@ -70,7 +70,7 @@ def _with_head(declarations: Sequence[str], lines: Sequence[str]) -> list[str]:
 
 
 def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_taps: int) -> None:
-    """Writes the kernel of small windows of known size."""
+    """Writes the kernel of sums over small windows of known size."""
     (step,) = kernel.group.steps
     ctype, channels = c_type(pooling.dtype), c_dim(pooling.channels)
     steps, out_steps = kernel.strides(step.operands[0]), kernel.strides(step.result)
@@ -90,11 +90,11 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_
         f"    const {ctype} *at[{num_taps}];",
         f"    for (int64_t k = 0; k < {num_taps}; ++k) {{",
         f"      at[k] = {place};" if is_inside else f"      at[k] = {' && '.join(conditions)}",
-        *([] if is_inside else [f"                  ? {place}", "                  : outside;"]),
+        *([] if is_inside else [f"                  ? {place}", "                  : scratch;"]),
         "    }",
         f"    {ctype} *restrict to = {out} + {_place(out_steps, [batch, *indices])};",
         f"    for (int64_t c = 0; c < {channels}; ++c) {{",
-        f"      {ctype} total = {pooling.start};",
+        f"      {ctype} total = 0;",
         "      BYOC_UNROLL",
         f"      for (int k = 0; k < {num_taps}; ++k) total = {pooling.combine('total', 'at[k][c]')};",
         f"      to[c] = {pooling.finish('total')};",
@@ -106,12 +106,9 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_
     body: list[str | ParallelLoop] = []
     if not is_inside:
         kernel.scratch = pooling.channels
-        body = [
-            f"  {ctype} *const outside = scratch;",
-            f"  for (int64_t c = 0; c < {channels}; ++c) outside[c] = {pooling.start};",
-        ]
+        body.append(f"  memset(scratch, 0, {channels} * sizeof(*scratch));")
     body.append(ParallelLoop(tuple(lines), count, pooling.channels * num_taps * _TAP_PS))
-    kernel.finish(body, variables=[f"const {ctype} *outside"])
+    kernel.finish(body)
 
 
 def _write_chunks(kernel: Kernel, pooling: Pooling, image: str, out: str) -> None:
