@@ -1,7 +1,7 @@
-"""Microseconds of the functions in generated C over a million numbers of float32, beside ONNX Runtime's on one thread.
+"""Microseconds of functions in generated C over a million numbers of float32, beside ONNX Runtime on one thread.
 
-Loops are compiled for this processor and for the baseline of its family. Ratios are taken within rounds; where numbers go
-through memory, `x + 1` is what no function can be faster than.
+Loops are compiled for this processor and for the baseline of its family. Ratios are taken within rounds. No function is
+faster than `x + 1`, which is the way through memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The functions of float32 and float64 in C: within the bounds that their headers state, odd, limited, and vectorised."""
+"""The functions of float32 and float64 in C: within the bounds that their headers state, and vectorised."""
 
 from __future__ import annotations
 

@@ -58,16 +58,22 @@ REFUSED = [
     ),
     (("matmul", tensor((3,)), tensor((3, 4))), {}, "rank", "matmul is compiled for operands of two or more axes"),
     (
-        ("nn.conv2d", tensor((1, 8, 8, 4)), FILTER),
-        {"data_layout": "NHWC"},
-        "layout",
-        "nn.conv2d is compiled for the layout NCHW, not for NHWC",
-    ),
-    (
         ("nn.conv2d", IMAGE, tensor(("o", 4, 3, 3))),
         {},
         "dynamic-shape",
         "nn.conv2d is compiled for a known number of channels and a known filter",
+    ),
+    (
+        ("nn.conv1d_transpose", tensor((1, "c", 8)), tensor((4, 6, 3))),
+        {},
+        "dynamic-shape",
+        "nn.conv1d_transpose is compiled for a known number of channels and a known filter",
+    ),
+    (
+        ("nn.conv3d", tensor((1, 4, 8, 8, 8)), tensor((0, 4, 3, 3, 3))),
+        {},
+        "shape",
+        "nn.conv3d has a filter without elements",
     ),
     *(
         ((op, *types), attrs, "dynamic-shape", f"whether the sizes of {op} agree shows only when it runs")

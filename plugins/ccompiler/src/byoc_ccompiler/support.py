@@ -6,7 +6,9 @@ from byoc_core.authoring.csource_scalars import SCALAR_OPS
 from byoc_core.authoring.csource_types import C_TYPES
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding, TensorType
+from byoc_core.ir.sizes import attribute_symbols, type_symbols
 
+from byoc_ccompiler.declined import DECLINED
 from byoc_ccompiler.regions.widen_halves import widen_binding
 from byoc_ccompiler.registry import FAMILIES
 
@@ -21,6 +23,8 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
         tutorial: whether the plain form is asked for, which knows elementwise ops only.
     """
     name = binding.op.name
+    if name in DECLINED:
+        return Rejection(*DECLINED[name])
     if tutorial and name not in SCALAR_OPS:
         return Rejection("tutorial", f"the tutorial form has no kernel for {name}; it knows elementwise ops only")
     family = FAMILIES.get(name)
@@ -37,13 +41,12 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
 
 
 def _reject_symbols(binding: Binding) -> Rejection | None:
-    """Refuses a result whose size no operand gives: the C function could not find it."""
-    known: set[str] = set()
-    for operand in binding.operands:
-        if isinstance(operand.type, TensorType):
-            known |= operand.type.symbols
-    for result in binding.results:
-        unknown = result.type.symbols - known if isinstance(result.type, TensorType) else frozenset[str]()
+    """Refuses sizes, of a result or in an attribute, that no operand gives: the C function could not find them."""
+    known = type_symbols(binding.operands)
+    for unknown, place in (
+        (type_symbols(binding.results) - known, "of the result"),
+        (attribute_symbols(binding.attrs) - known, "in an attribute"),
+    ):
         if unknown:
-            return Rejection("dynamic-shape", f"no operand gives the size `{min(unknown)}` of the result")
+            return Rejection("dynamic-shape", f"no operand gives the size `{min(unknown)}` {place}")
     return None

@@ -49,7 +49,7 @@ def _rnn(suffix: str, step: Step, size: str) -> list[str]:
 
 
 def _gru(suffix: str, step: Step, size: str) -> list[str]:
-    """Gives the update; ``gates`` holds the input's part only of the last gate, whose state's part hangs on the reset."""
+    """Gives the update; of the last gate ``gates`` holds the input's part: the state's part hangs on the reset."""
     inner = f"inner + k * {size}, {{operand}}, {size}"
     lines = [
         f"for (int64_t k = 0; k < 2 * {size}; ++k) gates[k] = byoc_sigmoid_{suffix}(gates[k] + shift[k]);",
@@ -73,7 +73,7 @@ _UPDATES: dict[str, Callable[[str, Step, str], list[str]]] = {"nn.rnn": _rnn, "n
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel: a line is a sequence in one direction, with its states and the sums of its gates in scratch."""
+    """Writes the kernel: a line is a sequence in one direction, its states and the sums of its gates in scratch."""
     (step,) = kernel.group.steps
     names = (
         "worker mine line way item time turn steps state gates reset next matrix inner shift enter leave keep new row"
