@@ -82,7 +82,7 @@ class Convolution:
 
     def to_onnx(self, weight: NDArray, bias: NDArray) -> bytes:
         """Gives the serialised ONNX model."""
-        attrs = {"strides": [self.stride] * 2, "pads": [self.padding] * 4, "group": self.groups}
+        attrs: Any = {"strides": [self.stride] * 2, "pads": [self.padding] * 4, "group": self.groups}
         nodes = [
             helper.make_node("Conv", ["x", "w", "b"], ["sums"], **attrs),
             helper.make_node("Relu", ["sums"], [OUTPUT]),

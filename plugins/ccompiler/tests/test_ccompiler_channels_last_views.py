@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.winograd_plan import make_plan
-from byoc_core.ir import FunctionBuilder, Value, tensor
+from byoc_core.ir import Value, tensor
 
 SHAPE = (2, 9, 11, 36)
 
@@ -17,21 +17,21 @@ def _random(shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def _winograd(builder: FunctionBuilder, x: Value) -> Value:
+def _winograd(builder: Any, x: Value) -> Any:
     weight = builder.const(_random((40, 36, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), data_layout="NHWC")
 
 
-def _depthwise(builder: FunctionBuilder, x: Value) -> Value:
+def _depthwise(builder: Any, x: Value) -> Any:
     weight = builder.const(_random((36, 1, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=36, data_layout="NHWC")
 
 
-def _max_pool(builder: FunctionBuilder, x: Value) -> Value:
+def _max_pool(builder: Any, x: Value) -> Any:
     return builder.emit("nn.max_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout="NHWC")
 
 
-def _avg_pool(builder: FunctionBuilder, x: Value) -> Value:
+def _avg_pool(builder: Any, x: Value) -> Any:
     return builder.emit("nn.avg_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout="NHWC")
 
 
@@ -74,6 +74,6 @@ def test_parameters_may_bear_the_names_that_kernels_use(make_bench: Any) -> None
             np.testing.assert_allclose(actual, expected, rtol=0, atol=40 * 2.0**-24 * np.abs(expected).max())
 
 
-def _depthwise_32(builder: FunctionBuilder, x: Value) -> Value:
+def _depthwise_32(builder: Any, x: Value) -> Any:
     weight = builder.const(_random((32, 1, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=32, data_layout="NHWC")
