@@ -34,7 +34,7 @@ _MAX_REACH = 32
 
 _LOCALS = (
     *("taps", "item", "n", "y", "y0", "x0", "x_count", "c0", "c_count", "row", "col", "at", "k", "c", "down"),
-    "right",
+    *("right", "from", "to", "is_inside"),
 )
 
 
