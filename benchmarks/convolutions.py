@@ -8,7 +8,7 @@ Runtime, whose time holds the moves to and from its blocked layout. All compute 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.calls import NO_PEER, OUTPUT, has_peer
 from benchmarks.products import OPSET, compare, peak_contestant, session_call
 
-__all__ = ["run"]
+__all__ = ["Convolution", "list_calls", "run"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Convolution:
         window: height and width of the filter.
         stride: down and right.
         padding: on all sides.
+        groups: of channels.
     """
 
     size: int
@@ -47,6 +48,7 @@ class Convolution:
     window: int
     stride: int = 1
     padding: int = 0
+    groups: int = 1
 
     @property
     def out_size(self) -> int:
@@ -56,7 +58,7 @@ class Convolution:
     @property
     def num_operations(self) -> int:
         """Multiplications and additions."""
-        return 2 * self.out_size**2 * self.out_channels * self.channels * self.window**2
+        return 2 * self.out_size**2 * self.out_channels * (self.channels // self.groups) * self.window**2
 
     def __str__(self) -> str:
         step = f" step {self.stride}" if self.stride > 1 else ""
@@ -66,25 +68,23 @@ class Convolution:
         """Gives a seeded image, channels first, a filter and a bias."""
         rng = np.random.default_rng(0)
         image = rng.standard_normal((1, self.channels, self.size, self.size), np.float32)
-        weight = rng.standard_normal((self.out_channels, self.channels, self.window, self.window), np.float32)
-        return image, weight, rng.standard_normal(self.out_channels, np.float32)
+        filter_shape = (self.out_channels, self.channels // self.groups, self.window, self.window)
+        return image, rng.standard_normal(filter_shape, np.float32), rng.standard_normal(self.out_channels, np.float32)
 
     def to_ir(self, weight: NDArray, bias: NDArray) -> IRModule:
         """Gives the module, channels last."""
         builder: Any = FunctionBuilder("main", ops=default_ops())
         x = builder.param("x", tensor((1, self.size, self.size, self.channels)))
-        strides, padding = (self.stride,) * 2, (self.padding,) * 2
-        value = builder.emit(
-            "nn.conv2d", x, builder.const(weight), strides=strides, padding=padding, data_layout="NHWC"
-        )
+        attrs = {"strides": (self.stride,) * 2, "padding": (self.padding,) * 2, "groups": self.groups}
+        value = builder.emit("nn.conv2d", x, builder.const(weight), data_layout="NHWC", **attrs)
         value = builder.emit("nn.relu", builder.emit("nn.bias_add", value, builder.const(bias), axis=3))
         return IRModule({"main": builder.finish(value)}, builder.constants)
 
     def to_onnx(self, weight: NDArray, bias: NDArray) -> bytes:
         """Gives the serialised ONNX model."""
-        pads = [self.padding] * 4
+        attrs: Any = {"strides": [self.stride] * 2, "pads": [self.padding] * 4, "group": self.groups}
         nodes = [
-            helper.make_node("Conv", ["x", "w", "b"], ["sums"], strides=[self.stride] * 2, pads=pads),
+            helper.make_node("Conv", ["x", "w", "b"], ["sums"], **attrs),
             helper.make_node("Relu", ["sums"], [OUTPUT]),
         ]
         image = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, self.channels, self.size, self.size))
@@ -158,8 +158,15 @@ def run(num_rounds: int) -> dict[str, Any]:
     }
 
 
-def list_calls(convolution: Convolution) -> Mapping[str, Callable[[], object]]:
+def list_calls(
+    convolution: Convolution, winograd: str = "off", others: Sequence[str] = ()
+) -> Mapping[str, Callable[[], object]]:
     """Gives the contestants of one convolution.
+
+    Args:
+        convolution: what is computed.
+        winograd: the value of byoc's option.
+        others: further values of it, which make further contestants.
 
     Raises:
         ValueError: two of them give different results.
@@ -167,19 +174,13 @@ def list_calls(convolution: Convolution) -> Mapping[str, Callable[[], object]]:
     """
     image, weight, bias = convolution.draw()
     last = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
-    executable = byoc_core.build(
-        convolution.to_ir(weight, bias), ["ccompiler"], options={"ccompiler": {"winograd": "off"}}
-    )
-    if not any(part.type_key != "graph" for part in executable.modules):
-        raise RuntimeError(f"{convolution}: nothing was compiled to C")
-    size, channels = convolution.out_size, convolution.out_channels
-    result = np.empty((1, size, size, channels), np.float32)
-    machine = byoc_core.VirtualMachine(executable, num_threads=1)
-    (made,) = machine["main"].results
-    calls: dict[str, Callable[[], object]] = {"byoc": machine.bind("main", {"x": last}, out={made.name: result})}
-    results: dict[str, Callable[[], NDArray]] = {"byoc": lambda: result.transpose(0, 3, 1, 2)}
+    calls: dict[str, Callable[[], object]] = {}
+    results: dict[str, Callable[[], NDArray]] = {}
+    for option in (winograd, *others):
+        way = f"byoc, winograd {option}" if calls else "byoc"
+        calls[way], results[way] = _byoc_call(convolution, last, weight, bias, option)
     if has_peer():
-        out = np.empty((1, channels, size, size), np.float32)
+        out = np.empty((1, convolution.out_channels, convolution.out_size, convolution.out_size), np.float32)
         calls["ONNX Runtime"] = session_call(convolution.to_onnx(weight, bias), {"x": image}, out)
         results["ONNX Runtime"] = lambda: out
     if find_spec("torch") is not None:
@@ -194,6 +195,20 @@ def list_calls(convolution: Convolution) -> Mapping[str, Callable[[], object]]:
     return calls
 
 
+def _byoc_call(
+    convolution: Convolution, image: NDArray, weight: NDArray, bias: NDArray, winograd: str
+) -> tuple[Callable[[], object], Callable[[], NDArray]]:
+    """Gives byoc's way, and what reads its last result."""
+    options = {"ccompiler": {"winograd": winograd}}
+    executable = byoc_core.build(convolution.to_ir(weight, bias), ["ccompiler"], options=options)
+    if not any(part.type_key != "graph" for part in executable.modules):
+        raise RuntimeError(f"{convolution}: nothing was compiled to C")
+    result = np.empty((1, convolution.out_size, convolution.out_size, convolution.out_channels), np.float32)
+    machine = byoc_core.VirtualMachine(executable, num_threads=1)
+    (made,) = machine["main"].results
+    return machine.bind("main", {"x": image}, out={made.name: result}), lambda: result.transpose(0, 3, 1, 2)
+
+
 def _torch_call(
     convolution: Convolution, image: NDArray, weight: NDArray, bias: NDArray
 ) -> tuple[Callable[[], object], Callable[[], NDArray]]:
@@ -203,14 +218,15 @@ def _torch_call(
     x = torch.from_numpy(image).permute(0, 3, 1, 2)
     padding, strides, ones = [convolution.padding] * 2, [convolution.stride] * 2, [1, 1]
     plain = torch.from_numpy(weight).to_mkldnn()
-    packed = torch._C._nn.mkldnn_reorder_conv2d_weight(plain, padding, strides, ones, 1, list(x.shape))
+    groups = convolution.groups
+    packed = torch._C._nn.mkldnn_reorder_conv2d_weight(plain, padding, strides, ones, groups, list(x.shape))
     offsets = torch.from_numpy(bias)
     made: list[Any] = [None]
 
     def call() -> object:
         with torch.inference_mode():
             made[0] = torch.ops.mkldnn._convolution_pointwise(
-                x, packed, offsets, padding, strides, ones, 1, "relu", [], ""
+                x, packed, offsets, padding, strides, ones, groups, "relu", [], ""
             )
         return made
 

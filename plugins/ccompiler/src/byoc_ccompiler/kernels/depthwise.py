@@ -34,7 +34,7 @@ _MAX_REACH = 32
 
 _LOCALS = (
     *("taps", "item", "n", "y", "y0", "x0", "x_count", "c0", "c_count", "row", "col", "at", "k", "c", "down"),
-    "right",
+    *("right", "from", "to", "is_inside"),
 )
 
 
@@ -181,9 +181,9 @@ def _block_loop(kernel: Kernel, block: _Block, image: str, image_step: Dim) -> P
         f"      const {ctype} *at[{pixels}];",
         "      if (!is_inside) {",
         f"        for (int64_t k = 0; k < {pixels}; ++k) {{",
-        f"          const int64_t y = row + k / {block.in_columns}, x = col + k % {block.in_columns};",
-        f"          at[k] = y >= 0 && y < {height} && x >= 0 && x < {width}",
-        f"                      ? from + y * {c_dim(block.row_step)} + x * {c_dim(block.pixel_step)}",
+        f"          const int64_t i = row + k / {block.in_columns}, j = col + k % {block.in_columns};",
+        f"          at[k] = i >= 0 && i < {height} && j >= 0 && j < {width}",
+        f"                      ? from + i * {c_dim(block.row_step)} + j * {c_dim(block.pixel_step)}",
         f"                      : {zeros(kernel, geometry.dtype, geometry.channels)};",
         "        }",
         "      }",

@@ -24,7 +24,7 @@ def write(kernel: Kernel) -> None:
     """
     (step,) = kernel.group.steps
     pooling = Pooling.of_step(step)
-    kernel.names.reserve(_LOCALS)
+    kernel.names.reserve([*_LOCALS, *pooling.locals])
     image, out = kernel.input(step.operands[0], "x"), kernel.output(step.result)
     ctype, names, axes = c_type(pooling.dtype), pooling.names, pooling.axes
     steps = compact_strides([axis.size for axis in axes])

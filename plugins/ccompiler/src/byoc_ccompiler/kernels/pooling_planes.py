@@ -18,31 +18,15 @@ _NARROW = 16
 _TAP_PS = 200
 """Estimated picoseconds of one tap of one window."""
 
-_LOCALS = (
-    "plane",
-    "y",
-    "col",
-    "ky",
-    "kx",
-    "row",
-    "line",
-    "to",
-    "begin",
-    "last",
-    "end",
-    "right",
-    "high",
-    "wide",
-    "value",
-)
+_LOCALS = ("plane", "y", "col", "ky", "kx", "row", "line", "to", "begin", "last", "end", "right", "value", "total")
 
 
 def write(kernel: Kernel) -> None:
     """Writes the kernel of ``nn.max_pool2d`` or ``nn.avg_pool2d``, channels first."""
     (step,) = kernel.group.steps
-    kernel.names.reserve(_LOCALS)
-    x, out = kernel.input(step.operands[0]), kernel.output(step.result)
     pooling = Pooling.of_step(step)
+    kernel.names.reserve([*_LOCALS, *pooling.locals])
+    x, out = kernel.input(step.operands[0]), kernel.output(step.result)
     ctype, start, combine = c_type(pooling.dtype), pooling.start, pooling.combine("to[col]", "value")
     down, right = pooling.axes
     sizes, strides = (down.window, right.window), (down.stride, right.stride)

@@ -1,9 +1,9 @@
 """Pooling, channels last: the inner loops run along the channels.
 
-Small windows of known size are unrolled: each tap has an address, that of a pixel which changes nothing where the tap
-lies outside the image. Other windows are gone through pixel by pixel, the totals of a chunk of channels waiting in a
-small array; sums are added up row by row first, so that errors grow with the height and the width of a window, not
-with its area.
+Sums over small windows of known size are unrolled: each tap has an address, that of a pixel of zeros where the tap lies
+outside the image. Other windows are gone through pixel by pixel, the totals of a chunk of channels waiting in a small
+array (maxima too: a chain of them waits for itself longer than for memory); sums are added up row by row first, so that
+errors grow with the height and the width of a window, not with its area.
 """
 
 from __future__ import annotations
@@ -23,29 +23,15 @@ from byoc_ccompiler.kernels.pooling_windows import Pooling, needed_lines
 __all__ = ["write"]
 
 _MAX_UNROLLED = 32
-_CHUNK = 128
+_CHUNK = 256
 """Channels whose totals wait together."""
 
 _TAP_PS = 100
 """Estimated picoseconds of one tap of one window."""
 
 _LOCALS = (
-    "item",
-    "n",
-    "o",
-    "at",
+    *("item", "n", "o", "c", "c0", "c_count", "line", "total", "part", "to"),
     *(f"at{k}" for k in range(_MAX_UNROLLED)),
-    "k",
-    "c",
-    "c0",
-    "c_count",
-    "from",
-    "line",
-    "total",
-    "part",
-    "outside",
-    "value",
-    "to",
 )
 
 
@@ -53,10 +39,10 @@ def write(kernel: Kernel) -> None:
     """Writes the kernel of a pooling op whose layout has the channels last."""
     (step,) = kernel.group.steps
     pooling = Pooling.of_step(step)
-    kernel.names.reserve(_LOCALS)
+    kernel.names.reserve([*_LOCALS, *pooling.locals])
     image, out = kernel.input(step.operands[0], "x"), kernel.output(step.result)
     num_taps = math.prod(axis.window for axis in pooling.axes)
-    if 0 < num_taps <= _MAX_UNROLLED:
+    if pooling.is_sum and 0 < num_taps <= _MAX_UNROLLED:
         _write_unrolled(kernel, pooling, image, out, num_taps)
     else:
         _write_chunks(kernel, pooling, image, out)
@@ -88,7 +74,7 @@ def _with_head(declarations: Sequence[str], lines: Sequence[str]) -> list[str]:
 
 
 def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_taps: int) -> None:
-    """Writes the kernel of small windows of known size."""
+    """Writes the kernel of sums over small windows of known size."""
     (step,) = kernel.group.steps
     ctype, channels = c_type(pooling.dtype), c_dim(pooling.channels)
     out_steps = kernel.strides(step.result)
@@ -102,7 +88,7 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_
         *_tap_lines(kernel, pooling, image, batch),
         f"    {ctype} *restrict to = {out} + {_place(out_steps, [batch, *indices])};",
         f"    for (int64_t c = 0; c < {channels}; ++c) {{",
-        f"      {ctype} total = {pooling.start};",
+        f"      {ctype} total = 0;",
         *(f"      total = {pooling.combine('total', f'at{k}[c]')};" for k in range(num_taps)),
         f"      to[c] = {pooling.finish('total')};",
         "    }",
@@ -113,27 +99,24 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_
     body: list[str | ParallelLoop] = []
     if not is_inside:
         kernel.scratch = pooling.channels
-        body = [
-            f"  {ctype} *const outside = scratch;",
-            f"  for (int64_t c = 0; c < {channels}; ++c) outside[c] = {pooling.start};",
-        ]
+        body.append(f"  memset(scratch, 0, {channels} * sizeof(*scratch));")
     body.append(ParallelLoop(tuple(lines), count, pooling.channels * num_taps * _TAP_PS))
-    kernel.finish(body, variables=[f"const {ctype} *outside"])
+    kernel.finish(body)
 
 
 def _tap_lines(kernel: Kernel, pooling: Pooling, image: str, batch: str) -> list[str]:
-    """Gives the address of each tap's pixel: that of a pixel which changes nothing, where it lies outside the image."""
+    """Gives the address of each tap's pixel: that of a pixel of zeros, where it lies outside the image."""
     steps = kernel.strides(kernel.group.steps[0].operands[0])
     lines = []
-    for number, taps in enumerate(itertools.product(*(range(int(str(axis.window))) for axis in pooling.axes))):
+    for number, taps in enumerate(itertools.product(*(range(axis.window) for axis in pooling.axes))):
         positions, conditions = [], []
         for axis, name, tap in zip(pooling.axes, pooling.names, taps, strict=True):
-            at = f"(from_{name} + {tap * int(str(axis.dilation))})"
+            at = f"(from_{name} + {tap * axis.dilation})"
             positions.append(at)
             if not axis.is_inside:
                 conditions.append(f"{at} >= 0 && {at} < {c_dim(axis.size)}")
         place = f"{image} + {_place(steps, [batch, *positions])}"
-        chosen = f"{' && '.join(conditions)} ? {place} : outside" if conditions else place
+        chosen = f"{' && '.join(conditions)} ? {place} : scratch" if conditions else place
         lines.append(f"    const {c_type(pooling.dtype)} *const at{number} = {chosen};")
     return lines
 

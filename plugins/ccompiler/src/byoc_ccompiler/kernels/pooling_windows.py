@@ -135,6 +135,13 @@ class Pooling:
         return ("d", "h", "w")[3 - len(self.axes) :]
 
     @property
+    def locals(self) -> tuple[str, ...]:
+        """The C names that :meth:`axis_lines` declares and expressions call, and those of indices along the axes."""
+        prefixes = ("first", "count", "start", "skip", "room", "wide", "from", "o", "k")
+        functions = ("fabs", "fabsf", "pow", "powf")
+        return (*(f"{prefix}_{name}" for prefix in prefixes for name in self.names), *functions, "divisor")
+
+    @property
     def is_sum(self) -> bool:
         """Whether elements are added up."""
         return self.kind != "max"

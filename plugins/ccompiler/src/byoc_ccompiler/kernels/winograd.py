@@ -45,7 +45,7 @@ _TRANSFORM_PS = 1500
 
 _LOCALS = (
     *("t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
-    *("slot", "products", "pixels", "o0", "o_count"),
+    *("slot", "products", "pixels", "o0", "o_count", "from", "factors", "ahead"),
 )
 
 

@@ -1,0 +1,79 @@
+"""Windows over parts of the channels: images that are slices, and results that are written into slices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_ccompiler.kernels import winograd
+from byoc_ccompiler.kernels.winograd_plan import make_plan
+from byoc_core.ir import Value, tensor
+
+SHAPE = (2, 9, 11, 36)
+
+
+def _random(shape: Any, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def _winograd(builder: Any, x: Value) -> Any:
+    weight = builder.const(_random((40, 36, 3, 3), seed=1))
+    return builder.emit("nn.conv2d", x, weight, padding=(1, 1), data_layout="NHWC")
+
+
+def _depthwise(builder: Any, x: Value) -> Any:
+    weight = builder.const(_random((36, 1, 3, 3), seed=1))
+    return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=36, data_layout="NHWC")
+
+
+def _max_pool(builder: Any, x: Value) -> Any:
+    return builder.emit("nn.max_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout="NHWC")
+
+
+def _avg_pool(builder: Any, x: Value) -> Any:
+    return builder.emit("nn.avg_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout="NHWC")
+
+
+@pytest.mark.parametrize("anchor", [_winograd, _depthwise, _max_pool, _avg_pool])
+def test_slices_change_no_bit(make_bench: Any, monkeypatch: pytest.MonkeyPatch, anchor: Any) -> None:
+    monkeypatch.setattr(winograd, "choose_plan", lambda geometry, unit, option: make_plan(geometry, unit, 4))
+    bench = make_bench()
+    builder = bench.builder()
+    parts = [builder.param(name, tensor(SHAPE)) for name in "xy"]
+    plain = bench.add(builder, *(anchor(builder, part) for part in parts))
+    builder = bench.builder()
+    both = builder.param("both", tensor((*SHAPE[:3], 2 * SHAPE[3])))
+    slices = builder.bind("split", [both], {"sections": (SHAPE[3], SHAPE[3]), "axis": 3}).results
+    joined = builder.emit("concat", *(anchor(builder, part) for part in slices), axis=3)
+    sliced = bench.add(builder, joined)
+    images = [_random(SHAPE, seed) for seed in (2, 3)]
+    expected = np.concatenate(bench.run(plain, *images), axis=3)
+    (actual,) = bench.run(sliced, np.concatenate(images, axis=3))
+    np.testing.assert_array_equal(actual, expected)
+    source = bench.module.get_source()
+    assert source.count("/* nn.") == 4
+    # Neither the slices nor their union are copied.
+    assert "/* split */" not in source
+    assert "/* concat */" not in source
+
+
+def test_parameters_may_bear_the_names_that_kernels_use(make_bench: Any) -> None:
+    for name in ("start_h", "divisor", "powf", "o_w", "item", "total", "tap", "from", "to", "is_inside"):
+        bench = make_bench()
+        builder = bench.builder()
+        x = builder.param(name, tensor((1, 9, 9, 32)))
+        other = {"pool_size": (3, 3), "p": 3, "layout": "NHWC"}
+        function = bench.add(
+            builder, builder.emit("nn.lp_pool2d", x, **other), _avg_pool(builder, x), _depthwise_32(builder, x)
+        )
+        image = _random((1, 9, 9, 32))
+        for actual, expected in zip(
+            bench.run(function, image), bench.reference(function, image, wide=True), strict=True
+        ):
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=40 * 2.0**-24 * np.abs(expected).max())
+
+
+def _depthwise_32(builder: Any, x: Value) -> Any:
+    weight = builder.const(_random((32, 1, 3, 3), seed=1))
+    return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=32, data_layout="NHWC")
