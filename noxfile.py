@@ -3,8 +3,9 @@
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims``
 runs a part of one. On Python 3.12 core's tests run without plugins (``core-alone``), on the others with them.
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s partition-laws``, which tries
-partition on many random graphs, ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers, and
-``nox -s sanitized-c``, which runs generated C under them.
+partition on many random graphs, ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers,
+``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``, which compiles all that ccompiler's tests
+generate by zig.
 Environments are reused between runs
 (``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
 ``nox -s conformance`` leaves the kit's reports in ``out/conformance``.
@@ -43,6 +44,8 @@ nox.options.sessions = [
     *(f"tests-{name}" for name in PLUGINS),
     "tests-conformance-3.12",
     "conformance",
+    "tvm-ffi",
+    "tvm",
     "versions",
     "docs",
     "site",
@@ -79,10 +82,13 @@ def wheel(name: str) -> Path:
     return found
 
 
-def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: str) -> None:
-    """Installs the wheels of packages, core with its extra ``onnx``, and other requirements."""
+def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: str, zig: bool = False) -> None:
+    """Installs the wheels of packages, core with its extra ``onnx``, and other requirements.
+
+    With ``zig``, byoc-ccompiler has its extra too.
+    """
     wheels = [wheel(name) for name in names]
-    extras = {"core": "[onnx]"}
+    extras = {"core": "[onnx]", "ccompiler": "[zig]" if zig else ""}
     session.install(*(f"{path}{extras.get(name, '')}" for name, path in zip(names, wheels, strict=True)), *requirements)
     # A reused environment may hold an older build of the same version.
     session.install("--force-reinstall", "--no-deps", *map(str, wheels))
@@ -166,6 +172,42 @@ def core_alone(session: nox.Session) -> None:
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
     run_tests(session, "core/tests")
+
+
+LIBRARY_TESTS = (
+    "core/tests/native",
+    "core/tests/artifact/test_library_program.py",
+    "plugins/ccompiler/tests/test_ccompiler_export.py",
+)
+"""What loads libraries in the programs of others."""
+
+
+def add_foreign(name: str, module: str) -> None:
+    """Adds a session that loads exported libraries in another program; there no test is skipped for want of it."""
+
+    @nox.session(name=name, requires=["wheels"])
+    def foreign(session: nox.Session) -> None:
+        """Loads exported libraries in the real package, and calls them."""
+        install_wheels(session, ("core", "ccompiler"), *group("test", name))
+        session.run("python", "-c", f"import {module}")
+        run_tests(session, *LIBRARY_TESTS)
+
+
+add_foreign("tvm-ffi", "tvm_ffi")
+add_foreign("tvm", "tvm")
+
+
+@nox.session(requires=["wheels"])
+def zig(session: nox.Session) -> None:
+    """Runs ccompiler's tests, and those of the toolchain, with ``zig cc`` from PyPI as the only compiler.
+
+    Not among the default ones: zig takes twice as long as gcc, and builds its C libraries for other machines first.
+    """
+    install_wheels(session, ("core", "ccompiler"), *group("test"), zig=True)
+    compiler = f"{Path(session.bin) / 'python'} -m ziglang cc"
+    environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_CC": compiler}
+    tests = session.posargs or ["core/tests/native", "plugins/ccompiler/tests"]
+    session.run("pytest", "-n", str(min(os.cpu_count() or 1, 4)), *tests, env=environment)
 
 
 @nox.session(requires=["wheels"])

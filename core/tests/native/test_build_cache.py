@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,72 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert cache_directory() == tmp_path / "byoc"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_directory() == Path("~/.cache/byoc").expanduser()
+
+
+def _run(script: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from byoc_core.native.build_cache import BuildCache
+cache = BuildCache(Path(sys.argv[1]))
+assert cache.put(b"small", b"product")
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # a write stops in the middle, as where space runs out
+print(cache.put(b"large", bytes(1_000_000)), cache.get(b"large"), cache.get(b"small"), cache.put(b"next", b"next"))
+print(len(list(Path(sys.argv[1]).iterdir())))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits on a file's size are POSIX's")
+def test_a_full_disk_is_a_miss_and_leaves_nothing(tmp_path: Path) -> None:
+    output, errors = _run(FULL_DISK, tmp_path / "cache").communicate(timeout=60)
+    assert errors == ""
+    assert output.splitlines() == ["False None b'product' True", "2"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_what_cannot_be_stored_is_still_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        raise OSError(number, os.strerror(number))
+
+    cache = BuildCache(tmp_path / "cache")
+    monkeypatch.setattr("byoc_core.native.build_cache.tempfile.mkstemp", refuse)
+    assert not cache.put(b"key", b"product")
+    monkeypatch.undo()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from byoc_core.native.build_cache import BuildCache
+cache = BuildCache(Path(sys.argv[1]), max_entries=6)
+for round in range(150):
+    key = b"key %d" % (round % 8)
+    found = cache.get(key)
+    assert found is None or found == key * 1000, found[:50]
+    cache.put(key, key * 1000)
+"""
+
+
+def test_many_writers_at_once(tmp_path: Path) -> None:
+    """Entries come, are replaced and dropped by others: a reader sees a whole one or none."""
+    writers = [_run(WRITER, tmp_path) for _ in range(4)]
+    assert [writer.communicate(timeout=120)[1] for writer in writers] == [""] * 4
+    assert [writer.returncode for writer in writers] == [0] * 4
+    assert len(list(tmp_path.iterdir())) <= 6 + len(writers)
+    assert not list(tmp_path.glob("new-*"))
+
+
+def test_the_bytes_are_bounded(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path, max_nbytes=1000)
+    for index, key in enumerate((b"a", b"b", b"c")):
+        cache.put(key, bytes(400))
+        if index < 2:
+            os.utime(cache.path(key), (index, index))
+    assert [cache.get(key) is None for key in (b"a", b"b", b"c")] == [True, False, False]
+    cache.put(b"huge", bytes(2000))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1000

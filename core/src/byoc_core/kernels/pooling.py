@@ -94,8 +94,9 @@ class _Pooling:
         starts = [-width for width in self.begin]
         is_view = wide == x.dtype and not any(map(max, self.begin, map(sub, reach, size)))
         nbytes = math.prod(reach) * wide.itemsize
-        at_once = (batch, channels) if is_view else blocks_of_channels(batch, channels, nbytes)
-        memory = Scratch(scratch).take([0 if is_view else math.prod((*at_once, *reach))], wide)
+        at_once = (max(1, batch), max(1, channels)) if is_view else blocks_of_channels(batch, channels, nbytes)
+        num_padded = 0 if is_view else min(batch, at_once[0]) * min(channels, at_once[1])
+        memory = Scratch(scratch).take([num_padded * math.prod(reach)], wide)
         for part in parts_of_channels(batch, channels, *at_once):
             padded = part_of(image[part], starts, reach, value, memory)
             windows = window_view(padded, self.pool_size, self.strides, self.dilation, out_size)

@@ -127,10 +127,9 @@ class GraphModule(RuntimeModule):
         self._workspaces: dict[str, Dim] = {}
         for name, function in document.functions.items():
             built = self._engine.build(function, self._constants)
-            self._workspaces[name] = 0
-            if isinstance(built, BuiltFunction):
-                built, self._workspaces[name] = built.call, built.workspace_nbytes
-            self._functions[name] = PackedFunction(name, built, function.signature)
+            takes = built if isinstance(built, BuiltFunction) else BuiltFunction(built, 0)
+            self._workspaces[name] = takes.workspace_nbytes
+            self._functions[name] = PackedFunction(name, takes.call, function.signature)
 
     @property
     def type_key(self) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import axis_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
 from byoc_ccompiler.kernels.copies import reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
@@ -50,11 +49,6 @@ def _write(kernel: Kernel) -> None:
     kernel.finish([ParallelLoop(lines, view.outer, view.size * view.inner * _ELEMENT_PS)])
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: an axis without elements, a call refuses."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has the axis checked to have an element."""
     shape = shape_of(step.operands[0])
@@ -62,5 +56,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
     scope.require_at_least(step.op, "operand `x`", shape, [int(place == axis) for place in range(len(shape))])
 
 
-FAMILY = KernelFamily(frozenset(_SIGNS), _reject, _write, require=_require)
+FAMILY = KernelFamily(frozenset(_SIGNS), reject_nothing, _write, require=_require)
 """The places of extreme elements."""
