@@ -52,6 +52,8 @@ FIGURES = {
     "partition-chain": Figure("benchmarks.partition", "run_chain", 1, "partition of chains of many ops", SIZES),
     "partition-layers": Figure("benchmarks.partition", "run_layers", 1, "partition of wide layers of many ops", SIZES),
     "partition-random": Figure("benchmarks.partition", "run_random", 1, "partition of random graphs", SIZES),
+    "chains": Figure("benchmarks.row_kernels", "run_chains", 31, "elementwise chains, beside ONNX Runtime and PyTorch"),
+    "row-ops": Figure("benchmarks.row_kernels", "run_row_ops", 31, "softmax, norms, reductions, transposes, likewise"),
     "products": Figure("benchmarks.products", "run", 31, "matrix products, beside ONNX Runtime and PyTorch"),
     "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
     "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),

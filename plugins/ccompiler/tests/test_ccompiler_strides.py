@@ -102,17 +102,6 @@ def test_the_loops_follow_the_memory_of_the_result(bench: Any, lay_out: Callable
 
 
 @pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
-@pytest.mark.parametrize("axes", [(2, 0, 1), (1, 2, 0), (0, 2, 1), (1, 0, 2)])
-def test_transposes(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, axes: tuple[int, ...]) -> None:
-    lay_out(orders)
-    builder = bench.builder()
-    x = builder.param("x", tensor((18, 3, 20)))
-    function = bench.add(builder, builder.emit("permute_dims", x, axes=axes, names=("out",)))
-    (actual,) = _run(bench, function, orders, _random((18, 3, 20)))
-    np.testing.assert_array_equal(actual, _random((18, 3, 20)).transpose(axes))
-
-
-@pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
 @pytest.mark.parametrize("axis", [(0,), (1,), (2,), (0, 2), (1, 2)])
 def test_rows(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, axis: tuple[int, ...]) -> None:
     lay_out(orders)

@@ -149,7 +149,6 @@ class LineWriter(RowWriter):
         (this,), (size,) = self.passes, self.inner.sizes
         blocks = (size + (_BLOCK - 1)) // _BLOCK
         self.kernel.scratch = blocks * (2 * len(this.reductions))
-        before = self._between(0)
         totals = {step: _Total(self, step, is_one_piece=False) for step in this.reductions}
         body = [
             f"const int64_t block_end = byoc_min({c_dim(size)}, (block + 1) * {_BLOCK});",
@@ -171,7 +170,7 @@ class LineWriter(RowWriter):
         after += self._row_stores([step.result for step in this.reductions])
         after += self._between(1)
         loop = [f"  for (int64_t block = {FIRST_ITEM}; block < {END_ITEM}; ++block) {{"]
-        loop += [f"    {line}" for line in (*before, *body)]
+        loop += [f"    {line}" for line in body]
         item_ps = _BLOCK * self.element_ps
         self.kernel.finish([ParallelLoop((*loop, "  }"), blocks, item_ps), *(f"  {line}" for line in after)])
 

@@ -29,6 +29,11 @@ themselves), so that the error does not grow with the number of pieces.
 _ROUNDS = 16
 """Registers that are added up one after the other, before their sum is added to that of the others."""
 
+_FETCH_NBYTES = 2048
+"""How far ahead a row is fetched, which the processor itself does within a page only."""
+
+_LINE_NBYTES = 64
+
 
 def reduced_axes(step: Step) -> tuple[int, ...]:
     """Gives the axes that a reduction reduces, ascending."""
@@ -138,8 +143,12 @@ static inline {vector} {name}_of({vector} a, {vector} b) {{
 
     wide = 4 * lanes
     each = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)"
+    fetch = f"""
+      for (int v = 0; v < {max(1, 4 * unit.nbytes // _LINE_NBYTES)}; ++v) {{
+        __builtin_prefetch((const char *)((uintptr_t)(x + k) + {_FETCH_NBYTES} + {_LINE_NBYTES} * v));
+      }}"""
     walk = f"""\
-    for (; k + {wide} <= count; k += {wide}) {{
+    for (; k + {wide} <= count; k += {wide}) {{{fetch}
       {each} acc[v] = {both("acc[v]", load(f"k + v * {lanes}"))};
     }}"""
     if _kind(op) == "sum" and wide * _ROUNDS < PIECE:
@@ -148,7 +157,7 @@ static inline {vector} {name}_of({vector} a, {vector} b) {{
       const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
       {vector} part[4];
       {each} part[v] = ({vector}){{0}};
-      for (; k + {wide} <= end; k += {wide}) {{
+      for (; k + {wide} <= end; k += {wide}) {{{fetch}
         {each} part[v] += {load(f"k + v * {lanes}")};
       }}
       {each} acc[v] += part[v];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
@@ -45,6 +45,11 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
     for value in kernel.stored:
         lay(value, value, group.row_axes.get(value, every))
     return found
+
+
+def _total(offsets: Iterable[str]) -> str:
+    """Gives the C expression of a sum of offsets."""
+    return " + ".join(offset for offset in offsets if offset != "0") or "0"
 
 
 class RowWriter(ABC):
@@ -109,16 +114,12 @@ class RowWriter(ABC):
     def offset(self, key: Hashable, *, start: str | None = None) -> str:
         """Gives the C expression of where a tensor's current element lies; ``start`` as for :meth:`buffer_index`."""
         innermost = self.columns if self.columns.indices else self.inner
-        parts = [
-            nest.offset(key, last=start if nest is innermost else None)
-            for nest in (self.outer, self.inner, self.columns)
-        ]
-        return " + ".join(part for part in parts if part != "0") or "0"
+        nests = (self.outer, self.inner, self.columns)
+        return _total(nest.offset(key, last=start if nest is innermost else None) for nest in nests)
 
     def row_offset(self, value: Var) -> str:
         """Gives the C expression of where a row's own value lies in memory."""
-        parts = [nest.offset(value) for nest in (self.outer, self.columns)]
-        return " + ".join(part for part in parts if part != "0") or "0"
+        return _total(nest.offset(value) for nest in (self.outer, self.columns))
 
     def place(self, step: Step, index: int) -> str:
         """Gives the C expression of where the current element of a step's operand lies."""
@@ -126,10 +127,7 @@ class RowWriter(ABC):
 
     def row_place(self, step: Step, index: int) -> str:
         """Gives what :meth:`place` gives for a step on a row's own values."""
-        return (
-            " + ".join(part for nest in (self.outer, self.columns) if (part := nest.offset((step, index))) != "0")
-            or "0"
-        )
+        return _total(nest.offset((step, index)) for nest in (self.outer, self.columns))
 
     def home(self, value: Var, *, start: str | None = None) -> tuple[str, str] | None:
         """Gives pointer and offset of where a value of every element waits or is stored; ``None``: nowhere."""
@@ -194,15 +192,10 @@ class RowWriter(ABC):
         """Estimated picoseconds for one element of the space."""
         return (len(self.kernel.group.steps) + 1) * _STEP_PS
 
-    def finish(self, row: Sequence[str], before: Sequence[str] = ()) -> None:
-        """Declares the kernel: what is done for one row or block of rows, inside the loops over them.
-
-        Args:
-            row: the lines of the body of the outer loops.
-            before: lines of the function that stand in front, in every thread.
-        """
+    def finish(self, row: Sequence[str]) -> None:
+        """Declares the kernel: the lines for one row or block of rows, inside the loops over them."""
         part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
-        text = [*before, *self.outer.wrap(row, part=part)]
+        text = self.outer.wrap(row, part=part)
         if part is None:
             self.kernel.finish(text)
             return
