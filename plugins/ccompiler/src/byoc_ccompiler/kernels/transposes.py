@@ -188,7 +188,5 @@ def _any(step: Step, index: int) -> Access:
     return Access.ANY
 
 
-FAMILY = KernelFamily(
-    frozenset({"permute_dims"}), _rejects_nothing, _write, takes_halves=True, reads=_any, writes=_any
-)
+FAMILY = KernelFamily(frozenset({"permute_dims"}), _rejects_nothing, _write, takes_halves=True, reads=_any, writes=_any)
 """``permute_dims``."""
