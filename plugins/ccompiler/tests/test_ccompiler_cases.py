@@ -20,6 +20,8 @@ from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Function, TensorType
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.runtime import threads
+from byoc_core.runtime.openmp import load_openmp
 
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -158,3 +160,26 @@ def _with_empty(case: OpCase, size: int) -> OpCase:
         replace(operand, shape=tuple(0 if dim == size else dim for dim in operand.shape)) for operand in case.operands
     )
     return replace(case, operands=operands)
+
+
+@pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
+def test_the_bits_do_not_depend_on_the_number_of_threads(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every loop is one of several threads in the one build, and of a single thread in the other."""
+    benches, added = [], []
+    for work in (1, 10**18):
+        monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", work)
+        bench = make_bench(opt_level=1)
+        cases = (case for name in f"{MOVING} {EXACT} {ROUNDING}".split() for case in op_cases()[name])
+        added = [(case, function) for case, _, function in _add_all(bench, ((case, case.dtype) for case in cases))]
+        benches.append((bench, bench.module))
+    assert benches[0][1].get_source("c").count("byoc_parallel_for(") > len(added) / 2
+    for case, function in added:
+        inputs = case.arrays(np.random.default_rng(SEED))
+        alone = _run(benches[1][0], function, inputs)
+        for number in (2, 3):
+            token = threads.enter_call(number)
+            try:
+                shared = _run(benches[0][0], function, inputs)
+            finally:
+                threads.leave_call(token)
+            assert [_bytes(array) for array in shared] == [_bytes(array) for array in alone], (case, number)
