@@ -182,19 +182,19 @@ LIBRARY_TESTS = (
 """What loads libraries in the programs of others."""
 
 
-def add_foreign(name: str, package: str, module: str) -> None:
+def add_foreign(name: str, module: str) -> None:
     """Adds a session that loads exported libraries in another program; there no test is skipped for want of it."""
 
     @nox.session(name=name, requires=["wheels"])
     def foreign(session: nox.Session) -> None:
         """Loads exported libraries in the real package, and calls them."""
-        install_wheels(session, ("core", "ccompiler"), *group("test"), package)
+        install_wheels(session, ("core", "ccompiler"), *group("test", name))
         session.run("python", "-c", f"import {module}")
         run_tests(session, *LIBRARY_TESTS)
 
 
-add_foreign("tvm-ffi", *group("tvm-ffi"), "tvm_ffi")
-add_foreign("tvm", *group("tvm"), "tvm")
+add_foreign("tvm-ffi", "tvm_ffi")
+add_foreign("tvm", "tvm")
 
 
 @nox.session(requires=["wheels"])

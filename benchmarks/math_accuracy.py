@@ -82,15 +82,15 @@ static inline double ref_erfc(double x) { return x > 28 ? 0 : x < -6 ? 2 : erfc(
 typedef double real;
 enum { BLOCK = 1024 };
 
-/* Infinity counts as 2**128. Where a result is no number and should be one, or the other
- * way round, the error is infinite. */
+/* Infinity counts as 2**128. The exponent field of 1 / unit is 2046 + 23 less that of the result. Where a result is no
+ * number and should be one, or the other way round, the error is infinite. */
 static inline float error_f32(float x, float actual, double expected, int by_operand) {
   const double largest = 0x1p128;
   const double wanted = expected > largest ? largest : expected < -largest ? -largest : expected;
   const double given = actual > largest ? largest : actual < -largest ? -largest : (double)actual;
   const double size = by_operand && fabsf(x) > fabs(wanted) ? fabsf(x) : fabs(wanted);
   const uint64_t exponent = byoc_bits_f64(size > FLT_MIN ? size : FLT_MIN) & UINT64_C(0x7ff0000000000000);
-  const double error = fabs(given - wanted) * byoc_from_bits_f64((UINT64_C(2046 + 23) << 52) - exponent);
+  const double error = fabs(given - wanted) * byoc_from_bits_f64((UINT64_C(2069) << 52) - exponent);
   const int both = (actual != actual) & (expected != expected);
   return both ? 0 : error == error ? (float)error : INFINITY;
 }

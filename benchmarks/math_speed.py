@@ -10,6 +10,7 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,7 @@ def run(num_rounds: int) -> dict[str, Any]:
         contestants = {}
         for march, library in libraries.items():
             pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(outs[march].ctypes.data))
-            function = library[f"f{number}"]
-            contestants[march] = time_call(lambda f=function, p=pointers: f(*p, ctypes.c_int64(SIZE)))
+            contestants[march] = time_call(partial(library[f"f{number}"], *pointers, ctypes.c_int64(SIZE)))
         if op is not None:
             contestants["ORT"] = time_call(_peer(op, attrs, x, outs["ORT"]))
         samples = measure(contestants, num_rounds=num_rounds)

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.calls import NO_PEER, OUTPUT, has_peer, peer_session
 from benchmarks.pairing import Samples, measure, paired_ratio
 
-__all__ = ["run"]
+__all__ = ["compare", "peak_contestant", "run", "session_call", "time_processor"]
 
 SAMPLE_S = 10e-3
 """About what one sample takes."""
@@ -100,25 +101,43 @@ def run(num_rounds: int) -> dict[str, Any]:
     """Gives microseconds of each product by contestant, ratios to each peer, and shares of the multipliers' peak."""
     if not has_peer():
         print(f"  {NO_PEER}")
-    peak_of_round = {"peak": _peak_contestant()}
-    found: dict[str, Any] = {}
-    for name, model in MODELS.items():
-        calls = list_calls(model)
-        seconds = measure(
-            {way: time_processor(call) for way, call in calls.items()} | peak_of_round, num_rounds=num_rounds
-        )
-        peak = seconds.pop("peak")
-        ours = seconds["byoc"]
-        ratios = {way: paired_ratio(theirs, ours) for way, theirs in seconds.items() if way != "byoc"}
-        share = Samples(tuple(model.num_operations / t / p for t, p in zip(ours.values, peak.values, strict=True)))
-        told = ", ".join(f"{way} takes {ratio.median:.3f} times as long" for way, ratio in ratios.items())
-        print(f"  {name:32} {ours.median * 1e6:8.1f} us, {share.median:4.0%} of the peak; {told}")
-        found[name] = {
-            "seconds": {way: samples.to_json() for way, samples in seconds.items()},
-            "ratios": {way: samples.to_json() for way, samples in ratios.items()},
-            "share of peak": share.to_json(),
-        }
-    return found
+    peak = peak_contestant()
+    return {
+        name: compare(name, list_calls(model), model.num_operations, peak, num_rounds) for name, model in MODELS.items()
+    }
+
+
+def compare(
+    name: str,
+    calls: Mapping[str, Callable[[], object]],
+    num_operations: int,
+    peak: Callable[[], float],
+    num_rounds: int,
+) -> dict[str, Any]:
+    """Gives the seconds of one case by contestant, the peers' ratios to byoc's, and byoc's share of the peak.
+
+    They are printed too.
+
+    Args:
+        name: of the case.
+        calls: the contestants; ``byoc`` is one of them.
+        num_operations: multiplications and additions of a call.
+        peak: what :func:`peak_contestant` gives.
+        num_rounds: how often each is measured.
+    """
+    contestants = {way: time_processor(call) for way, call in calls.items()}
+    seconds = measure(contestants | {"peak": peak}, num_rounds=num_rounds)
+    most = seconds.pop("peak")
+    ours = seconds["byoc"]
+    ratios = {way: paired_ratio(theirs, ours) for way, theirs in seconds.items() if way != "byoc"}
+    share = Samples(tuple(num_operations / t / p for t, p in zip(ours.values, most.values, strict=True)))
+    told = ", ".join(f"{way} takes {ratio.median:.3f} times as long" for way, ratio in ratios.items())
+    print(f"  {name:32} {ours.median * 1e6:8.1f} us, {share.median:4.0%} of the peak; {told}", flush=True)
+    return {
+        "seconds": {way: samples.to_json() for way, samples in seconds.items()},
+        "ratios": {way: samples.to_json() for way, samples in ratios.items()},
+        "share of peak": share.to_json(),
+    }
 
 
 def list_calls(model: ProductModel) -> dict[str, Callable[[], object]]:
@@ -176,8 +195,7 @@ def session_call(data: bytes, inputs: Mapping[str, NDArray], out: NDArray) -> Ca
 
 def torch_call(model: ProductModel, operands: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
     """Gives PyTorch's way: constant weights lie as those of a linear layer do, by output."""
-    import torch
-
+    torch: Any = import_module("torch")
     torch.set_num_threads(1)
     x, w, y = (torch.from_numpy(array) for array in (operands["x"], operands["w"], out))
     if model.is_transposed:
@@ -208,7 +226,7 @@ def time_processor(call: Callable[[], object]) -> Callable[[], float]:
     return contestant
 
 
-def _peak_contestant() -> Callable[[], float]:
+def peak_contestant() -> Callable[[], float]:
     """Gives what returns the operations per second of a loop of multiply-adds that waits for nothing."""
     width, num_sums, num_steps = 64, 16, 200_000
     ctype = c_type(DTYPE)

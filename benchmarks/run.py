@@ -55,6 +55,9 @@ FIGURES = {
     "products": Figure("benchmarks.products", "run", 31, "matrix products, beside ONNX Runtime and PyTorch"),
     "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
     "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),
+    "convolutions": Figure("benchmarks.convolutions", "run", 15, "convolutions beside ONNX Runtime and PyTorch"),
+    "winograd": Figure("benchmarks.filters", "run_winograd", 15, "3x3 convolutions, beside ONNX Runtime and PyTorch"),
+    "depthwise": Figure("benchmarks.filters", "run_depthwise", 15, "depthwise ones, beside ONNX Runtime and PyTorch"),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: nearness to the optimum, time", SIZES),
 }
 

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable, load_module
+from byoc_core.artifact.program_c import NativeProgram
 from byoc_core.digest import digest_of
 from byoc_core.dims import Dim, parse_dim, symbol
 from byoc_core.errors import ExecutionError
@@ -24,6 +27,7 @@ from byoc_core.vm import (
     Call,
     CallKind,
     ConstantRef,
+    DynamicTensor,
     Goto,
     If,
     PlannedTensor,
@@ -340,7 +344,7 @@ def test_constants_lie_in_the_library_once(tmp_path: Path) -> None:
     main = VMFunction("main", (), tensors(big.shape, prefix="y"), (0,), (), (), (), code)
     path = tmp_path / "model.so"
     call = exported(Executable(Program((main,), (), (reference,)), [], _by_digest(big)), path)
-    assert path.stat().st_size < big.nbytes + 50_000
+    assert path.stat().st_size < 2 * big.nbytes
     y = np.zeros_like(big)
     call("main", y)
     np.testing.assert_array_equal(y, big)
@@ -404,3 +408,56 @@ def test_a_python_without_byoc_is_told_so(executable: Executable, tmp_path: Path
     )
     text = f"{REASON}this process's Python cannot import byoc_core.artifact.embedded (pip install byoc-core)"
     assert done.stderr.splitlines()[-1].endswith(text)
+
+
+def reason(executable: Executable, name: str) -> str:
+    native = NativeProgram(executable.program, executable.modules)
+    (function,) = (function for function in executable.program.functions if function.name == name)
+    assert not native.is_native(function)
+    return native.reason(function)
+
+
+def one_call(name: str, call: Call, *, results: tuple[TensorSpec, ...] | None = None, **groups: Any) -> VMFunction:
+    """Gives a function of x (n) and one instruction, which writes register 1."""
+    results = tensors((N,), prefix="y") if results is None else results
+    fields: dict[str, Any] = {"constants": (), "storages": (), "tensors": (), "dynamics": (), **groups}
+    return VMFunction(name, tensors((N,)), results, code=(call, Ret((call.results[0],))), **fields)
+
+
+def test_every_reason_is_said() -> None:
+    unknown = (TensorSpec("y0", "float32", (symbol("k"),)),)
+    found = (DynamicTensor("float32", (symbol("k"),), ("k",)),)
+    functions = (
+        one_call("undefined", extern(0, 0, 1)),
+        one_call("packed", Call(CallKind.PACKED, 1, (0,), (2,)), results=unknown, dynamics=found),
+        one_call("calls", Call(CallKind.FUNCTION, 0, (0,), (1,))),
+        one_call("calls_packed", Call(CallKind.FUNCTION, 1, (0,), (2,)), results=unknown, dynamics=found),
+        one_call("unsolved", extern(1, 0, 1)),
+    )
+    n_times_n = TensorSpec("x0", "float32", (parse_dim("n*n"),))
+    unsolved = replace(functions[4], params=(n_times_n,), results=(replace(n_times_n, name="y0"),))
+    executable = Executable(Program((*functions[:4], unsolved), ("missing", "one")), [shift("one", 1)])
+    assert {name: reason(executable, name) for name in executable.functions} == {
+        "undefined": "needs Python for `missing`, which no module defines",
+        "packed": "needs Python for `one`, which returns its results",
+        "calls": "needs Python for `missing`, which no module defines",
+        "calls_packed": "needs Python for the call of `packed`, `one`, which returns its results",
+        "unsolved": "needs Python for sizes that solve no equation of one unknown",
+    }
+
+
+def test_what_a_function_does_not_permit_is_a_reason() -> None:
+    main = one_call("main", extern(0, 2, 1), views=(View(0, 0, "float32", (N,), (0,)),))
+    executable = Executable(Program((main,), ("one",)), [shift("one", 1)])
+    text = "needs Python for a call that cannot be linked (`one` takes C-contiguous arrays only)"
+    assert reason(executable, "main") == text
+
+
+def test_many_reasons_are_cut_short() -> None:
+    names = tuple(f"missing{index}" for index in range(7))
+    code = (*(extern(index, 0, 1) for index in range(7)), Ret((1,)))
+    main = VMFunction("main", tensors((N,)), tensors((N,), prefix="y"), (), (), (), (), code)
+    assert reason(Executable(Program((main,), names)), "main") == (
+        "needs Python for `missing0`, which no module defines, `missing1`, which no module defines, "
+        "`missing2`, which no module defines, `missing3`, which no module defines and 3 more"
+    )

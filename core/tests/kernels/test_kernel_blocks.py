@@ -66,14 +66,14 @@ def called_with_scratch(name: str, arrays: list[Array], attrs: dict[str, Any], l
     room = np.full(nbytes + 192, 0xA5, np.uint8)
     start = 64 - room.ctypes.data % 64
     out = np.empty_like(like)
-    is_direct = attrs.get("data_layout", attrs.get("layout"))[1] == "C" and like.dtype != np.float16
+    is_direct = attrs.get("data_layout", attrs.get("layout", ""))[1] == "C" and like.dtype != np.float16
     own = AssertionError("memory of its own") if is_direct else None
     with patch("byoc_core.kernels.memory.np.empty", side_effect=own, wraps=np.empty):
-        result = form.call(*arrays, **attrs, out=out, scratch=room[start : start + nbytes])
+        result: Array = form.call(*arrays, **attrs, out=out, scratch=room[start : start + nbytes])
     assert result is out
     assert (room[:start] == 0xA5).all()
     assert (room[start + nbytes :] == 0xA5).all()
-    return out
+    return result
 
 
 @settings(max_examples=300, deadline=None)

@@ -148,6 +148,8 @@ MARKED = """\
 #include "byoc_ffi.h"
 
 static int twice(int x) { return 2 * x; }
+static const int unused = 3;
+static int unused_too(int x) { return x + unused; }
 int inner(int x);
 /* ---- the next unit ---- */
 int inner(int x) { return twice(x) + 1; }
@@ -168,7 +170,7 @@ def _call(library: CompiledLibrary, name: str, value: int, folder: Path) -> int:
 
 
 def test_marks_part_a_text_into_units(tmp_path: Path) -> None:
-    library = _cold(tmp_path, "cache").compile(MARKED)
+    library = _cold(tmp_path, "cache").compile(MARKED, BuildOptions(extra_flags=("-Wall", "-Wextra", "-Werror")))
     assert (_call(library, "outer", 5, tmp_path), _call(library, "other", 5, tmp_path)) == (21, 21)
     whole = _cold(tmp_path, "cache").compile(MARKED.replace(f"{UNIT_MARK}\n", ""))
     assert (_call(whole, "outer", 5, tmp_path), _call(whole, "other", 5, tmp_path)) == (21, 21)
@@ -216,8 +218,8 @@ def test_an_error_in_a_unit_names_the_line_of_the_whole_text(tmp_path: Path) -> 
     with pytest.raises(ToolchainError) as caught:
         _cold(tmp_path, "cache").compile(MARKED.replace("inner(twice(x))", "missing"))
     message = str(caught.value)
-    assert "module.c, line 11:\n" in message
-    assert ">    11 | BYOC_EXPORT int other(int x) { return missing; }" in message
+    assert "module.c, line 13:\n" in message
+    assert ">    13 | BYOC_EXPORT int other(int x) { return missing; }" in message
     kept = re.search(r"sources kept in: (.*)", message)
     assert kept
     assert "missing" in (Path(kept[1]) / "module.c").read_text()

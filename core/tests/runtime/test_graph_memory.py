@@ -73,7 +73,9 @@ def test_a_call_holds_no_more_than_its_arena(shape: str) -> None:
     nbytes = evaluate(executable.arena_nbytes["main"], {"n": 1, "h": 96, "w": 80})
     convolved = 4 * 16 * 96 * 80
     # The convolution's result and what unfolds its operand are needed at once, and then the result and what is pooled.
-    assert convolved < nbytes < convolved + (1 << 20) + 4 * 8 * 98 * 82 + convolved // 2
+    least = convolved + (1 << 19)
+    # Parts of symbolic sizes share less.
+    assert least < nbytes < (2 if "'" in shape else 1) * (least + (1 << 19) + 4 * 8 * 98 * 82)
 
 
 def test_a_program_hands_the_memory_over_and_direct_calls_do_without() -> None:

@@ -67,6 +67,18 @@ REFUSED = [
         "dynamic-shape",
         "nn.conv2d is compiled for a known number of channels and a known filter",
     ),
+    (
+        ("nn.conv1d_transpose", tensor((1, "c", 8)), tensor((4, 6, 3))),
+        {},
+        "dynamic-shape",
+        "nn.conv1d_transpose is compiled for a known number of channels and a known filter",
+    ),
+    (
+        ("nn.conv3d", tensor((1, 4, 8, 8, 8)), tensor((0, 4, 3, 3, 3))),
+        {},
+        "shape",
+        "nn.conv3d has a filter without elements",
+    ),
     *(
         ((op, *types), attrs, "dynamic-shape", f"whether the sizes of {op} agree shows only when it runs")
         for op, types, attrs in (

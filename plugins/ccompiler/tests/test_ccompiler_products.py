@@ -180,7 +180,10 @@ def _with_epilogue(bench: Any, x: Any, weights: Any, *, is_constant: bool) -> Fu
     residual = builder.param("residual", tensor(shape))
     summed = builder.emit("nn.bias_add", builder.emit("matmul", left, right), bias)
     scaled = builder.emit("multiply", summed, scale)
-    return bench.add(builder, builder.emit("add", scaled, residual), builder.emit("less", scaled, residual))
+    function: Function = bench.add(
+        builder, builder.emit("add", scaled, residual), builder.emit("less", scaled, residual)
+    )
+    return function
 
 
 @pytest.mark.parametrize("is_constant", [False, True])

@@ -163,7 +163,7 @@ def test_logsumexp_of_infinities(bench: Any) -> None:
 
 def _norm_case(builder: FunctionBuilder, op: str, shape: Any, attrs: dict[str, Any]) -> Value:
     x = builder.param("x", tensor(shape))
-    axes = attrs.get("axes", (1,) if op == "nn.instance_norm" else (-1,))
+    axes = attrs.get("axes", (-1,) if op in ("nn.layer_norm", "nn.rms_norm") else (1,))
     sizes = tuple(shape[axis] for axis in axes)
     names = ("gamma",) if op == "nn.rms_norm" else ("gamma", "beta")
     result = builder.emit(op, x, *(builder.param(name, tensor(sizes)) for name in names), **attrs)
@@ -183,6 +183,10 @@ NORMS: list[tuple[str, Any, dict[str, Any]]] = [
     ("nn.instance_norm", (2, 3, 5, 7), {}),
     ("nn.instance_norm", (2, 3, "h", "w"), {}),
     ("nn.instance_norm", (2, 3, 1), {}),
+    ("nn.group_norm", (2, 6, 5, 7), {"groups": 3}),
+    ("nn.group_norm", (2, 6, 16), {"groups": 1}),
+    ("nn.group_norm", ("n", 6, "h", "w"), {"groups": 2}),
+    ("nn.group_norm", (2, 6), {"groups": 2}),
 ]
 
 

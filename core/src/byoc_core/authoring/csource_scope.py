@@ -30,7 +30,6 @@ _RESERVED = (
     "num_args",
     "result",
     "malloc",
-    "aligned_alloc",
     "free",
     "memcpy",
     "size_t",
@@ -383,12 +382,12 @@ class FunctionScope:
             own = [
                 "  char *workspace_own = NULL;",
                 "  if (!workspace) {",
-                f"    workspace_own = (char *)aligned_alloc({WORKSPACE_ALIGNMENT}, {nbytes});",
+                f"    workspace_own = (char *)byoc_new_workspace({nbytes});",
                 f"    if (!workspace_own) return {no_memory};",
                 "    workspace = workspace_own;",
                 "  }",
             ]
-            freed = ["  free(workspace_own);"]
+            freed = ["  byoc_free_workspace(workspace_own);"]
         if not self._buffers and not self._can_fail:
             return [*own, *(f"  {line}" for line in self.statements), *freed, "  return 0;"]
         lines = [f"  {ctype} *{name} = ({ctype} *)malloc({nbytes});" for ctype, name, nbytes in self._buffers]

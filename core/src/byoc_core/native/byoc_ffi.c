@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if !defined(_WIN32)
@@ -200,3 +201,12 @@ int32_t byoc_check_workspace(const char *function, const DLTensor *tensor, int64
   }
   return 0;
 }
+
+#if defined(_WIN32)
+#include <malloc.h>
+void *byoc_new_workspace(int64_t nbytes) { return _aligned_malloc((size_t)nbytes, BYOC_WORKSPACE_ALIGNMENT); }
+void byoc_free_workspace(void *workspace) { _aligned_free(workspace); }
+#else
+void *byoc_new_workspace(int64_t nbytes) { return aligned_alloc(BYOC_WORKSPACE_ALIGNMENT, (size_t)nbytes); }
+void byoc_free_workspace(void *workspace) { free(workspace); }
+#endif

@@ -151,6 +151,10 @@ BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const 
 #define BYOC_WORKSPACE_ALIGNMENT 64
 BYOC_LOCAL int32_t byoc_check_workspace(const char *function, const DLTensor *tensor, int64_t nbytes);
 
+/* Scratch memory for a call that brings none, a multiple of the alignment in size; NULL where there is none. */
+BYOC_LOCAL void *byoc_new_workspace(int64_t nbytes);
+BYOC_LOCAL void byoc_free_workspace(void *workspace);
+
 /* The address of a tensor's first element. */
 static inline void *byoc_data(const DLTensor *tensor) { return (char *)tensor->data + tensor->byte_offset; }
 

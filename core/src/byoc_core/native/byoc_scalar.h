@@ -34,10 +34,17 @@
 #include "byoc_activations.h"
 #include "byoc_half.h"
 
-/* Floating point: a NaN wins over every number. Remainders: `mod` has the sign of the divisor, `fmod` of the dividend. */
+/* Floating point: a NaN wins over every number (chosen in two steps, which gcc makes vectors of in long chains too; of one
+ * step with two conditions it does not). Remainders: `mod` has the sign of the divisor, `fmod` of the dividend. */
 #define BYOC_DEFINE_FLOAT(S, T, F)                                                                        \
-  static inline T byoc_maximum_##S(T a, T b) { return ((a >= b) | (a != a)) ? a : b; }                    \
-  static inline T byoc_minimum_##S(T a, T b) { return ((a <= b) | (a != a)) ? a : b; }                    \
+  static inline T byoc_maximum_##S(T a, T b) {                                                            \
+    const T larger = a >= b ? a : b;                                                                      \
+    return a != a ? a : larger;                                                                           \
+  }                                                                                                       \
+  static inline T byoc_minimum_##S(T a, T b) {                                                            \
+    const T smaller = a <= b ? a : b;                                                                     \
+    return a != a ? a : smaller;                                                                          \
+  }                                                                                                       \
   static inline T byoc_relu_##S(T x) { return x < 0 ? 0 : x; }                                            \
   static inline T byoc_prelu_##S(T x, T slope) { return x < 0 ? x * slope : x; }                          \
   static inline T byoc_abs_##S(T x) { return fabs##F(x); }                                                \
@@ -83,10 +90,10 @@ BYOC_DEFINE_FLOAT(f64, double, )
   static inline T byoc_divide_##S(T a, T b) {                                                             \
     return b == 0 ? (T)0 : b == -1 ? (T)((U)0 - (U)a) : (T)(a / b);                                       \
   }                                                                                                       \
-  static inline T byoc_fmod_##S(T a, T b) { return (b == 0) | (b == -1) ? (T)0 : (T)(a % b); }            \
+  static inline T byoc_fmod_##S(T a, T b) { return ((b == 0) | (b == -1)) ? (T)0 : (T)(a % b); }          \
   static inline T byoc_mod_##S(T a, T b) {                                                                \
     const T rest = byoc_fmod_##S(a, b);                                                                   \
-    return (rest != 0) & ((rest < 0) != (b < 0)) ? (T)(rest + b) : rest;                                  \
+    return ((rest != 0) & ((rest < 0) != (b < 0))) ? (T)(rest + b) : rest;                                \
   }                                                                                                       \
   static inline T byoc_right_shift_##S(T x, T y) {                                                        \
     return (T)(x >> ((uint64_t)y < 8 * sizeof(T) ? y : (T)(8 * sizeof(T) - 1)));                          \

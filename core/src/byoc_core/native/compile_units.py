@@ -17,6 +17,10 @@ __all__ = ["UNIT_MARK", "has_parallel_loops", "include_directory", "split_units"
 UNIT_MARK = "/* ---- the next unit ---- */"
 """A line of its own that parts the units of one text."""
 
+# A unit need not use all that is shared.
+_MAY_BE_UNUSED = "".join(
+    f'#pragma GCC diagnostic ignored "-Wunused-{what}"\n' for what in ("function", "const-variable")
+)
 _PARALLEL_HEADER = "byoc_parallel.h"
 _SCALARS = (
     "byoc_scalar.h",
@@ -65,7 +69,7 @@ def split_units(name: str, text: str) -> dict[str, str]:
     units = {}
     line = shared.count("\n") + 2
     for index, part in enumerate(parts):
-        units[f"{name[:-2]}.{index}.c"] = f'#line 1 "{name}"\n{shared}#line {line} "{name}"\n{part}'
+        units[f"{name[:-2]}.{index}.c"] = f'{_MAY_BE_UNUSED}#line 1 "{name}"\n{shared}#line {line} "{name}"\n{part}'
         line += part.count("\n") + 1
     return units
 

@@ -24,11 +24,18 @@ from pathlib import Path
 
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.build_cache import BuildCache
-from byoc_core.native.compile_units import has_parallel_loops, include_directory, split_units, support_files
+from byoc_core.native.compile_units import (
+    UNIT_MARK,
+    has_parallel_loops,
+    include_directory,
+    split_units,
+    support_files,
+)
 from byoc_core.native.compiler_process import REMEDY, run_compiler, write_files
 from byoc_core.native.cpu import Target, features_of_macros, target_of_macros
 
 __all__ = [
+    "UNIT_MARK",
     "BuildOptions",
     "CompiledLibrary",
     "Toolchain",
@@ -105,9 +112,9 @@ def _find_command() -> tuple[str, ...]:
         found = shutil.which(name)
         if found is not None:
             return (found,)
-    found = _find_zig()
-    if found is not None:
-        return found
+    zig = _find_zig()
+    if zig is not None:
+        return zig
     raise ToolchainError("C compiler", "none was found (cc, gcc, clang, ziglang)", hint=REMEDY)
 
 
@@ -259,12 +266,14 @@ class Toolchain:
 
         A library uses its own functions and data, whatever others of the same names a process has.
         """
-        linker = {
-            "Darwin": ("-Wl,-undefined,dynamic_lookup",) + (() if self.is_zig else ("-Wl,-no_uuid",)),
-            "Windows": ("-s",),
-        }.get(self.target(options.march, options.target).system, ("-s", "-Wl,--build-id=none", "-Wl,-Bsymbolic"))
         machine = self.arch_flags(options.march, options.target)
-        return (*machine, "-shared", "-fPIC", *linker, *self._quiet_flags(), *options.extra_flags)
+        return (*machine, "-fPIC", *self._link_steps(options), *self._quiet_flags(), *options.extra_flags)
+
+    def _link_steps(self, options: BuildOptions) -> tuple[str, ...]:
+        system = self.target(options.march, options.target).system
+        if system == "Darwin":
+            return ("-shared", "-Wl,-undefined,dynamic_lookup", *(() if self.is_zig else ("-Wl,-no_uuid",)))
+        return ("-shared", "-s", *(() if system == "Windows" else ("-Wl,--build-id=none", "-Wl,-Bsymbolic")))
 
     def libraries(self, options: BuildOptions, texts: Iterable[str]) -> tuple[str, ...]:
         """Gives the flags that stand behind the files in linking, for these C texts."""
@@ -311,10 +320,12 @@ class Toolchain:
         for name, text in files.items():
             units |= split_units(name, text) if name.endswith(".c") else {}
         target = self.target(options.march, options.target)
+        # Python holds memory of what calls it.
+        stays = ("-Wl,-z,nodelete",) if "byoc_python.c" in units and target.system == "Linux" else ()
         build = LibraryBuild(
             identity=[self.version, *_identity(self.command[0]), target.system, target.machine, *target.features],
             compile_command=(*self.command, *self.flags(options), *(f"-D{define}" for define in defines)),
-            link_command=(*self.command, *self.link_flags(options)),
+            link_command=(*self.command, *self.link_flags(options), *stays),
             libraries=self.libraries(options, units.values()),
             units=units,
             headers={name: text for name, text in files.items() if not name.endswith(".c")},
@@ -323,6 +334,33 @@ class Toolchain:
             timeout_s=self.timeout_s,
         )
         return CompiledLibrary(build.run(self._build_cache or BuildCache()), target)
+
+    def keep_source(
+        self, folder: str | os.PathLike[str], name: str, source: str, options: BuildOptions | None = None
+    ) -> None:
+        """Writes C into a folder, which is made where it is missing: ``sh <name>.sh`` builds ``<name>.so`` there.
+
+        Args:
+            folder: gets ``<name>.c``, the files of byoc that are compiled with it, and ``<name>.sh``.
+            name: what the files are called.
+            source: one text.
+            options: how it is compiled; the defaults where ``None``.
+
+        Raises:
+            ToolchainError: the folder cannot be written.
+        """
+        options = options or BuildOptions()
+        support = support_files({f"{name}.c": source})
+        units = [f"{name}.c", *(file for file in support if file.endswith(".c"))]
+        flags = (*self.flags(options), *self._link_steps(options))
+        libraries = self.libraries(options, [source, *support.values()])
+        command = shlex.join([*self.command, *flags, "-o", f"{name}.so", *units, *libraries])
+        script = f'# {self.version.splitlines()[0]}\ncd "$(dirname "$0")" && {command}\n'
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            write_files(Path(folder), {**support, f"{name}.c": source, f"{name}.sh": script})
+        except OSError as error:
+            raise ToolchainError(f"folder `{os.fspath(folder)}`", f"cannot keep sources: {error}") from error
 
     def _predefined_macros(self, flags: tuple[str, ...]) -> tuple[str, ...]:
         if flags not in self._macros:

@@ -15,7 +15,6 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.ir import Binding, Function
-from byoc_core.native.kept_source import keep_source
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
@@ -84,14 +83,15 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
             rejections[function.name] = rejection
     if not accepted:
         return CodegenResult(None, rejections=rejections)
-    target = find_toolchain(options.target).target(options.march, options.target)
+    toolchain = find_toolchain(options.target)
+    target = toolchain.target(options.march, options.target)
     unit = VectorUnit.of_features(target.machine, target.features)
     if options.tutorial:
         module = CSourceCodegen(build).generate(accepted, context.constants)
     else:
         module = FusedCodegen(build, unit, options).generate(prepare_regions(accepted, context.constants, FAMILIES))
     if options.keep_source is not None:
-        keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
+        toolchain.keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
     module.build()
     made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
     return CodegenResult(module, constants=made, rejections=rejections)

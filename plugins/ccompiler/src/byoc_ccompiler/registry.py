@@ -13,7 +13,6 @@ from byoc_ccompiler.kernels import (
     cumulative,
     einsum,
     extremes,
-    group_norm,
     indexing,
     lrn,
     movement,
@@ -63,7 +62,6 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     einsum.FAMILY,
     resizing.FAMILY,
     lrn.FAMILY,
-    group_norm.FAMILY,
     rotary.FAMILY,
     recurrence.FAMILY,
 )

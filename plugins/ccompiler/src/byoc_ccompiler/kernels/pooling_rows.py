@@ -8,6 +8,7 @@ with its area.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -28,7 +29,24 @@ _CHUNK = 128
 _TAP_PS = 100
 """Estimated picoseconds of one tap of one window."""
 
-_LOCALS = ("item", "n", "o", "at", "k", "c", "c0", "c_count", "from", "line", "total", "part", "outside", "value", "to")
+_LOCALS = (
+    "item",
+    "n",
+    "o",
+    "at",
+    *(f"at{k}" for k in range(_MAX_UNROLLED)),
+    "k",
+    "c",
+    "c0",
+    "c_count",
+    "from",
+    "line",
+    "total",
+    "part",
+    "outside",
+    "value",
+    "to",
+)
 
 
 def write(kernel: Kernel) -> None:
@@ -73,30 +91,19 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_
     """Writes the kernel of small windows of known size."""
     (step,) = kernel.group.steps
     ctype, channels = c_type(pooling.dtype), c_dim(pooling.channels)
-    steps, out_steps = kernel.strides(step.operands[0]), kernel.strides(step.result)
+    out_steps = kernel.strides(step.result)
     (batch, *indices), declarations = _index_lines(pooling, "item")
     is_inside = all(axis.is_inside for axis in pooling.axes)
-    taps = unravel("k", [axis.window for axis in pooling.axes])
-    positions, conditions = [], []
-    for axis, name, index, tap in zip(pooling.axes, pooling.names, indices, taps, strict=True):
-        start = f"{index} * {axis.stride} - {axis.begin}"
-        declarations.append(f"const int64_t from_{name} = {start};")
-        positions.append(f"(from_{name} + {tap} * {axis.dilation})")
-        if not axis.is_inside:
-            conditions.append(f"{positions[-1]} >= 0 && {positions[-1]} < {c_dim(axis.size)}")
-    place = f"{image} + {_place(steps, [batch, *positions])}"
+    for axis, name, index in zip(pooling.axes, pooling.names, indices, strict=True):
+        declarations.append(f"const int64_t from_{name} = {index} * {axis.stride} - {axis.begin};")
     counts = pooling.axis_lines(indices) if pooling.kind == "avg" else []
+    # Pointers by name, not in an array: then compilers know that the loop does not change them.
     lines = [
-        f"    const {ctype} *at[{num_taps}];",
-        f"    for (int64_t k = 0; k < {num_taps}; ++k) {{",
-        f"      at[k] = {place};" if is_inside else f"      at[k] = {' && '.join(conditions)}",
-        *([] if is_inside else [f"                  ? {place}", "                  : outside;"]),
-        "    }",
+        *_tap_lines(kernel, pooling, image, batch),
         f"    {ctype} *restrict to = {out} + {_place(out_steps, [batch, *indices])};",
         f"    for (int64_t c = 0; c < {channels}; ++c) {{",
         f"      {ctype} total = {pooling.start};",
-        "      BYOC_UNROLL",
-        f"      for (int k = 0; k < {num_taps}; ++k) total = {pooling.combine('total', 'at[k][c]')};",
+        *(f"      total = {pooling.combine('total', f'at{k}[c]')};" for k in range(num_taps)),
         f"      to[c] = {pooling.finish('total')};",
         "    }",
         "  }",
@@ -112,6 +119,23 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_
         ]
     body.append(ParallelLoop(tuple(lines), count, pooling.channels * num_taps * _TAP_PS))
     kernel.finish(body, variables=[f"const {ctype} *outside"])
+
+
+def _tap_lines(kernel: Kernel, pooling: Pooling, image: str, batch: str) -> list[str]:
+    """Gives the address of each tap's pixel: that of a pixel which changes nothing, where it lies outside the image."""
+    steps = kernel.strides(kernel.group.steps[0].operands[0])
+    lines = []
+    for number, taps in enumerate(itertools.product(*(range(int(str(axis.window))) for axis in pooling.axes))):
+        positions, conditions = [], []
+        for axis, name, tap in zip(pooling.axes, pooling.names, taps, strict=True):
+            at = f"(from_{name} + {tap * int(str(axis.dilation))})"
+            positions.append(at)
+            if not axis.is_inside:
+                conditions.append(f"{at} >= 0 && {at} < {c_dim(axis.size)}")
+        place = f"{image} + {_place(steps, [batch, *positions])}"
+        chosen = f"{' && '.join(conditions)} ? {place} : outside" if conditions else place
+        lines.append(f"    const {c_type(pooling.dtype)} *const at{number} = {chosen};")
+    return lines
 
 
 def _write_chunks(kernel: Kernel, pooling: Pooling, image: str, out: str) -> None:

@@ -26,6 +26,12 @@ _PRODUCTS_NBYTES = 1 << 16
 _NEAR_NBYTES = 1 << 20
 """So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
 
+_RESIDENT_NBYTES = 1 << 19
+"""A filter up to this size stays in the second-level cache from round to round."""
+
+_FETCHING_BLOCKS = 8
+"""With more blocks in a round, one panel's way from memory is short beside the time that it is used."""
+
 _NEAR_RATE, _FAR_RATE = 32, 3
 """Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
 those of a network's filters."""
@@ -92,6 +98,17 @@ class WinogradPlan:
         return self.algorithm.num_inputs**2
 
     @property
+    def panel_size(self) -> int:
+        """Elements of one panel of the transformed filter."""
+        return self.num_points * self.geometry.channels * self.width
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the next panel is fetched while the blocks of a round pass this one: not all stay in the cache."""
+        is_large = self.num_panels * self.panel_size * self.itemsize > _RESIDENT_NBYTES
+        return is_large and self.vectors <= self.blocks <= _FETCHING_BLOCKS
+
+    @property
     def tiles_down(self) -> Dim:
         """Tiles along the height of an image."""
         return _ceil_div(self.geometry.out_height, self.algorithm.num_outputs)
@@ -133,7 +150,7 @@ class WinogradPlan:
         products = calls * (channels * step + self.rows * self.vectors + 20)
         vectors = -(-channels // self.lanes) + self.num_panels * self.vectors
         transforms = tiles * vectors * self.num_points * _POINT_CYCLES
-        panel_nbytes = self.num_points * channels * self.width * self.itemsize
+        panel_nbytes = self.panel_size * self.itemsize
         times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
         return products + transforms + times_read * self.num_panels * panel_nbytes / _FAR_RATE
 
