@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
 from byoc_core.authoring.csource_scope import WORKSPACE_ALIGNMENT, ConstantPool
+from byoc_core.dims import symbol
 from byoc_core.errors import CodegenError, ExecutionError
 from byoc_core.ir import COMPOSITE, Binding, Function, FunctionBuilder, IRModule, tensor
 from byoc_core.native.toolchain import BuildOptions
@@ -214,6 +215,33 @@ def test_symbolic_sizes_are_found_and_checked() -> None:
     with pytest.raises(ExecutionError) as caught:
         impl(_random(4, 3), _random(3), *out)
     assert str(caught.value) == "function `f`, argument `y`: wrong size of axis 0; got 3, expected 2"
+
+
+def test_a_kernel_may_fail_and_sizes_may_have_to_be_equal() -> None:
+    class Codegen(CSourceCodegen):
+        def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
+            scope.require_equal("negative", "x", [symbol("n")], [3])
+            scratch = scope.allocate("float", "scratch_x", "64")
+            kernel = scope.declare_kernel(
+                "static int32_t {name}(const float *x, float *scratch, float *out) {"
+                ' if (x[0] > 5) return byoc_fail("ValueError", "x is %d", (int)x[0]);'
+                " for (int i = 0; i < 3; ++i) { scratch[i] = -x[i]; out[i] = scratch[i]; } return 0; }"
+            )
+            scope.call_checked(kernel, *inputs, scratch, scope.buffer(binding.result))
+
+    builder = _builder()
+    x = builder.param("x", tensor(("n",)))
+    module = Codegen(OPTIONS).generate(builder.finish(builder.emit("negative", x)))
+    impl, out = module.get_function("f").impl, np.zeros(3, "float32")
+    impl(_random(3), out)
+    np.testing.assert_array_equal(out, -_random(3))
+    for array, text in (
+        (np.full(3, 7, "float32"), "x is 7"),
+        (_random(4), "function `f`, op `negative`, operand `x`: wrong size of axis 0; got 4, expected 3"),
+    ):
+        with pytest.raises(ExecutionError) as caught:
+            impl(array, np.zeros_like(array))
+        assert str(caught.value).endswith(text)
 
 
 def test_what_has_no_plain_kernel_is_an_error_that_names_it() -> None:

@@ -137,6 +137,16 @@ def test_a_function_with_a_refused_op_is_handed_back() -> None:
     assert dict(result.rejections) == {"f": Rejection("dtype", "C has no type for int4")}
 
 
+def test_a_function_whose_sizes_no_tensor_shows_is_handed_back() -> None:
+    """The op alone may stand in a region where they are known."""
+    builder: Any = FunctionBuilder("f", ops=default_ops())
+    x = builder.param("x", tensor(("n*m",)))
+    function = builder.finish(builder.emit("negative", x))
+    assert ccompiler.byoc_supports(function.bindings[0], CONTEXT) == Support()
+    reason = "the shapes of what the region takes and gives do not tell `m`, `n`"
+    assert dict(ccompiler.byoc_codegen([function], CONTEXT).rejections) == {"f": Rejection("dynamic-shape", reason)}
+
+
 def test_rearranged_weights_are_handed_over_with_the_module() -> None:
     builder: Any = FunctionBuilder("f", ops=default_ops())
     weights = np.arange(60, dtype="float32").reshape(3, 20)

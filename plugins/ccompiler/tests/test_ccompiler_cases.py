@@ -6,6 +6,7 @@ Movements and integers are the same bits; floats that are computed with are held
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import byoc_ccompiler.backend as ccompiler
@@ -15,9 +16,12 @@ import pytest
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_core.backend.info import CompileContext, Rejection
 from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
+from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Function, TensorType
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.runtime import threads
+from byoc_core.runtime.openmp import load_openmp
 
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -113,3 +117,69 @@ def _unit(dtype: str) -> float:
 def test_moves_are_compiled_for_all_dtypes_that_c_holds() -> None:
     held = {dtype for _, dtype in _cases("reshape take scatter_slice nn.pad")}
     assert {dtype for dtype in all_dtypes() if dtype not in held} == {"float8_e4m3fn", "float8_e5m2", "int4"}
+
+
+def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning(make_bench: Any) -> None:
+    """Each size of each case in turn is 0, wherever it stands; what the type rules refuse then is left out."""
+    bench = make_bench(opt_level=0)
+    added: list[tuple[OpCase, Function]] = []
+    for name in f"{MOVING} {EXACT} {ROUNDING}".split():
+        for case in op_cases()[name]:
+            for size in sorted({size for operand in case.operands for size in operand.shape if size > 1}):
+                empty = _with_empty(case, size)
+                try:
+                    function, binding = new_function(
+                        default_ops()[name], empty.types(), empty.attrs, name=f"f{len(bench.functions)}"
+                    )
+                except IRTypeError:
+                    continue
+                if isinstance(ccompiler.byoc_supports(binding, CONTEXT), Rejection):
+                    continue
+                bench.functions.append(function)
+                added.append((empty, function))
+    assert len(added) > 100
+    for case, function in added:
+        inputs = case.arrays(np.random.default_rng(SEED))
+        try:
+            expected = _reference(case, inputs)
+        except ExecutionError:
+            with pytest.raises(ExecutionError):
+                _run(bench, function, inputs)
+            continue
+        for made, right in zip(_run(bench, function, inputs), expected, strict=True):
+            assert made.shape == right.shape, case
+            if case.op in ROUNDING.split():
+                np.testing.assert_allclose(made, right, rtol=64 * _unit("float32"), atol=64 * _unit("float32"))
+            else:
+                assert _bytes(made) == _bytes(right), case
+
+
+def _with_empty(case: OpCase, size: int) -> OpCase:
+    """Gives a case with a size replaced by 0 in all operands."""
+    operands = tuple(
+        replace(operand, shape=tuple(0 if dim == size else dim for dim in operand.shape)) for operand in case.operands
+    )
+    return replace(case, operands=operands)
+
+
+@pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
+def test_the_bits_do_not_depend_on_the_number_of_threads(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every loop is one of several threads in the one build, and of a single thread in the other."""
+    benches, added = [], []
+    for work in (1, 10**18):
+        monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", work)
+        bench = make_bench(opt_level=1)
+        cases = (case for name in f"{MOVING} {EXACT} {ROUNDING}".split() for case in op_cases()[name])
+        added = [(case, function) for case, _, function in _add_all(bench, ((case, case.dtype) for case in cases))]
+        benches.append((bench, bench.module))
+    assert benches[0][1].get_source("c").count("byoc_parallel_for(") > len(added) / 2
+    for case, function in added:
+        inputs = case.arrays(np.random.default_rng(SEED))
+        alone = _run(benches[1][0], function, inputs)
+        for number in (2, 3):
+            token = threads.enter_call(number)
+            try:
+                shared = _run(benches[0][0], function, inputs)
+            finally:
+                threads.leave_call(token)
+            assert [_bytes(array) for array in shared] == [_bytes(array) for array in alone], (case, number)

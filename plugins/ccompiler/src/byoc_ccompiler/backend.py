@@ -15,6 +15,7 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.ir import Binding, Function
+from byoc_core.ir.sizes import given_symbols, type_symbols
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
@@ -98,10 +99,15 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 
 
 def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejection]:
-    """Yields a reason for every op that cannot be compiled."""
+    """Yields a reason for every op that cannot be compiled, and one for sizes that no tensor of a call shows."""
     for binding in function.walk():
         if binding.op.name == "composite":
             continue
         rejection = reject_step(binding, tutorial=tutorial)
         if rejection is not None:
             yield rejection
+    values = (*function.params, *function.results)
+    unknown = type_symbols(values).difference(*(given_symbols(value.type) for value in values))
+    if unknown:
+        names = ", ".join(f"`{name}`" for name in sorted(unknown))
+        yield Rejection("dynamic-shape", f"the shapes of what the region takes and gives do not tell {names}")
