@@ -4,15 +4,16 @@
  * low bits: shifted to the exponent's place, they are 2**n. Polynomials are near-minimax over their intervals, with
  * coefficients rounded one after another to float32.
  *
- * Infinities, NaN, signed zeros and subnormal numbers are right. Errors of results, in units in the last place (below the
- * normal range the smallest number), over all inputs (`python -m benchmarks.run math-accuracy`):
+ * Infinities, NaN and subnormal numbers are right, and so are the signs of zeros unless a function says otherwise. Errors
+ * of results are in units in the last place (below the normal range the smallest number); measured are those of @which@
+ * (`python -m benchmarks.run math-accuracy`, which takes all).
  *
  *     function  bound  measured with fused multiply-add, and without
- *     exp        1.25  @exp@
+ *     exp        1.5   @exp@
  *     expm1      2     @expm1@
  *     log        1     @log@
  *     tanh       3     @tanh@
- *     erf        2.5   @erf@
+ *     erf        3     @erf@
  *     sigmoid    2.5   @sigmoid@
  */
 #ifndef BYOC_MATH_F32_H_

@@ -83,10 +83,10 @@ BYOC_DEFINE_FLOAT(f64, double, )
   static inline T byoc_divide_##S(T a, T b) {                                                             \
     return b == 0 ? (T)0 : b == -1 ? (T)((U)0 - (U)a) : (T)(a / b);                                       \
   }                                                                                                       \
-  static inline T byoc_fmod_##S(T a, T b) { return (b == 0) | (b == -1) ? (T)0 : (T)(a % b); }            \
+  static inline T byoc_fmod_##S(T a, T b) { return ((b == 0) | (b == -1)) ? (T)0 : (T)(a % b); }          \
   static inline T byoc_mod_##S(T a, T b) {                                                                \
     const T rest = byoc_fmod_##S(a, b);                                                                   \
-    return (rest != 0) & ((rest < 0) != (b < 0)) ? (T)(rest + b) : rest;                                  \
+    return ((rest != 0) & ((rest < 0) != (b < 0))) ? (T)(rest + b) : rest;                                \
   }                                                                                                       \
   static inline T byoc_right_shift_##S(T x, T y) {                                                        \
     return (T)(x >> ((uint64_t)y < 8 * sizeof(T) ? y : (T)(8 * sizeof(T) - 1)));                          \
