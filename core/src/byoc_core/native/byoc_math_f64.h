@@ -3,15 +3,15 @@
  * erf and the normal distribution are those of the C library, one element at a time: for 53 bits one polynomial would
  * need about twenty terms, which cancel.
  *
- * Errors as there, over ten million random inputs; that of erf is the GNU C library's:
+ * Errors as there, measured over ten million random inputs; that of erf is the GNU C library's:
  *
  *     function  bound  measured with fused multiply-add, and without
- *     exp        1.5   @exp@
- *     expm1      2.5   @expm1@
- *     log        1.5   @log@
- *     tanh       3     @tanh@
- *     erf        1.5   @erf@
- *     sigmoid    3     @sigmoid@
+ *     exp        1.5   0.89  1.18
+ *     expm1      2.5   2.01  2.13
+ *     log        1.5   1.24  1.24
+ *     tanh       3     2.53  2.53
+ *     erf        1.5   1.07  1.07
+ *     sigmoid    3     2.31  2.30
  */
 #ifndef BYOC_MATH_F64_H_
 #define BYOC_MATH_F64_H_
