@@ -3,8 +3,9 @@
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims``
 runs a part of one. On Python 3.12 core's tests run without plugins (``core-alone``), on the others with them.
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s partition-laws``, which tries
-partition on many random graphs, ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers, and
-``nox -s zig``, which compiles all that ccompiler's tests generate by zig.
+partition on many random graphs, ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers,
+``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``, which compiles all that ccompiler's tests
+generate by zig.
 Environments are reused between runs
 (``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
 ``nox -s conformance`` leaves the kit's reports in ``out/conformance``.
@@ -238,6 +239,19 @@ def sanitizers(session: nox.Session) -> None:
     """
     install_wheels(session, ("core",), *group("test"), "setuptools>=77")
     session.run("python", "-m", "core.tests.sanitizers.run", *session.posargs)
+
+
+@nox.session(name="sanitized-c", requires=["wheels"])
+def sanitized_c(session: nox.Session) -> None:
+    """Runs ccompiler's tests, and the kit's numeric level on it, with generated C under AddressSanitizer and UBSan.
+
+    Not among the default ones, for the reason that :func:`sanitizers` gives, and because it takes long.
+    """
+    install_wheels(session, ("core", "ccompiler", "conformance"), *group("test"), "setuptools>=77")
+    tests = "-m pytest -q -p no:cacheprovider --capture=sys plugins/ccompiler/tests"
+    kit = "-c 'from byoc_core.cli.main import main; main()' conformance ccompiler --level L2"
+    command = ("python", "-m", "core.tests.sanitizers.run", "address")
+    session.run(*command, "--python", tests, "--python", f"{kit} --report {REPORTS / 'sanitized-c'}")
 
 
 @nox.session(requires=["wheels"])

@@ -52,8 +52,12 @@ FIGURES = {
     "partition-chain": Figure("benchmarks.partition", "run_chain", 1, "partition of chains of many ops", SIZES),
     "partition-layers": Figure("benchmarks.partition", "run_layers", 1, "partition of wide layers of many ops", SIZES),
     "partition-random": Figure("benchmarks.partition", "run_random", 1, "partition of random graphs", SIZES),
+    "products": Figure("benchmarks.products", "run", 31, "matrix products, beside ONNX Runtime and PyTorch"),
     "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
     "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),
+    "convolutions": Figure("benchmarks.convolutions", "run", 15, "convolutions beside ONNX Runtime and PyTorch"),
+    "winograd": Figure("benchmarks.filters", "run_winograd", 15, "3x3 convolutions, beside ONNX Runtime and PyTorch"),
+    "depthwise": Figure("benchmarks.filters", "run_depthwise", 15, "depthwise ones, beside ONNX Runtime and PyTorch"),
     "placement": Figure("benchmarks.placement", "run", 3, "placement by cost: nearness to the optimum, time", SIZES),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.hook_pages import hook_pages
+from docs.op_table import op_table_page
 from docs.promise_table import with_promises
 
 __all__ = ["generated_pages", "main"]
@@ -16,6 +17,7 @@ def generated_pages() -> dict[Path, str]:
     """Gives the text that each page should have, by its file."""
     conformance = DOCS / "conformance.md"
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
+    pages[DOCS / "ccompiler-ops.md"] = op_table_page()
     return pages | {conformance: with_promises(conformance.read_text("utf-8"))}
 
 

@@ -24,6 +24,7 @@ DOCS = Path(__file__).parents[1]
 TREE = {
     "Use it": [
         "offload-by-hand",
+        "ccompiler-ops",
         "generated-code",
         "partition-policies",
         "explain",

@@ -56,7 +56,8 @@ def _casts(opt_level: int, march: str, folder: Path) -> ctypes.CDLL:
 
 @pytest.fixture(scope="module", params=[(0, "generic"), (2, "x86-64-v3"), (3, "native")], ids=lambda p: p[1])
 def casts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return _casts(*request.param, tmp_path_factory.mktemp("casts"))
+    opt_level, march = request.param
+    return _casts(opt_level, march, tmp_path_factory.mktemp("casts"))
 
 
 def _cast(library: ctypes.CDLL, x: NDArray, source: str, target: str) -> NDArray:
@@ -163,6 +164,10 @@ class _Executable:
         self.constants: dict[str, NDArray] = {}
 
 
+def _builder() -> Any:
+    return FunctionBuilder("f", ops=default_ops())
+
+
 def _machine(module: CSourceModule, inputs: Sequence[TensorSpec], output: TensorSpec) -> VirtualMachine:
     call = Call(CallKind.EXTERN, 0, tuple(range(len(inputs))), (len(inputs),))
     function = VMFunction("main", tuple(inputs), (output,), (), (), (), (), (call, Ret((len(inputs),))))
@@ -171,7 +176,7 @@ def _machine(module: CSourceModule, inputs: Sequence[TensorSpec], output: Tensor
 
 @pytest.mark.parametrize("half", HALVES)
 def test_generated_functions_take_hold_and_give_halves(half: str) -> None:
-    builder = FunctionBuilder("f", ops=default_ops())
+    builder = _builder()
     n = parse_dim("n")
     x, chosen = builder.param("x", tensor((n, 3), half)), builder.param("chosen", tensor((n, 3), "bool"))
     wide = builder.emit("exp", builder.emit("cast", x, dtype="float32"))
@@ -188,7 +193,7 @@ def test_generated_functions_take_hold_and_give_halves(half: str) -> None:
     _assert_same(outputs[0], np.where(mask, expected, short))
     _assert_same(outputs[1], np.where(mask, x_value, short))
 
-    builder = FunctionBuilder("f", ops=default_ops())
+    builder = _builder()
     x = builder.param("x", tensor((n, 3), half))
     function = builder.finish(builder.emit("cast", x, dtype="float32"))
     module = CSourceCodegen(BuildOptions(1, "generic", WARNINGS)).generate(function)
@@ -198,7 +203,7 @@ def test_generated_functions_take_hold_and_give_halves(half: str) -> None:
 
 
 def test_a_constant_of_many_halves_stands_in_the_table() -> None:
-    builder = FunctionBuilder("f", ops=default_ops())
+    builder = _builder()
     table = (np.arange(50) / 4).astype(to_numpy("bfloat16"))
     condition = builder.param("c", tensor((50,), "bool"))
     function = builder.finish(builder.emit("where", condition, table, np.zeros(50, to_numpy("bfloat16"))))
@@ -210,7 +215,7 @@ def test_a_constant_of_many_halves_stands_in_the_table() -> None:
 
 
 def test_arithmetic_on_halves_is_an_error() -> None:
-    builder = FunctionBuilder("f", ops=default_ops())
+    builder = _builder()
     x = builder.param("x", tensor((2,), "float16"))
     with pytest.raises(CodegenError) as caught:
         CSourceCodegen().generate(builder.finish(builder.emit("negative", x)))

@@ -2,6 +2,7 @@
 
     python -m core.tests.sanitizers.run                  # ThreadSanitizer, then AddressSanitizer with UBSan
     python -m core.tests.sanitizers.run thread
+    python -m core.tests.sanitizers.run address --python "-m pytest -q plugins/ccompiler/tests"
 
 Python itself is not instrumented: the sanitizer's library is loaded before it. It sees what the extension and generated
 code read and write, and the locks that Python takes, the interpreter's own included. First each sanitizer must
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,7 +28,9 @@ from types import MappingProxyType
 ROOT = Path(__file__).parents[3]
 TESTS = ("core/tests/vm", "core/tests/runtime/test_csource.py", "--ignore=core/tests/vm/test_soak.py")
 """What calls the extension; resident memory, which the soak bounds, says nothing under a sanitizer."""
-TIMEOUT_S = 1800
+# What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys")
+TIMEOUT_S = 3600
 
 
 class MissingToolError(Exception):
@@ -163,8 +167,8 @@ def run_python(environment: Mapping[str, str], *arguments: str, captured: bool =
     return done.returncode, done.stdout or ""
 
 
-def check(sanitizer: Sanitizer) -> list[str]:
-    """Runs the faults, then the tests; gives what is wrong."""
+def check(sanitizer: Sanitizer, commands: Sequence[Sequence[str]]) -> list[str]:
+    """Runs the faults, then commands of Python; gives what is wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build_package(sanitizer, folder)
@@ -178,17 +182,28 @@ def check(sanitizer: Sanitizer) -> list[str]:
                 blind.append(f"the fault {fault} is not reported; status {status}:\n{output}")
         if blind:
             return blind
-        # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
-        tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys", *TESTS)
-        status, _ = run_python(environment, *tests, captured=False)
-        return [f"tests ended with {status}"] if status else []
+        problems = []
+        for command in commands:
+            status, _ = run_python(environment, *command, captured=False)
+            if status:
+                problems.append(f"`python {shlex.join(command)}` ended with {status}")
+        return problems
 
 
 def main() -> int:
     """Runs the chosen sanitizers; gives 1 where one finds something, 2 where something is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sanitizers", nargs="*", metavar="sanitizer", help=f"which; of {', '.join(SANITIZERS)}")
-    names = parser.parse_args().sanitizers or list(SANITIZERS)
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="ARGUMENTS",
+        help="what to run in place of the extension's tests, as python's arguments; may stand several times",
+    )
+    arguments = parser.parse_args()
+    names = arguments.sanitizers or list(SANITIZERS)
+    commands = [shlex.split(text) for text in arguments.python] or [[*PYTEST, *TESTS]]
     for name in names:
         if name not in SANITIZERS:
             parser.error(f"no sanitizer {name!r}; expected one of {', '.join(SANITIZERS)}")
@@ -196,7 +211,7 @@ def main() -> int:
     for name in names:
         print(f"{name}:", flush=True)
         try:
-            problems = check(SANITIZERS[name])
+            problems = check(SANITIZERS[name], commands)
         except MissingToolError as error:
             print(f"  {error}")
             return 2

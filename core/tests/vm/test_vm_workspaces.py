@@ -226,3 +226,30 @@ def test_a_program_without_workspaces_still_runs() -> None:
     module.traits = CallTraits(workspace_nbytes=4096)
     np.testing.assert_array_equal(run(module, program, 4), [0, 8, 16, 24])
     assert module.scratch == []
+
+
+class Replanned(Doubling):
+    """Wants other workspaces than when its program was made."""
+
+    workspaces_may_differ = True
+
+
+@pytest.mark.parametrize("wrap", [lambda module: module, SerialModule])
+@pytest.mark.parametrize(
+    ("wanted", "given"), [(4096, [4096]), (64, [4096]), (0, []), (8192, []), (parse_dim("2048*m"), [])]
+)
+def test_a_workspace_that_is_not_wanted_any_more_or_too_small_is_left_out(
+    wrap: Callable[[RuntimeModule], RuntimeModule], wanted: Dim, given: list[int]
+) -> None:
+    inner = Replanned(4096)
+    module = wrap(inner)
+    program = lowered(module, 4, times=1)
+    inner.traits = CallTraits(workspace_nbytes=wanted)
+    np.testing.assert_array_equal(run(module, program, 4), [0, 2, 4, 6])
+    assert [w.nbytes for w in inner.scratch] == given
+
+
+def test_another_dtype_is_never_a_workspace() -> None:
+    with pytest.raises(LinkError) as caught:
+        VirtualMachine(Executable(by_hand(PlannedTensor(0, 0, "int8", (64,)), 64), (Replanned(64),)))
+    assert str(caught.value) == AT + TYPE.format("int8[64]")

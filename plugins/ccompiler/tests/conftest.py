@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_core.backend.info import CompileContext
-from byoc_core.dims import evaluate, solve_symbol
+from byoc_core.dims import DimExpr, evaluate, solve_symbol
 from byoc_core.ir import Binding, Constant, Function, FunctionBuilder, TensorType, Value
 from byoc_core.ops import default_ops
 from byoc_core.runtime.csource import CSourceModule
@@ -65,13 +65,7 @@ class Bench:
 
     def run(self, function: Function, *inputs: NDArray) -> tuple[NDArray, ...]:
         """Gives what the compiled function computes; outputs are filled with something else beforehand."""
-        sizes: dict[str, int] = {}
-        for param, array in zip(function.params, inputs, strict=True):
-            assert isinstance(param.type, TensorType)
-            for dim, size in zip(param.type.shape or (), array.shape, strict=True):
-                solved = solve_symbol(dim, size)
-                if solved:
-                    sizes[solved[0]] = solved[1]
+        sizes = _sizes(function, inputs)
         outputs = []
         for type_ in function.result_types:
             assert isinstance(type_, TensorType)
@@ -85,6 +79,18 @@ class Bench:
         return evaluate_with_kernels(function, inputs, self.constants, wide=wide)
 
 
+def _sizes(function: Function, inputs: Sequence[NDArray]) -> dict[str, int]:
+    """Gives the sizes that symbols stand for."""
+    sizes: dict[str, int] = {}
+    for param, array in zip(function.params, inputs, strict=True):
+        assert isinstance(param.type, TensorType)
+        for dim, size in zip(param.type.shape or (), array.shape, strict=True):
+            solved = solve_symbol(dim, size)
+            if solved:
+                sizes[solved[0]] = solved[1]
+    return sizes
+
+
 def evaluate_with_kernels(
     function: Function, inputs: Sequence[NDArray], constants: Mapping[str, NDArray], *, wide: bool = False
 ) -> tuple[NDArray, ...]:
@@ -96,6 +102,13 @@ def evaluate_with_kernels(
     def read(value: Value) -> NDArray:
         return widened(constants[value.digest]) if isinstance(value, Constant) else values[value]
 
+    sizes = _sizes(function, inputs)
+
+    def known(attr: Any) -> Any:
+        if isinstance(attr, tuple):
+            return tuple(map(known, attr))
+        return evaluate(attr, sizes) if isinstance(attr, DimExpr) else attr
+
     def visit(bindings: Sequence[Binding]) -> None:
         for binding in bindings:
             operands = [read(operand) for operand in binding.operands]
@@ -106,7 +119,8 @@ def evaluate_with_kernels(
                 values.update((outer, read(inner)) for outer, inner in zip(binding.results, body.results, strict=True))
                 continue
             assert binding.op.kernel is not None
-            made = binding.op.kernel(*operands, **binding.attrs)
+            attrs = {name: known(value) for name, value in binding.attrs.items()}
+            made = binding.op.kernel(*operands, **attrs)
             values.update(zip(binding.results, made if isinstance(made, tuple) else (made,), strict=True))
 
     visit(function.bindings)

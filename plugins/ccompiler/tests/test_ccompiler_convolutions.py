@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.ir import Function, tensor
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 
 def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
@@ -57,7 +59,7 @@ CHANNELS_LAST: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_channels_last(make_bench: Any, sum_check: Any, dtype: str, march: str) -> None:
-    bench = make_bench(march=march)
+    bench = make_bench(march=march, winograd="off")
     made = []
     for x, w, attrs in CHANNELS_LAST.values():
         for is_constant in (True, False):
@@ -110,7 +112,7 @@ def _geometries(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...],
     st.sampled_from(["generic", "x86-64-v3", "native"]),
 )
 def test_any_geometry(make_bench: Any, sum_check: Any, cases: Any, dtype: str, march: str) -> None:
-    bench = make_bench(march=march, opt_level=1)
+    bench = make_bench(march=march, opt_level=1, winograd="off")
     made = []
     for (op, x, w, attrs), is_constant in cases:
         builder = bench.builder()
@@ -152,3 +154,140 @@ def test_integers_wrap_around(bench: Any, dtype: str) -> None:
         # Modulo 2**64 first and then modulo 2**bits is modulo 2**bits.
         exact = binding.op.kernel(*(array.astype("int64") for array in inputs), **binding.attrs)
         np.testing.assert_array_equal(actual, exact.astype(dtype))
+
+
+def test_symbolic_images(make_bench: Any, sum_check: Any) -> None:
+    bench = make_bench(winograd="off")
+    attrs: list[dict[str, Any]] = [
+        {},
+        {"padding": (1, 1)},
+        {"strides": (2, 2), "padding": (1, 0, 2, 1)},
+        {"groups": 2, "padding": (1, 1)},
+    ]
+    made = []
+    for channels in (3, 18):
+        for options in attrs:
+            groups = options.get("groups", 1)
+            weight = _random((10, channels // groups, 3, 3), seed=1)
+            if channels % groups == 0:
+                builder = bench.builder()
+                x = builder.param("x", tensor(("n", "h", "w", channels)))
+                value = builder.emit("nn.conv2d", x, builder.const(weight), data_layout="NHWC", **options)
+                made.append((bench.add(builder, value), channels, weight))
+    builder = bench.builder()
+    x = builder.param("x", tensor(("n", "h", "w", 18)))
+    pointwise = _random((40, 18, 1, 1), seed=1)
+    made.append((bench.add(builder, builder.emit("nn.conv2d", x, pointwise, data_layout="NHWC")), 18, pointwise))
+    for function, channels, weight in made:
+        for n, h, w in ((2, 13, 12), (1, 3, 3), (3, 40, 5), (0, 4, 4)):
+            image = _random((n, h, w, channels))
+            (actual,) = bench.run(function, image)
+            _check(sum_check, function, actual, image, weight)
+
+
+def test_one_axis_channels_last(make_bench: Any, sum_check: Any) -> None:
+    bench = make_bench()
+    cases: list[tuple[Any, Any, dict[str, Any]]] = [
+        ((2, 50, 20), (40, 20, 3), {"padding": (1, 1)}),
+        ((1, "w", 20), (33, 20, 5), {"strides": (2,), "dilation": (2,)}),
+        ((1, 80, 2), (8, 2, 10), {"strides": (5,), "padding": (4, 3)}),
+        ((2, 9, 20), (8, 20, 1), {}),
+        ((2, 9, 20), (8, 10, 2), {"groups": 2, "kernel_layout": "OIW"}),
+    ]
+    functions = []
+    for shape, weight, attrs in cases:
+        types = [tensor(shape), tensor(weight)]
+        functions.append(bench.op("nn.conv1d", types, data_layout="NWC", **attrs))
+    for function, (shape, weight, _) in zip(functions, cases, strict=True):
+        inputs = [_random([23 if size == "w" else size for size in shape]), _random(weight, seed=1)]
+        (actual,) = bench.run(function, *inputs)
+        _check(sum_check, function, actual, *inputs)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_what_follows_is_computed_on_the_sums(make_bench: Any, groups: int) -> None:
+    """A bias, a residual, an activation and a comparison, of which two results are needed."""
+    bench = make_bench(winograd="off")
+    x, weight, bias = _random((2, 7, 9, 20)), _random((70, 20 // groups, 3, 3), seed=1), _random(70, seed=2)
+    residual = _random((2, 7, 9, 70), seed=3)
+    builder = bench.builder()
+    image, other = builder.param("x", tensor(x.shape)), builder.param("residual", tensor(residual.shape))
+    sums = builder.emit("nn.conv2d", image, builder.const(weight), padding=(1, 1), groups=groups, data_layout="NHWC")
+    total = builder.emit("add", builder.emit("nn.bias_add", sums, builder.const(bias), axis=3), other)
+    function = bench.add(builder, builder.emit("nn.relu", total), builder.emit("greater", total, builder.const(_ZERO)))
+    relu, is_positive = bench.run(function, x, residual)
+    assert bench.module.get_source("c").count("/* nn.conv2d, nn.bias_add, add, nn.relu, greater */") == 1
+    (binding, *_) = function.bindings
+    assert binding.op.kernel is not None
+    wide = [array.astype("float64") for array in (x, weight)]
+    exact = binding.op.kernel(*wide, **binding.attrs) + bias.astype("float64") + residual
+    terms = np.abs(bias) + np.abs(residual) + binding.op.kernel(*map(np.abs, wide), **binding.attrs)
+    count = 20 // groups * 9 + 2
+    bound = count * 2.0**-24 / (1 - count * 2.0**-24) * terms
+    assert np.all(np.abs(relu - np.maximum(exact, 0)) <= bound)
+    is_certain = np.abs(exact) > bound
+    np.testing.assert_array_equal(is_positive[is_certain], (exact > 0)[is_certain])
+    np.testing.assert_array_equal(is_positive, relu > 0)
+
+
+_ZERO = np.float32(0)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_parts_of_larger_images_are_read_and_written_where_they_lie(
+    make_bench: Any, sum_check: Any, window: int
+) -> None:
+    """As in an inception module: each half of the channels is convolved, the results are side by side."""
+    bench = make_bench(winograd="off")
+    builder = bench.builder()
+    image = builder.param("x", tensor((2, 7, 9, 40)))
+    parts = builder.bind("split", [image], {"sections": (24, 16), "axis": 3}).results
+    weights = [_random((33, 24, window, window), seed=1), _random((7, 16, window, window), seed=2)]
+    padding = (window // 2, window // 2)
+    results = [
+        builder.emit("nn.relu", builder.emit("nn.conv2d", part, builder.const(w), padding=padding, data_layout="NHWC"))
+        for part, w in zip(parts, weights, strict=True)
+    ]
+    function = bench.add(builder, builder.emit("concat", *results, axis=3))
+    x = _random((2, 7, 9, 40))
+    (actual,) = bench.run(function, x)
+    assert bench.module.get_source("c").count("/* nn.conv2d, nn.relu */") == 2
+    assert "/* permute_dims */" not in bench.module.get_source("c")
+    (kernel,) = {binding.op.kernel for binding in function.bindings if binding.op.name == "nn.conv2d"}
+    assert kernel is not None
+    attrs = next(binding.attrs for binding in function.bindings if binding.op.name == "nn.conv2d")
+    for part, weight, made in zip(
+        (x[..., :24], x[..., 24:]), weights, (actual[..., :33], actual[..., 33:]), strict=True
+    ):
+        wide = [array.astype("float64") for array in (part, weight)]
+        oracle, magnitude = kernel(*wide, **attrs), kernel(*map(np.abs, wide), **attrs)
+        sum_check(made, np.maximum(oracle, 0), magnitude, int(np.prod(weight.shape[1:])))
+
+
+def test_the_first_layer_reads_channels_first_as_they_are(make_bench: Any, sum_check: Any) -> None:
+    """The image is copied anyway, padded with zeros: no kernel of its own turns it."""
+    bench = make_bench()
+    function = bench.op("nn.conv2d", [tensor((2, 3, 30, 29)), tensor((8, 3, 7, 7))], strides=(2, 2), padding=(3, 3))
+    inputs = [_random((2, 3, 30, 29)), _random((8, 3, 7, 7), seed=1)]
+    (actual,) = bench.run(function, *inputs)
+    _check(sum_check, function, actual, *inputs)
+    assert bench.module.get_source("c").count("/* permute_dims */") == 1  # of the result
+
+
+def test_constant_filters_are_packed_and_equal_shapes_share_code(make_bench: Any) -> None:
+    sources, weights = [], [_random((64, 64, 3, 3), seed=seed) for seed in range(4)]
+    for count in (1, 4):
+        bench = make_bench(winograd="off")
+        builder = bench.builder()
+        value = builder.param("x", tensor((1, 14, 14, 64)))
+        constants = [builder.const(weight) for weight in weights[:count]]
+        for weight in constants:
+            value = builder.emit("nn.conv2d", value, weight, padding=(1, 1), data_layout="NHWC")
+        bench.add(builder, value)
+        sources.append(bench.module.get_source("c"))
+        assert sources[-1].count("/* nn.conv2d */") == count
+        assert not {constant.digest for constant in constants} & set(bench.module.constants)
+        assert sum(array.nbytes for array in bench.module.constants.values()) == count * weights[0].nbytes
+    for shared in ("static BYOC_CONTRACTED void", "struct byoc_shared_window {", "const uint64_t height"):
+        counts = [source.count(shared) for source in sources]
+        assert counts[0] == counts[1] > 0

@@ -49,7 +49,7 @@ MISFITS: list[tuple[tuple[str, dict[str, Any]], list[TensorType], list[tuple[int
         ("nn.conv2d", {"padding": (1,)}),
         [tensor((1, 1, "h", "w")), tensor((1, 1, 3, 3))],
         [(1, 1, 0, 2), (1, 1, 3, 3)],
-        "`nn.conv2d`: axis 2 of the padded image is too small; got 2",
+        "`nn.conv2d`: axis 2 of the padded image (N, C, H, W) is too small; got 2",
     ),
     (
         ("split", {"sections": ("n-2", 2), "axis": 0}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.ir import Function, FunctionBuilder, Value, tensor
+from byoc_core.ir import FunctionBuilder, Value, tensor
 
 UNIT = float(np.finfo("float32").eps) / 2
 
@@ -163,7 +163,7 @@ def test_logsumexp_of_infinities(bench: Any) -> None:
 
 def _norm_case(builder: FunctionBuilder, op: str, shape: Any, attrs: dict[str, Any]) -> Value:
     x = builder.param("x", tensor(shape))
-    axes = attrs.get("axes", (1,) if op == "nn.instance_norm" else (-1,))
+    axes = attrs.get("axes", (-1,) if op in ("nn.layer_norm", "nn.rms_norm") else (1,))
     sizes = tuple(shape[axis] for axis in axes)
     names = ("gamma",) if op == "nn.rms_norm" else ("gamma", "beta")
     result = builder.emit(op, x, *(builder.param(name, tensor(sizes)) for name in names), **attrs)
@@ -183,6 +183,10 @@ NORMS: list[tuple[str, Any, dict[str, Any]]] = [
     ("nn.instance_norm", (2, 3, 5, 7), {}),
     ("nn.instance_norm", (2, 3, "h", "w"), {}),
     ("nn.instance_norm", (2, 3, 1), {}),
+    ("nn.group_norm", (2, 6, 5, 7), {"groups": 3}),
+    ("nn.group_norm", (2, 6, 16), {"groups": 1}),
+    ("nn.group_norm", ("n", 6, "h", "w"), {"groups": 2}),
+    ("nn.group_norm", (2, 6), {"groups": 2}),
 ]
 
 
@@ -203,68 +207,68 @@ def test_norms(make_bench: Any, march: str) -> None:
         assert np.all(np.abs(actual - oracle) <= gamma * (1 + np.abs(x).max(initial=0))), (op, shape)
 
 
-def _programs() -> dict[str, Callable[[FunctionBuilder], list[Any]]]:
-    def parameter(builder: FunctionBuilder, *shape: Any) -> Any:
+def _programs() -> dict[str, Callable[[Any], list[Any]]]:
+    def parameter(builder: Any, *shape: Any) -> Any:
         return builder.param("x", tensor(shape))
 
-    def scaled_and_masked(b: FunctionBuilder) -> list[Any]:
+    def scaled_and_masked(b: Any) -> list[Any]:
         x, mask = parameter(b, 3, 4, 20, 33), b.param("mask", tensor((3, 1, 1, 33)))
         scores = b.emit("add", b.emit("multiply", x, b.const(np.float32(0.125))), mask)
         return [b.emit("nn.softmax", scores, axis=-1)]
 
-    def residual_norm(b: FunctionBuilder) -> list[Any]:
+    def residual_norm(b: Any) -> list[Any]:
         x, y = parameter(b, 5, 96), b.param("y", tensor((5, 96)))
         total = b.emit("add", x, y)
         return [b.emit("nn.layer_norm", total, b.const(_random(96)), b.const(_random(96, 1))), total]
 
-    def spelled_out(b: FunctionBuilder) -> list[Any]:
+    def spelled_out(b: Any) -> list[Any]:
         x = parameter(b, "n", 40)
         centred = b.emit("subtract", x, b.emit("mean", x, axis=(-1,), keepdims=True))
         variance = b.emit("mean", b.emit("multiply", centred, centred), axis=(-1,), keepdims=True)
         root = b.emit("sqrt", b.emit("add", variance, b.const(np.float32(1e-5))))
         return [b.emit("multiply", b.emit("divide", centred, root), b.const(_random(40)))]
 
-    def squeezed(b: FunctionBuilder) -> list[Any]:
+    def squeezed(b: Any) -> list[Any]:
         x = parameter(b, 6, 50)
         total = b.emit("sum", b.emit("abs", x), axis=(1,))
         return [b.emit("sqrt", total), total]
 
-    def over_columns(b: FunctionBuilder) -> list[Any]:
+    def over_columns(b: Any) -> list[Any]:
         x = parameter(b, 70, 9)
         top = b.emit("max", x, axis=(0,))
         return [b.emit("subtract", x, top), b.emit("multiply", top, top)]
 
-    def misaligned(b: FunctionBuilder) -> list[Any]:
+    def misaligned(b: Any) -> list[Any]:
         x = parameter(b, 8, 8)
         return [b.emit("subtract", x, b.emit("max", x, axis=(1,)))]
 
-    def two_axes(b: FunctionBuilder) -> list[Any]:
+    def two_axes(b: Any) -> list[Any]:
         x = parameter(b, 8, 12)
         rows, columns = (b.emit("sum", x, axis=(axis,), keepdims=True) for axis in (0, 1))
         return [b.emit("add", b.emit("multiply", x, rows), columns)]
 
-    def whole_and_spread(b: FunctionBuilder) -> list[Any]:
+    def whole_and_spread(b: Any) -> list[Any]:
         x = parameter(b, 400, 300)
         return [b.emit("divide", x, b.emit("max", b.emit("abs", x), keepdims=True))]
 
-    def long_rows_wait_in_the_result(b: FunctionBuilder) -> list[Any]:
+    def long_rows_wait_in_the_result(b: Any) -> list[Any]:
         return [b.emit("nn.softmax", b.emit("exp", parameter(b, 2, "m")), axis=-1)]
 
-    def long_rows_are_computed_again(b: FunctionBuilder) -> list[Any]:
+    def long_rows_are_computed_again(b: Any) -> list[Any]:
         return [b.emit("sum", b.emit("nn.softmax", parameter(b, 2, "m"), axis=-1), axis=(-1,))]
 
-    def all_of_size_one(b: FunctionBuilder) -> list[Any]:
+    def all_of_size_one(b: Any) -> list[Any]:
         return [b.emit("nn.softmax", parameter(b, 1, 1), axis=-1)]
 
-    def channel_bias_from_a_sum(b: FunctionBuilder) -> list[Any]:
+    def channel_bias_from_a_sum(b: Any) -> list[Any]:
         x = parameter(b, 2, 3, 5)
         return [b.emit("nn.bias_add", x, b.emit("max", x, axis=(0, 2)), axis=1)]
 
-    def large_whole(b: FunctionBuilder) -> list[Any]:
+    def large_whole(b: Any) -> list[Any]:
         x = parameter(b, 70001)
         return [b.emit("sqrt", b.emit("mean", b.emit("multiply", x, x))), b.emit("abs", x)]
 
-    def a_mask_of_its_own(b: FunctionBuilder) -> list[Any]:
+    def a_mask_of_its_own(b: Any) -> list[Any]:
         x = parameter(b, 6, 31)
         top = b.emit("max", x, axis=(1,), keepdims=True)
         return [b.emit("any", b.emit("less", x, b.emit("negative", top)), axis=(1,))]
@@ -286,7 +290,7 @@ def test_fused_programs(make_bench: Any, march: str, *, fuse: bool) -> None:
     from byoc_core.authoring.csource_scope import ConstantPool
 
     bench = make_bench(march=march, fuse=fuse)
-    functions: dict[str, Function] = {}
+    functions: dict[str, Any] = {}
     for name, write in PROGRAMS.items():
         builder = bench.builder()
         functions[name] = bench.add(builder, *write(builder))

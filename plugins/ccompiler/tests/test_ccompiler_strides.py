@@ -99,3 +99,40 @@ def test_the_loops_follow_the_memory_of_the_result(bench: Any, lay_out: Callable
     assert bench.module.get_source().count("for (") == 1
     (actual,) = _run(bench, function, orders, _random((4, 3, 5)))
     np.testing.assert_array_equal(actual, -_random((4, 3, 5)))
+
+
+@pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
+@pytest.mark.parametrize("axes", [(2, 0, 1), (1, 2, 0), (0, 2, 1), (1, 0, 2)])
+def test_transposes(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, axes: tuple[int, ...]) -> None:
+    lay_out(orders)
+    builder = bench.builder()
+    x = builder.param("x", tensor((18, 3, 20)))
+    function = bench.add(builder, builder.emit("permute_dims", x, axes=axes, names=("out",)))
+    (actual,) = _run(bench, function, orders, _random((18, 3, 20)))
+    np.testing.assert_array_equal(actual, _random((18, 3, 20)).transpose(axes))
+
+
+@pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
+@pytest.mark.parametrize("axis", [(0,), (1,), (2,), (0, 2), (1, 2)])
+def test_rows(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, axis: tuple[int, ...]) -> None:
+    lay_out(orders)
+    builder = bench.builder()
+    x = builder.param("x", tensor((6, 3, 20)))
+    top = builder.emit("max", x, axis=axis, keepdims=True)
+    function = bench.add(builder, builder.emit("subtract", x, top, names=("out",)))
+    (actual,) = _run(bench, function, orders, _random((6, 3, 20)))
+    np.testing.assert_array_equal(actual, bench.reference(function, _random((6, 3, 20)))[0])
+
+
+@pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
+def test_softmax_that_is_read_back(bench: Any, lay_out: Callable[[Orders], None], orders: Orders) -> None:
+    lay_out(orders)
+    builder = bench.builder()
+    x = builder.param("x", tensor((2, 3, 9000)))
+    function = bench.add(builder, builder.emit("nn.softmax", x, names=("out",)))
+    x_value = _random((2, 3, 9000))
+    (actual,) = _run(bench, function, orders, x_value)
+    # The difference to the maximum is rounded once, the exponential to 1.25 ulp, the sum and the product to a few.
+    bound = (2 * np.abs(x_value).max() + 40) * np.finfo("float32").eps
+    (oracle,) = bench.reference(function, x_value, wide=True)
+    np.testing.assert_allclose(actual, oracle, rtol=float(bound))

@@ -23,13 +23,17 @@ Shapes = Sequence[tuple[Any, ...]]
 
 # On sizes that no tile divides: the op, its operands, and the parallel loops of its kernel.
 CASES: dict[str, tuple[str, Shapes, int]] = {
-    "conv2d with padding": ("R.nn.conv2d(x, w, padding=(1, 1))", [(2, 5, 9, 31), (19, 5, 3, 3)], 2),
+    "conv2d with padding": ("R.nn.conv2d(x, w, padding=(1, 1))", [(2, 5, 9, 31), (19, 5, 3, 3)], 3),
     "conv2d, strided and grouped": (
         "R.nn.conv2d(x, w, strides=(2, 2), padding=(1, 1), groups=3)",
         [(1, 6, 17, 15), (33, 2, 5, 5)],
-        2,
+        4,
     ),
-    "conv2d, direct": ("R.nn.conv2d(x, w)", [(2, 7, 21, 23), (13, 7, 1, 1)], 1),
+    "conv2d, pointwise": ("R.nn.conv2d(x, w)", [(2, 7, 21, 23), (13, 7, 1, 1)], 3),
+    "conv2d, channels last": ('R.nn.conv2d(x, w, data_layout="NHWC")', [(1, 9, 31, 19), (133, 19, 2, 3)], 2),
+    "conv2d, a large filter": ('R.nn.conv2d(x, w, data_layout="NHWC")', [(1, 7, 9, 130), (150, 130, 3, 3)], 2),
+    "conv1d": ("R.nn.conv1d(x, w, padding=(1,))", [(2, 5, 71), (19, 5, 3)], 1),
+    "conv2d_transpose": ("R.nn.conv2d_transpose(x, w, strides=(2, 2))", [(2, 5, 9, 31), (5, 19, 3, 3)], 1),
     "dense": ("R.nn.dense(x, w)", [(3, 17), (31, 17)], 1),
     "dense, one row": ("R.nn.dense(x, w)", [(1, 17), (31, 17)], 1),
     "batched matmul": ("R.matmul(x, w)", [(2, 5, 7, 6), (5, 6, 96)], 1),
@@ -43,7 +47,7 @@ CASES: dict[str, tuple[str, Shapes, int]] = {
     "softmax": ("R.nn.softmax(x)", [(13, 31)], 1),
     "softmax of columns": ("R.nn.softmax(x, axis=0)", [(13, 31)], 1),
     "permute_dims": ("R.permute_dims(x, axes=(0, 2, 3, 1))", [(1, 7, 5, 3)], 1),
-    "symbolic conv2d": ("R.nn.conv2d(x, w, padding=(1, 1))", [("n", 3, "h", 13), (9, 3, 3, 3)], 2),
+    "symbolic conv2d": ("R.nn.conv2d(x, w, padding=(1, 1))", [("n", 3, "h", 13), (9, 3, 3, 3)], 3),
     "symbolic dense": ("R.nn.dense(x, w)", [("n", 17), ("m", 17)], 1),
     "symbolic matmul": ("R.matmul(x, w)", [("b", "n", 7), ("b", 7, "m")], 1),
     "symbolic elementwise": ("R.exp(x)", [("n", "m")], 1),

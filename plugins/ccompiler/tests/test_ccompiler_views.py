@@ -63,8 +63,8 @@ DENSE, PARTS = densely_connected(4), of_many_parts(4)
     ("module", "backends", "allowed", "inside", "between"),
     [
         pytest.param(DENSE, [], [], (1, 0, 0), (1, 0, 0), id="dense-host"),
-        pytest.param(DENSE, ["ccompiler"], [], (1, 0, 6592), (1, 0, 6592), id="dense-ccompiler"),
-        pytest.param(DENSE, ["ccompiler"], ["nn.*"], (8, 0, 11712), (4, 1, 6592), id="dense-convolutions"),
+        pytest.param(DENSE, ["ccompiler"], [], (1, 0, 7424), (1, 0, 7424), id="dense-ccompiler"),
+        pytest.param(DENSE, ["ccompiler"], ["nn.*"], (8, 0, 12544), (4, 1, 7424), id="dense-convolutions"),
         pytest.param(PARTS, [], [], (1, 0, 0), (1, 0, 0), id="parts-host"),
         pytest.param(PARTS, ["ccompiler"], [], (1, 0, 256), (1, 0, 256), id="parts-ccompiler"),
         pytest.param(PARTS, ["ccompiler"], ["exp"], (6, 0, 256), (5, 0, 256), id="parts-exp"),

@@ -269,13 +269,14 @@ class FunctionScope:
         """Gives the name of the next kernel: the symbol and a number."""
         return f"{self.symbol}_{len(self.kernels)}"
 
-    def declare_kernel(self, definition: str) -> str:
+    def declare_kernel(self, definition: str, hint: str = "") -> str:
         """Adds a C definition in front of the function and gives its name.
 
         Args:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
+            hint: what stands behind symbol and number in that name, for readers.
         """
-        name = self.new_kernel_name()
+        name = self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
         self.kernels.append(definition.replace("{name}", name))
         return name
 

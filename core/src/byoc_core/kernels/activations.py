@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from byoc_core.kernels.elementwise import sigmoid
+from byoc_core.kernels.memory import BLOCK_ELEMENTS, in_blocks
 from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 
@@ -17,10 +18,12 @@ __all__ = ["KERNELS", "prelu"]
 def _rounded_once(function: Callable[..., Any]) -> NumpyKernel:
     """Gives the kernel that applies a function to ``x`` in float64, and rounds once."""
 
-    def kernel(x: NDArray, **attrs: float) -> NDArray:
+    def kernel(x: NDArray, *, out: NDArray | None = None, **attrs: float) -> NDArray:
+        if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
+            return in_blocks(kernel, x, out, **attrs)
         return np.asarray(function(x.astype(np.float64, copy=False), **attrs)).astype(x.dtype, copy=False)
 
-    return NumpyKernel(kernel, fresh=True)
+    return NumpyKernel(kernel, fresh=True, elementwise=True)
 
 
 def _gated(x: NDArray, gate: NDArray) -> NDArray:

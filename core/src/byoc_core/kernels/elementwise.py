@@ -11,6 +11,7 @@ import numpy as np
 
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.kernels.error_function import erf64, erfc64
+from byoc_core.kernels.memory import BLOCK_ELEMENTS, in_blocks
 from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, common_dtype, predicate
 from byoc_core.kernels.precision import NDArray, is_integer
 
@@ -72,13 +73,17 @@ def _signed(x: NDArray) -> bool:
 
 def sigmoid(x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
+    if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
+        return in_blocks(sigmoid, x, out)
     one = x.dtype.type(1)
     decay = np.exp(-np.abs(x))
     return np.asarray(np.divide(np.where(x >= 0, one, decay), one + decay, out=out))
 
 
-def erf(x: NDArray) -> NDArray:
+def erf(x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives the error function, computed in float64 and rounded once to the dtype of ``x``."""
+    if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
+        return in_blocks(erf, x, out)
     return erf64(x).astype(x.dtype, copy=False)
 
 
@@ -92,12 +97,14 @@ def leaky_relu(x: NDArray, *, alpha: float) -> NDArray:
     return np.asarray(np.where(x < 0, x * np.asarray(alpha, x.dtype), x))
 
 
-def gelu(x: NDArray, *, approximate: str) -> NDArray:
+def gelu(x: NDArray, *, approximate: str, out: NDArray | None = None) -> NDArray:
     """Gives the Gaussian error linear unit, computed in float64 and rounded once to the dtype of ``x``.
 
     ``approximate="none"`` is ``x * Phi(x)`` with the normal distribution's ``Phi`` (by ``erfc``, so that the negative
     tail keeps its digits); ``"tanh"`` is ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3)))``.
     """
+    if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
+        return in_blocks(gelu, x, out, approximate=approximate)
     wide = x.astype(np.float64, copy=False)
     if approximate == "none":
         scale = 0.5 * erfc64(-_SQRT_HALF * wide)
@@ -173,11 +180,11 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "sqrt": arithmetic(np.sqrt),
     "tanh": arithmetic(np.tanh),
     "sigmoid": NumpyKernel(sigmoid, widens=True, fresh=True, elementwise=True),
-    "erf": erf,
+    "erf": NumpyKernel(erf, fresh=True, elementwise=True),
     "clip": NumpyKernel(clip, fresh=True, elementwise=True),
     "cast": NumpyKernel(cast, fresh=True, elementwise=True, gives=_cast_dtype),
     "where": NumpyKernel(where, fresh=True, gives=_dtype_of_choice),
     "nn.relu": NumpyKernel(relu, fresh=True, elementwise=True),
     "nn.leaky_relu": NumpyKernel(leaky_relu, fresh=True),
-    "nn.gelu": NumpyKernel(gelu, fresh=True),
+    "nn.gelu": NumpyKernel(gelu, fresh=True, elementwise=True),
 }

@@ -49,7 +49,8 @@ def batch_norm(
     shape[axis] = -1
     scale, shift, centre, spread = (parameter.reshape(shape) for parameter in (gamma, beta, mean, variance))
     factor = scale / np.sqrt(spread + np.asarray(epsilon, x.dtype))
-    scaled = x - centre
+    # A parameter has the result's type where that has one axis; the last one is read after the first write.
+    scaled = np.subtract(x, centre, out=None if out is beta else out)
     scaled *= factor
     return np.asarray(np.add(scaled, shift, out=out))
 
@@ -76,14 +77,14 @@ def layer_norm(
     shape = [size if axis in normalised else 1 for axis, size in enumerate(x.shape)]
     if x.size == 0:
         return x.copy()
-    scaled = _standardised(x, normalised, epsilon)
+    scaled = _standardised(x, normalised, epsilon, out=None if out is gamma or out is beta else out)
     scaled *= gamma.reshape(shape)
     return np.asarray(np.add(scaled, beta.reshape(shape), out=out))
 
 
-def _standardised(x: NDArray, axes: tuple[int, ...], epsilon: float) -> NDArray:
+def _standardised(x: NDArray, axes: tuple[int, ...], epsilon: float, out: NDArray | None = None) -> NDArray:
     """Gives ``(x - mean) / sqrt(variance + epsilon)`` with the statistics of ``x`` over ``axes``."""
-    centred = x - _mean(x, axes)
+    centred = np.subtract(x, _mean(x, axes), out=out)
     centred /= np.sqrt(_mean(np.square(centred), axes) + np.asarray(epsilon, x.dtype))
     return centred
 

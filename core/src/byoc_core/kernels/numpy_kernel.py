@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from byoc_core.dims import Dim
 from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
 ]
 
 DType = np.dtype[Any]
+ScratchNbytes = Callable[[Sequence[Sequence[Dim]], Sequence[DType], Mapping[str, Any]], Dim]
+"""Gives bytes from the shapes and dtypes of the operands and the attributes; raises what misfits raise, or whatever."""
 ResultDType = Callable[[Sequence[DType], Mapping[str, Any]], DType | None]
 """Gives the dtype of all results from those of the operands and the attributes; ``None`` where it does not say."""
 
@@ -43,6 +46,10 @@ def fixed_dtype(dtype: str | None) -> ResultDType:
     """Gives the rule of results that always have one dtype; ``None`` says nothing about them."""
     fixed = None if dtype is None else np.dtype(dtype)
     return lambda _dtypes, _attrs: fixed
+
+
+_MEMORY = ("out", "scratch")
+"""What is no attribute of an op among the keywords of what computes it."""
 
 
 def _quiet_context() -> Context | None:
@@ -83,6 +90,8 @@ class KernelForm:
             it writes.
         elementwise: whether ``out`` may be the memory of an operand of its type. It fits where an operand has its
             shape: a smaller result would be spread over it.
+        scratch: gives how much memory ``call`` takes as ``scratch``, bytes in one axis, aligned to 64, where it does;
+            it makes its own where it is given less, or none.
     """
 
     call: Callable[..., Any]
@@ -90,6 +99,7 @@ class KernelForm:
     fresh: bool
     takes_out: bool
     elementwise: bool
+    scratch: ScratchNbytes | None = None
 
 
 class NumpyKernel:
@@ -105,6 +115,7 @@ class NumpyKernel:
         fresh: whether no result ever shares memory with an operand.
         elementwise: see :class:`KernelForm`.
         gives: the dtype of the results.
+        scratch: how many bytes ``function`` takes by a keyword ``scratch`` (see :class:`KernelForm`).
     """
 
     def __init__(
@@ -117,6 +128,7 @@ class NumpyKernel:
         fresh: bool = False,
         elementwise: bool = False,
         gives: ResultDType = common_dtype,
+        scratch: ScratchNbytes | None = None,
     ) -> None:
         update_wrapper(self, function)
         self._function = function
@@ -126,12 +138,13 @@ class NumpyKernel:
         self._fresh = fresh
         self._elementwise = elementwise
         self._gives = gives
+        self._scratch = scratch
 
     @property
     def __signature__(self) -> inspect.Signature:
         """What a call takes: operands by position, attributes by keyword."""
         found = inspect.signature(self._function)
-        return found.replace(parameters=[p for name, p in found.parameters.items() if name != "out"])
+        return found.replace(parameters=[p for name, p in found.parameters.items() if name not in _MEMORY])
 
     def __call__(self, *operands: NDArray, **attrs: Any) -> Any:
         """Gives the op's result, or a tuple of several."""
@@ -158,8 +171,15 @@ class NumpyKernel:
         return self._form(self._function if is_bare else self._compute, dtype)
 
     def _form(self, call: Callable[..., Any], dtype: DType | None) -> KernelForm:
-        takes_out = call is self._function and _takes_out(call)
-        return KernelForm(call, dtype, self._fresh, takes_out=takes_out, elementwise=self._elementwise)
+        is_bare = call is self._function
+        return KernelForm(
+            call,
+            dtype,
+            self._fresh,
+            takes_out=is_bare and _takes_out(call),
+            elementwise=self._elementwise,
+            scratch=self._scratch if is_bare else None,
+        )
 
     def _compute(self, *operands: NDArray, **attrs: Any) -> Any:
         if not self._widens:

@@ -2,15 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import reduce
+from operator import sub
+from typing import Any
 
 import numpy as np
 
+from byoc_core.dims import Dim, dim_max, dim_min, product
+from byoc_core.kernels.memory import BLOCK_BYTES, Scratch
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, lowest, working_dtype
-from byoc_core.kernels.windows import channels_first, channels_restored, num_windows, pad_image, tap_view, window_view
+from byoc_core.kernels.windows import (
+    ChannelsFirst,
+    blocks_of_channels,
+    channels_first,
+    channels_first_layout,
+    num_windows,
+    part_of,
+    parts_of_channels,
+    tap_view,
+    window_view,
+)
 
 __all__ = ["KERNELS", "avg_pool", "lp_pool", "max_pool"]
+
+
+@dataclass(frozen=True)
+class _Pooling:
+    """The attributes that all kinds of pooling have, and what they share."""
+
+    pool_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool
+    layout: str
+
+    @property
+    def begin(self) -> tuple[int, ...]:
+        """The width of the padding before each axis."""
+        return self.padding[: len(self.pool_size)]
+
+    def out_size(self, size: Sequence[int]) -> tuple[int, ...]:
+        """Gives how many windows there are along each axis of an image."""
+        rank = len(self.pool_size)
+        return tuple(
+            num_windows(
+                size[axis],
+                self.pool_size[axis],
+                self.strides[axis],
+                self.dilation[axis],
+                *self.padding[axis::rank],
+                ceil_mode=self.ceil_mode,
+            )
+            for axis in range(rank)
+        )
+
+    def reach(self, counts: Sequence[int]) -> tuple[int, ...]:
+        """Gives how many elements so many windows cover along each axis."""
+        return tuple(
+            (count - 1) * stride + dilation * (window - 1) + 1
+            for count, stride, dilation, window in zip(counts, self.strides, self.dilation, self.pool_size, strict=True)
+        )
+
+    def compute(
+        self,
+        x: NDArray,
+        combine: Callable[[NDArray, NDArray], None],
+        value: object,
+        out: NDArray | None,
+        scratch: NDArray | None,
+    ) -> NDArray:
+        """Gives the pooled images.
+
+        Args:
+            x: the images, in the layout.
+            combine: called with the windows of some channels (see :func:`window_view`) and where their result goes.
+            value: what stands around the images.
+            out: where the result may go.
+            scratch: where padded channels may lie.
+        """
+        image = channels_first(x, self.layout)
+        batch, channels, *size = image.shape
+        out_size = self.out_size(size)
+        reach = self.reach(out_size)
+        wide = working_dtype(x.dtype)
+        result = ChannelsFirst((batch, channels, *out_size), self.layout, wide, x.dtype, out)
+        starts = [-width for width in self.begin]
+        is_view = wide == x.dtype and not any(map(max, self.begin, map(sub, reach, size)))
+        nbytes = math.prod(reach) * wide.itemsize
+        at_once = (max(1, batch), max(1, channels)) if is_view else blocks_of_channels(batch, channels, nbytes)
+        num_padded = 0 if is_view else min(batch, at_once[0]) * min(channels, at_once[1])
+        memory = Scratch(scratch).take([num_padded * math.prod(reach)], wide)
+        for part in parts_of_channels(batch, channels, *at_once):
+            padded = part_of(image[part], starts, reach, value, memory)
+            windows = window_view(padded, self.pool_size, self.strides, self.dilation, out_size)
+            combine(windows, result.array[part])
+        return result.restored()
+
+
+def _scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
+    """Gives the bytes of the channels that are padded at once, or a few more."""
+    pooling = _Pooling(*(attrs[field.name] for field in fields(_Pooling)))
+    batch, channels, *size = (shapes[0][pooling.layout.index(axis)] for axis in channels_first_layout(pooling.layout))
+    wide = working_dtype(dtypes[0])
+    if wide == dtypes[0] and not any(pooling.padding) and not pooling.ceil_mode:
+        return 0
+    # With `ceil_mode` a window reaches beyond the padding by less than a stride.
+    rank, extra = len(size), pooling.strides if pooling.ceil_mode else [0] * len(size)
+    padded = [size[axis] + pooling.padding[axis] + pooling.padding[rank + axis] + extra[axis] for axis in range(rank)]
+    nbytes = product(padded) * wide.itemsize
+    return dim_min(batch * channels * nbytes, dim_max(nbytes, BLOCK_BYTES))
 
 
 def max_pool(
@@ -22,15 +127,20 @@ def max_pool(
     dilation: tuple[int, ...],
     ceil_mode: bool,
     layout: str,
+    out: NDArray | None = None,
+    scratch: NDArray | None = None,
 ) -> NDArray:
     """Gives the largest element of every window; a window of nothing but padding gives the type's lowest value.
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
-    image = channels_first(x, layout).astype(working_dtype(x.dtype), copy=False)
-    windows = _windows(image, pool_size, strides, padding, dilation, ceil_mode, lowest(x.dtype))
-    result = _over_taps(np.maximum, windows, pool_size, tap_view(windows, [0] * len(pool_size)).copy())
-    return channels_restored(result.astype(x.dtype, copy=False), layout)
+
+    def largest(windows: NDArray, result: NDArray) -> None:
+        result[...] = tap_view(windows, [0] * len(pool_size))
+        _over_taps(np.maximum, windows, pool_size, result)
+
+    pooling = _Pooling(pool_size, strides, padding, dilation, ceil_mode, layout)
+    return pooling.compute(x, largest, lowest(x.dtype), out, scratch)
 
 
 def avg_pool(
@@ -43,6 +153,8 @@ def avg_pool(
     ceil_mode: bool,
     count_include_pad: bool,
     layout: str,
+    out: NDArray | None = None,
+    scratch: NDArray | None = None,
 ) -> NDArray:
     """Gives the mean of every window.
 
@@ -51,26 +163,33 @@ def avg_pool(
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
-    wide = working_dtype(x.dtype)
-    image = channels_first(x, layout).astype(wide, copy=False)
-    windows = _windows(image, pool_size, strides, padding, dilation, ceil_mode, 0)
+    pooling = _Pooling(pool_size, strides, padding, dilation, ceil_mode, layout)
+    size = channels_first(x, layout).shape[2:]
     rank = len(pool_size)
-    total = _total(windows, pool_size)
     counts = [
         _counts(
-            image.shape[2 + axis],
+            size[axis],
             pool_size[axis],
             strides[axis],
             dilation[axis],
             padding[axis],
             padding[rank + axis] if count_include_pad else 0,
-            total.shape[2 + axis],
+            count,
             count_leading=count_include_pad,
         )
-        for axis in range(rank)
+        for axis, count in enumerate(pooling.out_size(size))
     ]
-    result = total / np.maximum(reduce(np.multiply.outer, counts), 1).astype(wide)
-    return channels_restored(result.astype(x.dtype, copy=False), layout)
+    divisors = np.maximum(reduce(np.multiply.outer, counts), 1).astype(working_dtype(x.dtype))
+
+    def mean(windows: NDArray, result: NDArray) -> None:
+        result[...] = 0
+        _over_taps(np.add, windows, pool_size, result)
+        if result.dtype.kind == "f":
+            np.divide(result, divisors, out=result)
+        else:
+            result[...] = result / divisors
+
+    return pooling.compute(x, mean, 0, out, scratch)
 
 
 def lp_pool(
@@ -88,44 +207,21 @@ def lp_pool(
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
-    wide = working_dtype(x.dtype)
-    powers = np.abs(channels_first(x, layout).astype(wide, copy=False)) ** p
-    windows = _windows(powers, pool_size, strides, padding, dilation, ceil_mode, 0)
-    total = _total(windows, pool_size)
-    result = np.sqrt(total) if p == 2 else total ** np.asarray(1.0 / p, wide)
-    return channels_restored(np.asarray(result).astype(x.dtype, copy=False), layout)
+
+    def norm(windows: NDArray, result: NDArray) -> None:
+        result[...] = 0
+        _over_taps(np.add, windows, pool_size, result)
+        result[...] = np.sqrt(result) if p == 2 else result ** np.asarray(1.0 / p, result.dtype)
+
+    powers = np.abs(x.astype(working_dtype(x.dtype), copy=False)) ** p
+    pooling = _Pooling(pool_size, strides, padding, dilation, ceil_mode, layout)
+    return pooling.compute(powers, norm, 0, None, None).astype(x.dtype, copy=False)
 
 
-def _total(windows: NDArray, pool_size: tuple[int, ...]) -> NDArray:
-    return _over_taps(np.add, windows, pool_size, np.zeros_like(tap_view(windows, [0] * len(pool_size))))
-
-
-def _over_taps(combine: np.ufunc, windows: NDArray, pool_size: tuple[int, ...], result: NDArray) -> NDArray:
+def _over_taps(combine: np.ufunc, windows: NDArray, pool_size: tuple[int, ...], result: NDArray) -> None:
     """Combines each tap of all windows into ``result``: one pass per tap keeps memory at the result's size."""
     for tap in np.ndindex(*pool_size):
         combine(result, tap_view(windows, tap), out=result)
-    return result
-
-
-def _windows(
-    image: NDArray,
-    pool_size: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    ceil_mode: bool,
-    value: object,
-) -> NDArray:
-    rank = len(pool_size)
-    out_size, reach = [], []
-    for axis in range(rank):
-        size, begin, end = image.shape[2 + axis], padding[axis], padding[rank + axis]
-        count = num_windows(size, pool_size[axis], strides[axis], dilation[axis], begin, end, ceil_mode=ceil_mode)
-        needed = (count - 1) * strides[axis] + dilation[axis] * (pool_size[axis] - 1) + 1
-        out_size.append(count)
-        reach.append(max(end, needed - size - begin))
-    padded = pad_image(image, (*padding[:rank], *reach), value)
-    return window_view(padded, pool_size, strides, dilation, out_size)
 
 
 def _counts(
@@ -139,6 +235,10 @@ def _counts(
 
 KERNELS: dict[str, Callable[..., NDArray]] = {
     f"nn.{name}_pool{rank}d": kernel
-    for name, kernel in (("max", max_pool), ("avg", avg_pool), ("lp", lp_pool))
+    for name, kernel in (
+        ("max", NumpyKernel(max_pool, fresh=True, scratch=_scratch_nbytes)),
+        ("avg", NumpyKernel(avg_pool, fresh=True, scratch=_scratch_nbytes)),
+        ("lp", NumpyKernel(lp_pool, fresh=True)),
+    )
     for rank in (1, 2, 3)
 }

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from byoc_core.errors import ExecutionError
+from byoc_core.kernels.memory import BLOCK_BYTES, result_memory
 from byoc_core.kernels.precision import NDArray
 
-__all__ = ["channels_first", "channels_restored", "num_windows", "pad_image", "spatial_axes", "tap_view", "window_view"]
+__all__ = [
+    "ChannelsFirst",
+    "blocks_of_channels",
+    "channels_first",
+    "channels_first_layout",
+    "channels_restored",
+    "num_windows",
+    "part_of",
+    "parts_of_channels",
+    "spatial_axes",
+    "tap_view",
+    "window_view",
+]
 
 
 def spatial_axes(layout: str) -> str:
@@ -21,13 +35,54 @@ def spatial_axes(layout: str) -> str:
 
 def channels_first(x: NDArray, layout: str) -> NDArray:
     """Gives an image with its axes in the order batch, channels, spatial axes: a view."""
-    return x.transpose([layout.index(axis) for axis in "NC" + spatial_axes(layout)])
+    return x.transpose([layout.index(axis) for axis in channels_first_layout(layout)])
 
 
 def channels_restored(x: NDArray, layout: str) -> NDArray:
     """Gives an image from :func:`channels_first` in its layout again, contiguous."""
-    order = "NC" + spatial_axes(layout)
-    return np.ascontiguousarray(x.transpose([order.index(axis) for axis in layout]))
+    return np.ascontiguousarray(x.transpose(_restoring(layout)))
+
+
+def channels_first_layout(layout: str) -> str:
+    """Gives the axes of a layout in the order of :func:`channels_first`."""
+    return "NC" + spatial_axes(layout)
+
+
+def _restoring(layout: str) -> list[int]:
+    order = channels_first_layout(layout)
+    return [order.index(axis) for axis in layout]
+
+
+class ChannelsFirst:
+    """Memory for the result of a kernel that computes channels first, in another dtype perhaps.
+
+    Args:
+        shape: of the result, channels first.
+        layout: the result's own.
+        wide: what is computed in.
+        dtype: the result's own.
+        out: where the result may go.
+
+    Attributes:
+        array: what the kernel fills: the result itself where layout and dtype are the same.
+
+    Raises:
+        ValueError: ``out`` does not fit.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], layout: str, wide: np.dtype[Any], dtype: np.dtype[Any], out: NDArray | None
+    ) -> None:
+        self._order = _restoring(layout)
+        self._result = result_memory(out, [shape[axis] for axis in self._order], dtype)
+        self._is_direct = wide == dtype and layout == channels_first_layout(layout)
+        self.array = self._result if self._is_direct else np.empty(shape, wide)
+
+    def restored(self) -> NDArray:
+        """Gives the result, in its layout and dtype."""
+        if not self._is_direct:
+            self._result[...] = self.array.transpose(self._order)
+        return self._result
 
 
 def num_windows(
@@ -54,19 +109,50 @@ def num_windows(
     return min(-(-room // stride) + 1, -(-(size + begin) // stride))
 
 
-def pad_image(image: NDArray, padding: Sequence[int], value: object) -> NDArray:
-    """Gives ``(N, C, ...)`` with ``value`` around it: first all widths before each spatial axis, then those after.
+def part_of(image: NDArray, starts: Sequence[int], sizes: Sequence[int], value: object, memory: NDArray) -> NDArray:
+    """Gives a box of ``(N, C, ...)``, with ``value`` where it reaches beyond the image.
 
-    Without padding it is the image itself, not a copy.
+    A box that lies inside an image of the right dtype is a view of it.
+
+    Args:
+        image: the images.
+        starts: the first element along each spatial axis; negative before the image.
+        sizes: of the box.
+        value: what stands around the image.
+        memory: elements of the right dtype in one axis, as many as the box has or more: where it is made.
     """
-    if not any(padding):
-        return image
-    rank = image.ndim - 2
-    sides = list(zip(image.shape[2:], padding[:rank], padding[rank:], strict=True))
-    padded = np.full((*image.shape[:2], *(size + begin + end for size, begin, end in sides)), value, image.dtype)
-    inside: tuple[Any, ...] = (..., *(slice(begin, begin + size) for size, begin, _ in sides))
-    padded[inside] = image
+    limits = image.shape[2:]
+    first = [min(max(start, 0), limit) for start, limit in zip(starts, limits, strict=True)]
+    last = [min(max(start + size, 0), limit) for start, size, limit in zip(starts, sizes, limits, strict=True)]
+    inside: tuple[Any, ...] = (..., *map(slice, first, last))
+    if image.dtype == memory.dtype and all(
+        high - low == size for low, high, size in zip(first, last, sizes, strict=True)
+    ):
+        return np.asarray(image[inside])
+    shape = (*image.shape[:2], *sizes)
+    padded = memory[: math.prod(shape)].reshape(shape)
+    padded[...] = value
+    target: tuple[Any, ...] = (
+        ...,
+        *(slice(low - start, high - start) for low, high, start in zip(first, last, starts, strict=True)),
+    )
+    padded[target] = image[inside]
     return padded
+
+
+def blocks_of_channels(batch: int, channels: int, channel_nbytes: int) -> tuple[int, int]:
+    """Gives how many images, and how many channels of them, take about :data:`BLOCK_BYTES`, or one channel."""
+    num_channels = max(1, min(channels, BLOCK_BYTES // max(1, channel_nbytes)))
+    if num_channels < channels:
+        return 1, num_channels
+    return max(1, min(batch, BLOCK_BYTES // max(1, channels * channel_nbytes))), num_channels
+
+
+def parts_of_channels(batch: int, channels: int, num_images: int, num_channels: int) -> Iterator[tuple[slice, slice]]:
+    """Yields the blocks of images and their channels, as indices of the first two axes."""
+    for image in range(0, batch, num_images):
+        for channel in range(0, channels, num_channels):
+            yield slice(image, image + num_images), slice(channel, channel + num_channels)
 
 
 def window_view(

@@ -10,16 +10,18 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from byoc_core.dims import Dim
 from byoc_core.errors import ArtifactError, near_names
 from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
 from byoc_core.runtime.graph_encoding import decode_document, encode_document
 from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 
-__all__ = ["ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
+__all__ = ["BuiltFunction", "ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
 
 Kernel = Callable[..., Any]
 
@@ -30,6 +32,23 @@ class ConstantSource(Protocol):
     def constant(self, digest: str) -> NDArray:
         """Gives the read-only array of that digest."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFunction:
+    """What an engine makes of a function that takes scratch memory from its caller, if it is given some.
+
+    Attributes:
+        call: as :meth:`GraphEngine.build` says, with an optional last argument: the workspace.
+        workspace_nbytes: see :class:`~byoc_core.runtime.module.CallTraits`; in the symbols of the function's inputs.
+    """
+
+    call: Callable[..., object]
+    workspace_nbytes: Dim
+
+    def __call__(self, *arrays: NDArray) -> object:
+        """Calls it."""
+        return self.call(*arrays)
 
 
 class GraphEngine(ABC):
@@ -55,7 +74,7 @@ class GraphEngine(ABC):
         """Gives the reason why this engine cannot run a node, or ``None``; called once for each node, bodies too."""
 
     @abstractmethod
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object] | BuiltFunction:
         """Gives the implementation of one function; called once, when the module is made.
 
         Args:
@@ -65,7 +84,8 @@ class GraphEngine(ABC):
         Returns:
             A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature; where the
             signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that gives a tuple of
-            arrays. It must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise.
+            arrays. It must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise. One that takes scratch
+            memory from its caller is a :class:`BuiltFunction`.
         """
 
 
@@ -103,10 +123,13 @@ class GraphModule(RuntimeModule):
                         expected=constant.tensor,
                     )
                 self._constants[constant.digest] = array
-        self._functions = {
-            name: PackedFunction(name, self._engine.build(function, self._constants), function.signature)
-            for name, function in document.functions.items()
-        }
+        self._functions: dict[str, PackedFunction] = {}
+        self._workspaces: dict[str, Dim] = {}
+        for name, function in document.functions.items():
+            built = self._engine.build(function, self._constants)
+            takes = built if isinstance(built, BuiltFunction) else BuiltFunction(built, 0)
+            self._workspaces[name] = takes.workspace_nbytes
+            self._functions[name] = PackedFunction(name, takes.call, function.signature)
 
     @property
     def type_key(self) -> str:
@@ -119,6 +142,11 @@ class GraphModule(RuntimeModule):
         return self._engine.uses_threads
 
     @property
+    def workspaces_may_differ(self) -> bool:
+        """``True``: documents say nothing of memory, which is the engine's to plan."""
+        return True
+
+    @property
     def function_names(self) -> tuple[str, ...]:
         """The names of the document's functions."""
         return tuple(self._functions)
@@ -128,8 +156,10 @@ class GraphModule(RuntimeModule):
         return self._functions[name]
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what the engine says of strides; a function that returns its results has the plain contract."""
-        return CallTraits(strided=self._engine.strided and not self._functions[name].returns_results)
+        """Gives what the engine says; a function that returns its results has the plain contract."""
+        if self._functions[name].returns_results:
+            return CallTraits()
+        return CallTraits(strided=self._engine.strided, workspace_nbytes=self._workspaces[name])
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
         """Gives the graph as text, one line for each value; ``"json"`` for the document itself."""
@@ -221,13 +251,13 @@ class KernelEngine(GraphEngine):
         return None
 
     def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
-        """Gives a callable that runs the nodes in order."""
+        """Gives a callable that runs the nodes in order, with what they make in the workspace."""
         from byoc_core.runtime.graph_plan import implement  # the kernels, which other engines do without
 
         def find(node: GraphNode) -> Kernel | None:
             return self._kernels[node.op] if node.body is None else self.bind_composite(node, constants)
 
-        return implement(function, constants, find)
+        return BuiltFunction(*implement(function, constants, find))
 
 
 @lru_cache(maxsize=1024)

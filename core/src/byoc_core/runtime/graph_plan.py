@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byoc_core.dims import DimExpr, evaluate
+from byoc_core.dims import Dim, DimExpr, bound_symbols, evaluate
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ByocError
 from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, run_quietly
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
-from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, store_step, writing_step
+from byoc_core.runtime.graph_memory import PlacedArray, Storages, WorkspacePlan
+from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, scratch_step, store_step, writing_step
 from byoc_core.runtime.module import NDArray, Signature
 
 __all__ = ["implement"]
@@ -38,6 +39,7 @@ class _PlannedNode(NamedTuple):
     """One node, what computes it, and its places (see :mod:`byoc_core.runtime.graph_steps`).
 
     ``is_core`` where one of the core's own kernels does, which needs a caller that keeps numpy from warning.
+    ``scratch`` is the place of memory for the kernel itself.
     """
 
     node: GraphNode
@@ -48,6 +50,7 @@ class _PlannedNode(NamedTuple):
     results: tuple[int, ...]
     dead: tuple[int, ...]
     out: int | None
+    scratch: int | None
     spreads: bool
 
     @property
@@ -68,6 +71,8 @@ class _PlannedNode(NamedTuple):
             call = self._bind(sizes, is_quiet=is_quiet)
         except ByocError as error:
             raise node_failure(self.where, len(self.results), error) from error
+        if self.scratch is not None:
+            return scratch_step(call, self.operands, self.results[0], self.dead, self.out, self.scratch)
         if self.out is None:
             return plain_step(call, self.operands, self.results, self.dead)
         return writing_step(call, self.operands, self.results[0], self.dead, self.out, spreads=self.spreads)
@@ -93,6 +98,8 @@ class FunctionPlan:
         stores: steps that bring the results into the memory that the caller passes for them; none where it does not.
         results: the places of the results that a run gives; none where there are stores.
         dtypes: the dtypes of the results, where they are certain.
+        workspace: what of the values lies in memory that the caller passes behind its results.
+        places: the places of the workspace's arrays.
         is_symbolic: whether steps depend on the sizes of a call.
         is_quiet: whether nothing but the core's own kernels computes.
     """
@@ -102,8 +109,17 @@ class FunctionPlan:
     stores: tuple[Step, ...]
     results: tuple[int, ...]
     dtypes: tuple[DType | None, ...]
+    workspace: WorkspacePlan
+    places: tuple[int, ...]
     is_symbolic: bool
     is_quiet: bool
+
+    @property
+    def runners(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """What runs it without a workspace and with one, for a caller who lets numpy warn."""
+        if self.is_quiet:
+            return partial(run_quietly, self.run), partial(run_quietly, self.run_within)
+        return self.run, self.run_within
 
     def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
         """Gives a step for each node.
@@ -124,7 +140,26 @@ class FunctionPlan:
         Raises:
             ExecutionError: a node failed, or a result is not of the declared type.
         """
-        values = [*arrays, *self.tail]
+        return self._run(steps, [*arrays, *self.tail])
+
+    def run_within(
+        self, steps: Sequence[Step], placed: Sequence[PlacedArray | None], *arrays: NDArray
+    ) -> tuple[NDArray, ...]:
+        """Does :meth:`run`, with values in the workspace, which is the last of the arrays.
+
+        Args:
+            steps: see :meth:`run`.
+            placed: where the workspace's arrays lie.
+            arrays: what the caller passes.
+        """
+        *passed, workspace = arrays
+        values = [*passed, *self.tail]
+        for place, array in zip(self.places, placed, strict=True):
+            if array is not None:
+                values[place] = array.within(workspace)
+        return self._run(steps, values)
+
+    def _run(self, steps: Sequence[Step], values: list[Any]) -> tuple[NDArray, ...]:
         step = None
         try:
             for step in steps:
@@ -137,46 +172,70 @@ class FunctionPlan:
         return tuple([values[place] for place in self.results]) if self.results else ()
 
 
-def implement(
-    function: GraphFunction, constants: Mapping[str, NDArray], find: Find
-) -> Callable[..., tuple[NDArray, ...]]:
-    """Gives what runs a function: ``impl(*inputs, *outputs)``, or ``impl(*inputs)`` where that gives the results.
+class Implementation(NamedTuple):
+    """What runs a function, and the bytes of the workspace that it takes behind the outputs, if it is given one."""
+
+    call: Callable[..., tuple[NDArray, ...]]
+    workspace_nbytes: Dim
+
+
+def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: Find) -> Implementation:
+    """Gives what runs a function: ``impl(*inputs, *outputs[, workspace])``, or ``impl(*inputs)`` that gives results.
 
     Args:
         function: the function.
         constants: read-only arrays by digest.
         find: gives what computes a node; called once for each.
     """
+    signature = function.signature
     plan = _Planner(
         function,
         constants,
         find,
         f"graph function `{function.name}`",
         [_numpy_dtype(spec.dtype) for spec in function.inputs],
-        takes_outputs=not function.signature.new_symbols,
+        takes_outputs=not signature.new_symbols,
     ).plan()
-    run: Callable[..., Any] = partial(run_quietly, plan.run) if plan.is_quiet else plan.run
-    if plan.is_symbolic:
-        return _implement_symbolic(plan, run, function.signature)
-    return partial(run, plan.make_steps({}, is_quiet=plan.is_quiet))
+    make = _implement_symbolic if plan.is_symbolic else _implement_static
+    return Implementation(make(plan, signature), plan.workspace.nbytes)
 
 
-def _implement_symbolic(plan: FunctionPlan, run: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
-    """Gives what runs a plan whose steps depend on sizes: those for the last sizes are kept."""
+def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
+    """Gives what runs a plan whose steps and places are the same for all calls."""
+    run, run_within = plan.runners
+    steps = plan.make_steps({}, is_quiet=plan.is_quiet)
+    if not plan.places:
+        return partial(run, steps)
+    placed = plan.workspace.place({})
+    num_arrays = len(signature.inputs) + len(signature.outputs)
+
+    def implementation(*arrays: NDArray) -> Any:
+        return run_within(steps, placed, *arrays) if len(arrays) > num_arrays else run(steps, *arrays)
+
+    return implementation
+
+
+def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
+    """Gives what runs a plan that depends on sizes: steps and places for the last sizes are kept."""
+    run, run_within = plan.runners
     num_inputs = len(signature.inputs)
-    last: tuple[list[tuple[int, ...]], list[Step]] | None = None
+    num_arrays = num_inputs + (0 if signature.new_symbols else len(signature.outputs))
+    last: tuple[list[tuple[int, ...]], list[Step], tuple[PlacedArray | None, ...]] | None = None
 
     def implementation(*arrays: NDArray) -> Any:
         nonlocal last
-        shapes = [array.shape for array in arrays]
+        passed = arrays[:num_arrays]
+        shapes = [array.shape for array in passed]
         found = last  # another thread may replace it
         if found is None or found[0] != shapes:
             sizes = bind_symbols(signature.inputs, arrays[:num_inputs])
-            if len(arrays) > num_inputs:
-                bind_symbols(signature.outputs, arrays[num_inputs:], sizes=sizes)
-            found = shapes, plan.make_steps(sizes, is_quiet=plan.is_quiet, known=found[1] if found else ())
-            last = found
-        return run(found[1], *arrays)
+            if len(passed) > num_inputs:
+                bind_symbols(signature.outputs, passed[num_inputs:], sizes=sizes)
+            steps = plan.make_steps(sizes, is_quiet=plan.is_quiet, known=found[1] if found else ())
+            found = last = shapes, steps, plan.workspace.place(sizes)
+        if len(arrays) > num_arrays and any(found[2]):
+            return run_within(found[1], found[2], *arrays)
+        return run(found[1], *passed)
 
     return implementation
 
@@ -192,6 +251,7 @@ class _Value:
         last_use: the number of the last node that reads it; of a result of the function, beyond all nodes.
         is_temporary: whether a node makes it.
         is_alone: whether a node makes it and no other value shares its memory.
+        storages: in which storages of the workspace it may lie.
     """
 
     place: int
@@ -200,6 +260,7 @@ class _Value:
     last_use: int
     is_temporary: bool = False
     is_alone: bool = False
+    storages: tuple[int, ...] = ()
 
 
 class _Planner:
@@ -211,7 +272,7 @@ class _Planner:
         find: gives what computes a node.
         where: the function, as errors name it.
         dtypes: the dtypes of the inputs, where they are certain.
-        takes_outputs: whether the caller passes memory for the results, behind the inputs.
+        takes_outputs: whether the caller passes memory for the results, behind the inputs, and perhaps a workspace.
     """
 
     def __init__(
@@ -232,6 +293,10 @@ class _Planner:
         num_inputs, num_outputs = len(function.inputs), len(function.outputs) if takes_outputs else 0
         self._arrays = [constants[constant.digest] for constant in function.constants]
         self._num_passed = num_inputs + num_outputs
+        self._storages: Storages | None = None
+        if takes_outputs:
+            self._storages = Storages(bound_symbols(spec.shape for spec in function.inputs))
+        self._storage_places: list[int] = []
         self._num_places = self._num_passed + len(self._arrays)
         # A result that is given twice is written to its first output and copied to the others.
         self._outputs = {id_: num_inputs + i for i, (_, id_) in reversed([*enumerate(function.outputs)][:num_outputs])}
@@ -248,6 +313,7 @@ class _Planner:
         results = [self._values[id_] for _, id_ in self._function.outputs]
         stores = zip(results, self._function.signature.outputs, strict=True) if self._outputs else ()
         first = len(self._function.inputs)
+        workspace = self._plan_workspace()
         return FunctionPlan(
             nodes,
             (*self._arrays, *[None] * (self._num_places - self._num_passed - len(self._arrays))),
@@ -257,7 +323,9 @@ class _Planner:
             ),
             () if self._outputs else tuple(result.place for result in results),
             tuple(result.dtype for result in results),
-            is_symbolic=any(node.is_symbolic for node in nodes),
+            workspace,
+            tuple(self._storage_places),
+            is_symbolic=any(node.is_symbolic for node in nodes) or workspace.is_symbolic,
             is_quiet=all(node.is_quiet for node in nodes),
         )
 
@@ -277,11 +345,13 @@ class _Planner:
         if form is None or not form.fresh:
             for value in reads:
                 value.is_alone = False
-        out = self._memory_for(index, node, form, reads)
+        out, storages = self._memory_for(index, node, form, reads)
+        scratch = self._scratch_for(index, node, form, reads)
         # What the caller passes has its declared shape for certain.
         is_covered = any(not value.is_temporary and value.type.shape == node.outputs[0].shape for value in reads)
+        is_apart = all(value.place != out for value in reads)
         dying = dict.fromkeys(value.place for value in reads if value.is_temporary and value.last_use == index)
-        results = self._add_results(index, node, computes, form, list(dying))
+        results = self._add_results(index, node, computes, form, list(dying), storages)
         dead = [place for place in dying if place not in results]
         self._free += dead
         unread = [value.place for value in self._values[-len(results) :] if value.last_use == index]
@@ -295,21 +365,59 @@ class _Planner:
             results,
             (*dead, *unread),
             out,
-            spreads=form is not None and form.elementwise and len(self._values) - 1 in self._outputs and not is_covered,
+            scratch,
+            spreads=form is not None and form.elementwise and not is_covered and is_apart,
         )
 
-    def _memory_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
-        """Gives the place of memory for a node's only result: an output, or an operand that nothing reads any more."""
+    def _memory_for(
+        self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """Gives the place of memory for a node's only result, and the storages in which the results may lie.
+
+        The memory is an output, an operand that nothing reads any more, or a storage of the workspace.
+        """
         (type_, *others) = node.outputs
+        is_fresh = form is not None and form.fresh
+        shared = () if is_fresh else tuple(dict.fromkeys(n for value in reads for n in value.storages))
         if form is None or not form.takes_out or others or form.dtype != _numpy_dtype(type_.dtype):
-            return None
+            return None, shared
         output = self._outputs.get(len(self._values))
-        if output is not None or not form.elementwise:
-            return output
-        for value in reads:
+        if output is not None:
+            return output, shared
+        for value in reads if form.elementwise else ():
             if value.is_alone and value.last_use == index and value.type == type_ and value.dtype == form.dtype:
-                return value.place
-        return None
+                return value.place, value.storages
+        place, storages = self._store(type_.shape, form.dtype, index)
+        return place, (*shared, *storages)
+
+    def _scratch_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
+        """Gives the place of memory for the kernel itself, if it takes such."""
+        if form is None or form.scratch is None:
+            return None
+        dtypes = [_numpy_dtype(value.type.dtype) for value in reads]
+        try:
+            nbytes = form.scratch([value.type.shape for value in reads], dtypes, _kernel_attrs(node))
+        except (ArithmeticError, ByocError, LookupError, TypeError, ValueError):
+            return None  # a call tells what is wrong
+        place, _ = self._store((nbytes,), np.dtype(np.uint8), index)
+        return place
+
+    def _store(self, shape: Sequence[Dim], dtype: DType, index: int) -> tuple[int | None, tuple[int, ...]]:
+        """Gives the place of an array in the workspace, and its storage."""
+        storage = None if self._storages is None else self._storages.add(shape, dtype, index)
+        if storage is None:
+            return None, ()
+        place = self._num_places
+        self._num_places += 1
+        self._storage_places.append(place)
+        return place, (storage,)
+
+    def _plan_workspace(self) -> WorkspacePlan:
+        if self._storages is None:
+            return WorkspacePlan((), ())
+        for value in self._values:
+            self._storages.keep(value.storages, value.last_use)
+        return self._storages.plan()
 
     def _add_results(
         self,
@@ -318,6 +426,7 @@ class _Planner:
         computes: Computes | FunctionPlan,
         form: KernelForm | None,
         dying: list[int],
+        storages: tuple[int, ...],
     ) -> tuple[int, ...]:
         places = []
         for number, type_ in enumerate(node.outputs):
@@ -329,7 +438,9 @@ class _Planner:
             places.append(place)
             last_use = max(self._last_uses[len(self._values)], index)
             is_alone = form is not None and form.fresh and len(node.outputs) == 1
-            self._values.append(_Value(place, type_, dtype, last_use, is_temporary=True, is_alone=is_alone))
+            self._values.append(
+                _Value(place, type_, dtype, last_use, is_temporary=True, is_alone=is_alone, storages=storages)
+            )
         return tuple(places)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from byoc_core.errors import ByocError, ExecutionError
 from byoc_core.runtime.module import NDArray, TensorSpec
 
-__all__ = ["Step", "node_failure", "plain_step", "store_step", "writing_step"]
+__all__ = ["Step", "node_failure", "plain_step", "scratch_step", "store_step", "writing_step"]
 
 Values = list[Any]
 Step = Callable[[Values], None]
@@ -58,7 +58,7 @@ def writing_step(
 ) -> Step:
     """Gives the step that calls a kernel and offers it memory for its only result.
 
-    Where the memory does not fit, the result is an array of its own.
+    Where there is none, or it does not fit, the result is an array of its own.
 
     Args:
         call: takes the operands, and ``out``.
@@ -75,8 +75,36 @@ def writing_step(
         arrays, memory = pick(values), values[out]
         try:
             # Into strided memory numpy computes other bits of NaN (`arccos`), and even other truths (`isnan`, in 2.4).
-            is_fit = memory.flags.c_contiguous and not (spreads and _is_larger(memory, arrays))
+            is_fit = memory is not None and memory.flags.c_contiguous and not (spreads and _is_larger(memory, arrays))
             values[place] = call(*arrays, out=memory if is_fit else None)
+        except (TypeError, ValueError):
+            values[place] = call(*arrays)
+        for index in dead:
+            values[index] = None
+
+    return step
+
+
+def scratch_step(
+    call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int | None, scratch: int
+) -> Step:
+    """Gives the step that calls a kernel with scratch memory, and perhaps offers it memory for its only result.
+
+    Args:
+        call: takes the operands, ``out`` and ``scratch``.
+        operands: the places of the operands.
+        place: the place of the result.
+        dead: see :func:`plain_step`.
+        out: the place of the memory for the result.
+        scratch: the place of the scratch memory.
+    """
+    pick = _picker(operands)
+
+    def step(values: Values) -> None:
+        arrays, memory = pick(values), None if out is None else values[out]
+        try:
+            is_fit = memory is not None and memory.flags.c_contiguous
+            values[place] = call(*arrays, out=memory if is_fit else None, scratch=values[scratch])
         except (TypeError, ValueError):
             values[place] = call(*arrays)
         for index in dead:

@@ -207,5 +207,14 @@ class RuntimeModule(ABC):
         """
         return True
 
+    @property
+    def workspaces_may_differ(self) -> bool:
+        """Whether the same payload may want other workspaces in another process, as by the version of a library.
+
+        A saved program whose workspace is then too small, or not wanted any more, is run without; it is refused where
+        this is ``False``.
+        """
+        return False
+
     def __repr__(self) -> str:
         return f"<runtime module {self.type_key}: {', '.join(self.function_names)}>"

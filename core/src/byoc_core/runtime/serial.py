@@ -51,6 +51,11 @@ class SerialModule(RuntimeModule):
         """Whether calls of the inner module may use more threads."""
         return self.inner.uses_threads
 
+    @property
+    def workspaces_may_differ(self) -> bool:
+        """Whether the inner module's workspaces may be others in another process."""
+        return self.inner.workspaces_may_differ
+
     def find_function(self, name: str) -> PackedFunction:
         """Gives the inner function behind the lock."""
         function = self.inner.find_function(name)

@@ -8,7 +8,7 @@ from byoc_core.dims import Dim, is_nonnegative, match_symbols, substitute, symbo
 from byoc_core.errors import LinkError
 from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
 
-__all__ = ["caller_nbytes", "check_workspace"]
+__all__ = ["caller_nbytes", "takes_workspace"]
 
 
 def caller_nbytes(nbytes: Dim, signature: Signature | None, shapes: Iterable[Sequence[Dim]]) -> Dim | None:
@@ -31,15 +31,17 @@ def caller_nbytes(nbytes: Dim, signature: Signature | None, shapes: Iterable[Seq
     return substitute(nbytes, meanings) if symbols_of(nbytes) <= meanings.keys() else None
 
 
-def check_workspace(
+def takes_workspace(
     where: str,
     name: str,
     traits: CallTraits,
     signature: Signature,
     tensors: Sequence[TensorSpec],
     workspace: TensorSpec,
-) -> None:
-    """Checks that a tensor can be a function's scratch memory.
+    *,
+    may_differ: bool,
+) -> bool:
+    """Checks that a tensor can be a function's scratch memory, and tells whether the function is given it.
 
     Args:
         where: the call, as errors name it.
@@ -48,9 +50,10 @@ def check_workspace(
         signature: what it takes and gives.
         tensors: the call's inputs and outputs.
         workspace: what comes behind them.
+        may_differ: whether the module's workspaces may have been others when the program was made.
 
     Raises:
-        LinkError: it takes none, or this is of another type, or not certainly large enough.
+        LinkError: it is of another type, or not certainly large enough where the size may not differ.
     """
     if workspace.dtype != "uint8" or len(workspace.shape) != 1:
         raise LinkError(
@@ -62,9 +65,12 @@ def check_workspace(
     needed = caller_nbytes(traits.workspace_nbytes, signature, [tensor.shape for tensor in tensors])
     (size,) = workspace.shape
     if needed is None or not is_nonnegative(size - needed):
+        if may_differ:
+            return False
         raise LinkError(
             where,
             f"register {workspace.name} is not certainly large enough for the workspace of `{name}`",
             got=f"{size} bytes",
             expected=f"{traits.workspace_nbytes if needed is None else needed} bytes",
         )
+    return needed != 0

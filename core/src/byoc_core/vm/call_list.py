@@ -84,6 +84,7 @@ class CallList:
         by_kind = {kind: [register for register in self._registers if register.kind is kind] for kind in RegisterKind}
         arguments = (*by_kind[RegisterKind.PARAM], *by_kind[RegisterKind.RESULT])
         self._dtypes = tuple(to_numpy(register.dtype) for register in arguments)
+        self._num_params = len(by_kind[RegisterKind.PARAM])
         self._outer: tuple[_Register, ...] = (
             *((0, *_element(register), (0,) * len(register.shape), None) for register in arguments),
             *(
@@ -100,6 +101,12 @@ class CallList:
         self._entry: Entry | None = None
         self._plan: tuple[_Shapes, Plan] | None = None
         self._spare_arenas: list[NDArray] = []
+        self._first_frame: list[Frame] = []
+
+    def prepare(self, shapes: _Shapes, layout: ArenaLayout) -> None:
+        """Makes the plan of a whole function for inputs and results of these shapes, and a frame for the first call."""
+        self._first_frame = [self.new_frame(layout, self._arena(layout))]
+        self._make_plan(shapes, layout)
 
     def make_entry(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
         """Gives the function as it is called by position, one native call where the arguments are like the last ones.
@@ -109,6 +116,8 @@ class CallList:
         """
         assert self.is_whole
         self._entry = self._native.Entry(fallback)
+        if self._plan is not None:
+            self._entry.plan = self._plan[1]
         return self._entry
 
     def run_whole(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout) -> bool:
@@ -169,17 +178,24 @@ class CallList:
             return last[1]
         if last is not None:
             self._keep_arenas(last[1])
-        # Not the dtypes of these arrays: an equal one may have another name or metadata, and later results would too.
+        return self._make_plan(shapes, layout)
+
+    def _make_plan(self, shapes: _Shapes, layout: ArenaLayout) -> Plan:
+        # Not the dtypes of arrays: an equal one may have another name or metadata, and later results would too.
         specs = list(zip(self._dtypes, shapes, strict=True))
         made: Plan = self._native.Plan(
-            tuple(specs[: len(inputs)]),
-            tuple(specs[len(inputs) :]),
-            lambda: self.new_frame(layout, self._arena(layout)),
+            tuple(specs[: self._num_params]), tuple(specs[self._num_params :]), lambda: self._next_frame(layout)
         )
         self._plan = shapes, made
         if self._entry is not None:
             self._entry.plan = made
         return made
+
+    def _next_frame(self, layout: ArenaLayout) -> Frame:
+        try:
+            return self._first_frame.pop()
+        except IndexError:
+            return self.new_frame(layout, self._arena(layout))
 
     def _keep_arenas(self, plan: Plan) -> None:
         """Takes the memory of a plan that is given up; frames that run just now are freed behind their call."""

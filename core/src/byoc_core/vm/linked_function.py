@@ -224,6 +224,28 @@ class LinkedFunction:
                 return buffers
         return self._run_in_frame(inputs, outputs, sizes)
 
+    def prepare(self) -> None:
+        """Makes what a first call would, where no size is left open: layout, frame, the list's plan.
+
+        An arena is touched by calls only. Whatever fails here is left to the call, which says what is wrong.
+        """
+        if any(shape_symbols(param.shape) for param in self.function.params):
+            return
+        sizes: Sizes = {}
+        try:
+            layout, types = self.layout(sizes), self.result_types(sizes)
+            shapes = tuple(param.shape for param in self.function.params)
+            calls = self.call_list
+            if calls is not None and calls.is_whole:
+                calls.prepare((*shapes, *(type_[0] for type_ in types if type_ is not None)), layout)
+            else:
+                frame = Frame(self)
+                frame.resize(sizes)
+                self._pool.append(frame)
+        except (CallError, ExecutionError):
+            return
+        self._last = shapes, sizes
+
     def make_entry(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
         """Gives the function as it is called by position.
 

@@ -10,7 +10,7 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, LinkError, near_names
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, TensorSpec
-from byoc_core.runtime.workspaces import check_workspace
+from byoc_core.runtime.workspaces import takes_workspace
 from byoc_core.vm.frame import Frame
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
 from byoc_core.vm.linked_function import LinkedFunction, Step, picker
@@ -128,15 +128,16 @@ class _Linker:
         """Gives how machine code does an instruction, as it stands there, where its function says so."""
         if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
             return None
-        if self._is_replaced(instruction) and self._outputs(index, instruction) != instruction.results:
-            return None
         function = self._externs[instruction.callee]
-        return function.native if isinstance(function, PackedFunction) else None
+        if not isinstance(function, PackedFunction) or function.native is None:
+            return None
+        outputs, workspace = self._results(index, instruction)
+        return function.native if (*outputs, *workspace) == instruction.results else None
 
     def _step(self, index: int, call: Call) -> Step:
         match call.kind:
             case CallKind.EXTERN:
-                outputs = self._outputs(index, call)
+                outputs, workspace = self._results(index, call)
                 function = self._extern(index, call, outputs)
                 if isinstance(function, PackedFunction) and function.returns_results:
                     raise LinkError(
@@ -145,9 +146,7 @@ class _Linker:
                         expected="a call_packed",
                     )
                 implementation = function.impl if isinstance(function, PackedFunction) else function
-                # What stands in for a module's function knows nothing of its workspace.
-                results = outputs if self._is_replaced(call) else call.results
-                return implementation, picker((*call.args, *results)), index
+                return implementation, picker((*call.args, *outputs, *workspace)), index
             case CallKind.PACKED:
                 return self._packed(index, call), picker((self._frame, *call.args)), index
             case CallKind.FUNCTION:
@@ -155,23 +154,23 @@ class _Linker:
             case CallKind.BUILTIN:
                 return self._builtin(index, call)
 
-    def _is_replaced(self, call: Call) -> bool:
-        return self._target.program.externs[call.callee] in self._replaced
-
-    def _outputs(self, index: int, call: Call) -> tuple[int, ...]:
-        """Gives a call's results without the workspace, which comes last where the called function takes one."""
+    def _results(self, index: int, call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Gives a call's outputs, and the workspace that the called function is given."""
         name = self._target.program.externs[call.callee]
         owner = self._owners.get(name)
         traits = CallTraits() if owner is None else owner.call_traits(name)
-        if owner is None or traits.workspace_nbytes == 0:
-            return call.results
+        if owner is None or (traits.workspace_nbytes == 0 and not owner.workspaces_may_differ):
+            return call.results, ()
         signature = owner.find_signature(name)
         if signature is None or len(call.results) != len(signature.outputs) + 1:
-            return call.results
+            return call.results, ()
         where = f"function `{self._target.function.name}`, instruction {index}"
         *tensors, workspace = (self._spec(number) for number in (*call.args, *call.results))
-        check_workspace(where, name, traits, signature, tensors, workspace)
-        return call.results[:-1]
+        may_differ = owner.workspaces_may_differ
+        is_taken = takes_workspace(where, name, traits, signature, tensors, workspace, may_differ=may_differ)
+        # What stands in for a module's function knows nothing of its workspace.
+        is_given = is_taken and name not in self._replaced
+        return call.results[:-1], call.results[-1:] if is_given else ()
 
     def _extern(self, index: int, call: Call, outputs: Sequence[int]) -> Extern:
         function = self._externs[call.callee]

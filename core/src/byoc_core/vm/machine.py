@@ -10,6 +10,7 @@ from byoc_core.runtime.arguments import argument_places, as_input, as_output, bi
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.threads import check_num_threads, open_accounts
 from byoc_core.vm.extension import extension
+from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.linking import link
 from byoc_core.vm.program import Program
@@ -196,6 +197,8 @@ class VirtualMachine:
             wanted = None
         modules, constants = executable.modules, executable.constants
         linked = link(program, modules, constants, externs or {}, native=native, num_threads=wanted)
+        for name in _not_called_by_others(program):
+            linked[name].prepare()
         self._program = program
         self._callables = {name: VMCallable(function) for name, function in linked.items()}
 
@@ -265,6 +268,14 @@ class VirtualMachine:
 
     def __repr__(self) -> str:
         return f"<virtual machine: {', '.join(self.functions)}>"
+
+
+def _not_called_by_others(program: Program) -> list[str]:
+    if len(program.functions) == 1:
+        return list(program.function_names)
+    calls = (call for function in program.functions for call in function.code if isinstance(call, Call))
+    called = {call.callee for call in calls if call.kind is CallKind.FUNCTION}
+    return [name for number, name in enumerate(program.function_names) if number not in called]
 
 
 def _check_fixed(array: NDArray, value: object, where: str) -> None:

@@ -19,6 +19,7 @@ from byoc_ccompiler.kernel import Group, Kernel, KernelContext
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.row_reducers import reducer_definitions
 from byoc_ccompiler.kernels.rows import write_rows
+from byoc_ccompiler.kernels.transposes import turn_definitions
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
@@ -86,10 +87,11 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Gives what the text uses: the header of parallel loops, vector types, functions that combine rows."""
+        """Gives what the text uses: the header of parallel loops, vector types, functions of rows and of tiles."""
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
         rows = reducer_definitions(self.unit, text)
-        return include + vector_preamble(self.unit, rows + text) + rows
+        turns = turn_definitions(self.unit, text)
+        return include + vector_preamble(self.unit, rows + text) + rows + turns
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""

@@ -56,8 +56,8 @@ class KernelFamily:
         takes_halves: whether float16 and bfloat16 are taken as they are: elements that are moved, not computed with.
         require: adds to the function the checks of sizes that only a call shows and the kernel relies on.
         reads: how the tensor of an operand (by its number) may lie.
-        writes: how the tensor of a result (by its number) may lie; of a family that takes an epilogue also what that reads
-            and writes.
+        writes: how the tensor of a result (by its number) may lie; of a family that takes an epilogue also what that
+            reads and writes.
     """
 
     ops: frozenset[str]

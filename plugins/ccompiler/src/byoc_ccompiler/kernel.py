@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,11 +10,11 @@ from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelL
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
 from byoc_core.dims import Dim
-from byoc_core.ir import Constant, Value, Var
+from byoc_core.ir import Binding, Constant, Value, Var
 from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
@@ -64,6 +65,9 @@ class KernelContext:
     strides: Mapping[Value, tuple[Dim, ...]]
 
 
+_NAMED_OPS = 4
+"""Ops that a kernel's name tells of."""
+
 _RESERVED = (
     "scratch",
     "sum",
@@ -101,7 +105,7 @@ class Kernel:
         stored: the values that it writes.
         names: the C names in use.
         scratch: elements of scratch memory, 0 for none.
-        scratch_dtype: their dtype; that of the first stored value where nothing is said.
+        scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
@@ -117,7 +121,7 @@ class Kernel:
         self.names.reserve(_RESERVED)
         self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
-        self.scratch_dtype = tensor_type(self.stored[0], self.scope.where)[1] if self.stored else "uint8"
+        self.scratch_dtype = dtype_of(group.steps[0].binding.results[0] if group.anchored else self.stored[0])
         self.can_fail = False
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
@@ -203,7 +207,21 @@ class Kernel:
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
         origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
-        ops = ", ".join(origin.op.name for origin in origins)
+        ops = [origin.op.name for origin in origins]
         status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
         head = f"static {status} {{name}}({', '.join(parameters)}) {{"
-        self.name = self.scope.declare_kernel("\n".join([f"{helpers}/* {ops} */", head, *lines, *end]))
+        comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
+        hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
+        self.name = self.scope.declare_kernel(
+            "\n".join([f"{helpers}{comments[0]}", *comments[1:], head, *lines, *end]), hint
+        )
+
+
+def _describe(binding: Binding) -> str:
+    """Gives a comment of one line that says what an op computes, and which node of a model it was."""
+    operands = ", ".join(operand.name if isinstance(operand, Var) else "constant" for operand in binding.operands)
+    results = ", ".join(f"{result.name}: {result.type}" for result in binding.results)
+    place = f" [{binding.location}]" if binding.location else ""
+    text = f"{results} = {binding.op.name}({operands}){place}"
+    # Names are the model's: none may end the comment, or carry it on to the next line.
+    return "// " + re.sub(r"[^\w .,:;=(){}\[\]\"'*+-]", "_", text, flags=re.ASCII)

@@ -6,7 +6,7 @@ from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, TensorType
 
-__all__ = ["FLOATS", "operand_shape", "operand_type", "reject_non_floats", "reject_sizes"]
+__all__ = ["FLOATS", "operand_shape", "operand_type", "reject_non_floats", "reject_nothing", "reject_sizes"]
 
 FLOATS = ("float32", "float64")
 """The dtypes in which kernels compute with floating-point numbers."""
@@ -35,3 +35,7 @@ def reject_non_floats(binding: Binding) -> Rejection | None:
     if dtype not in FLOATS:
         return Rejection("dtype", f"{binding.op.name} is compiled for {' and '.join(FLOATS)}, not for {dtype}")
     return None
+
+
+def reject_nothing(binding: Binding) -> None:
+    """Takes every op that the type rules take: what does not fit is refused by a call."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from byoc_core.authoring.csource_scalars import SCALAR_OPS
-from byoc_core.authoring.csource_types import C_TYPES
+from byoc_core.authoring.csource_types import COMPUTED_DTYPES
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding, TensorType
+from byoc_core.ir.sizes import attribute_symbols, type_symbols
 
+from byoc_ccompiler.declined import DECLINED
 from byoc_ccompiler.regions.widen_halves import widen_binding
 from byoc_ccompiler.registry import FAMILIES
 
@@ -21,6 +23,8 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
         tutorial: whether the plain form is asked for, which knows elementwise ops only.
     """
     name = binding.op.name
+    if name in DECLINED:
+        return Rejection(*DECLINED[name])
     if tutorial and name not in SCALAR_OPS:
         return Rejection("tutorial", f"the tutorial form has no kernel for {name}; it knows elementwise ops only")
     family = FAMILIES.get(name)
@@ -31,19 +35,18 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
             return Rejection("type", f"{name} has an operand that is not a tensor")
         if value.type.shape is None:
             return Rejection("rank", f"{name} has an operand of unknown rank")
-        if value.type.dtype not in C_TYPES:
+        if value.type.dtype not in COMPUTED_DTYPES:
             return Rejection("dtype", f"C has no type for {value.type.dtype}")
     return family.reject(widen_binding(binding, FAMILIES)) or _reject_symbols(binding)
 
 
 def _reject_symbols(binding: Binding) -> Rejection | None:
-    """Refuses a result whose size no operand gives: the C function could not find it."""
-    known: set[str] = set()
-    for operand in binding.operands:
-        if isinstance(operand.type, TensorType):
-            known |= operand.type.symbols
-    for result in binding.results:
-        unknown = result.type.symbols - known if isinstance(result.type, TensorType) else frozenset[str]()
+    """Refuses sizes, of a result or in an attribute, that no operand gives: the C function could not find them."""
+    known = type_symbols(binding.operands)
+    for unknown, place in (
+        (type_symbols(binding.results) - known, "of the result"),
+        (attribute_symbols(binding.attrs) - known, "in an attribute"),
+    ):
         if unknown:
-            return Rejection("dynamic-shape", f"no operand gives the size `{min(unknown)}` of the result")
+            return Rejection("dynamic-shape", f"no operand gives the size `{min(unknown)}` {place}")
     return None

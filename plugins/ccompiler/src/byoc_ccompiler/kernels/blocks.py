@@ -6,6 +6,8 @@ the steps follow one another. So a tile reads it front to back, whatever the mat
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from byoc_core.authoring.csource_types import c_suffix, c_type
 
 from byoc_ccompiler.kernel import Kernel
@@ -17,34 +19,35 @@ __all__ = ["block_function", "pack_function"]
 _UNROLLED = 4
 
 
-def block_function(kernel: Kernel, dtype: str, vectors: int, pitch: int, *, strided: bool) -> str:
-    """Gives the name of a function that multiplies any number of rows by a panel of ``vectors * lanes`` columns.
+def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool) -> str:
+    """Gives the name of a function that multiplies rows by a panel of ``vectors * lanes`` columns.
 
-    C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, adds, ahead, ahead_rows)``. It sets
-    ``sums[j * pitch + n]``, or adds to it where ``adds`` is not 0. Meanwhile it fetches the memory behind ``ahead``
-    into the cache, as much as the panel takes over ``ahead_rows`` rows; 0: none.
+    C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, ahead, ahead_rows)``. It
+    sets ``sums[j * pitch + n]``, or adds to it where ``adds`` is not 0. Meanwhile it fetches the memory behind
+    ``ahead`` into the cache, as much as the panel takes over ``ahead_rows`` rows; 0: none.
 
     Args:
         kernel: whose source the function is for.
         dtype: ``float32`` or ``float64``.
         vectors: vectors in a row of the panel.
-        pitch: elements from one row of sums to the next.
+        num_rows: how many rows it is called with; none: with any number.
         strided: whether the panel's steps lie ``panel_step`` elements apart, and not side by side.
     """
     ctype, width = c_type(dtype), vectors * kernel.unit.lanes(dtype)
     rows = kernel.unit.panel_rows(vectors)
+    counts = {count for number in num_rows for count in (number % rows, rows if number >= rows else 0)} - {0}
     kind = "strided_" if strided else ""
     names = {
         count: kernel.helper(
             f"tile_{kind}{c_suffix(dtype)}_{count}x{width}",
-            _tile(kernel.unit, dtype, count, vectors, pitch, strided=strided),
+            _tile(kernel.unit, dtype, count, vectors, strided=strided),
         )
-        for count in range(rows, 0, -1)
+        for count in sorted(counts or range(1, rows + 1), reverse=True)
     }
     step = ", int64_t panel_step" if strided else ""
     panel = f"panel + begin * {'panel_step, panel_step' if strided else width}"
     arguments = f"a + row * a_row_step + begin, a_row_step, {panel}, end - begin"
-    tail = f"sums + row * {pitch}, adds || begin, fetched + begin / {_UNROLLED} * stride, stride"
+    tail = f"sums + row * pitch, pitch, adds || begin, fetched + begin / {_UNROLLED} * stride, stride"
 
     def calls(count: int, indent: str) -> list[str]:
         return [
@@ -61,19 +64,20 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, pitch: int, *, stri
 
     lines = [
         f"static void {{name}}(const {ctype} *a, int64_t a_row_step, const {ctype} *panel{step}, int64_t depth,",
-        f"    int64_t num_rows, {ctype} *restrict sums, int adds, const {ctype} *ahead, int64_t ahead_rows) {{",
+        f"    int64_t num_rows, {ctype} *restrict sums, int64_t pitch, int adds, const {ctype} *ahead,",
+        "    int64_t ahead_rows) {",
         f"  const int64_t share = ahead_rows ? depth * {width} / ahead_rows : 0;",
         "  int64_t row = 0;",
-        f"  for (; row + {rows} <= num_rows; row += {rows}) {{",
-        *calls(rows, "    "),
-        "  }",
     ]
-    for count in range(rows - 1, 0, -1):
-        lines += [f"  if (num_rows - row == {count}) {{", *calls(count, "    "), "  }"]
+    for count in names:
+        head = (
+            f"for (; row + {rows} <= num_rows; row += {rows})" if count == rows else f"if (num_rows - row == {count})"
+        )
+        lines += [f"  {head} {{", *calls(count, "    "), "  }"]
     return kernel.helper(f"rows_{kind}{c_suffix(dtype)}_{width}", "\n".join([*lines, "}"]))
 
 
-def _tile(unit: VectorUnit, dtype: str, rows: int, vectors: int, pitch: int, *, strided: bool) -> str:
+def _tile(unit: VectorUnit, dtype: str, rows: int, vectors: int, *, strided: bool) -> str:
     suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
     width = vectors * lanes
     step = "panel_step" if strided else str(width)
@@ -102,11 +106,11 @@ def _tile(unit: VectorUnit, dtype: str, rows: int, vectors: int, pitch: int, *, 
             f"{indent}}}",
         ]
 
-    place = f"*(vec_{suffix}u *)(sums + j * {pitch} + v * {lanes})"
+    place = f"*(vec_{suffix}u *)(sums + j * pitch + v * {lanes})"
     lines = [
         f"static BYOC_CONTRACTED void {{name}}(const {ctype} *a, int64_t a_row_step, const {ctype} *panel,",
-        f"    {'int64_t panel_step, ' if strided else ''}int64_t depth, {ctype} *restrict sums, int adds,",
-        f"    const {ctype} *ahead, int64_t stride) {{",
+        f"    {'int64_t panel_step, ' if strided else ''}int64_t depth, {ctype} *restrict sums, int64_t pitch,",
+        f"    int adds, const {ctype} *ahead, int64_t stride) {{",
         "  BYOC_CONTRACT",
         f"  vec_{suffix} acc[{rows}][{vectors}];",
         "  int64_t k = 0;",

@@ -48,9 +48,10 @@ class _Composer:
 
     def emit_along(self, op: str, x: Var, parameter: Value, axes: Sequence[int], name: str) -> Var:
         """Adds a step of ``x`` and of a parameter whose axes lie along some of its axes."""
-        wide = Var("parameter", TensorType(spread(shape_of(parameter), axes, self.rank, 1), dtype_of(parameter)))
+        rank = len(shape_of(x))
+        wide = Var("parameter", TensorType(spread(shape_of(parameter), axes, rank, 1), dtype_of(parameter)))
         binding = self._builder.bind(op, (x, wide), {}, names=(name,))
-        given = (tuple(range(self.rank)), tuple(axes))
+        given = (tuple(range(rank)), tuple(axes))
         self.steps.append(Step(binding, (x, parameter), axes=given, origin=self.step.binding))
         return binding.result
 
@@ -143,6 +144,19 @@ def _instance_norm(to: _Composer) -> None:
     _norm(to, range(2, to.rank), (1,))
 
 
+def _group_norm(to: _Composer) -> None:
+    x, *parameters = to.step.operands
+    batch, channels, *image = shape_of(x)
+    groups = int(str(to.step.binding.attrs["groups"]))
+    split = (groups, channels // groups)
+    apart = to.emit("reshape", x, shape=(batch, *split, *image), name="apart")
+    result = _standardise(to, apart, range(2, to.rank + 1), centre=True)
+    for op, parameter in zip(("multiply", "add"), parameters, strict=True):
+        by_group = to.emit("reshape", parameter, shape=split, name="by_group")
+        result = to.emit_along(op, result, by_group, (1, 2), "normalised")
+    to.emit("reshape", result, shape=shape_of(x), name="together")
+
+
 COMPOSITES: Mapping[str, Callable[[_Composer], None]] = {
     "nn.softmax": _softmax,
     "nn.log_softmax": _log_softmax,
@@ -150,6 +164,7 @@ COMPOSITES: Mapping[str, Callable[[_Composer], None]] = {
     "nn.layer_norm": _layer_norm,
     "nn.rms_norm": _rms_norm,
     "nn.instance_norm": _instance_norm,
+    "nn.group_norm": _group_norm,
 }
 """What takes an op apart, by its name."""
 
@@ -174,7 +189,9 @@ def reject_composite(binding: Binding) -> Rejection | None:
     if refused is not None or len(binding.operands) == 1:
         return refused
     shape = operand_shape(binding, 0)
-    axes = (1,) if binding.op.name == "nn.instance_norm" else _axes(Step(binding, binding.operands))
+    if binding.op.name == "nn.group_norm" and not isinstance(shape[1], int):
+        return reject_sizes(binding)
+    axes = (1,) if binding.op.name in ("nn.instance_norm", "nn.group_norm") else _axes(Step(binding, binding.operands))
     wanted: tuple[Dim, ...] = tuple(shape[axis] for axis in axes)
     fit = all(operand_shape(binding, index) == wanted for index in range(1, len(binding.operands)))
     return None if fit else reject_sizes(binding)

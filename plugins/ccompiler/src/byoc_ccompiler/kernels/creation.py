@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import dim_of, dims_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import MOVE_PS, reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import shape_of
 
 __all__ = ["FAMILY"]
@@ -41,10 +40,5 @@ def _write(kernel: Kernel) -> None:
     kernel.finish(stores or [f"  (void){out};"])
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all whose sizes are known; others have been refused, since no operand gives them."""
-    return None
-
-
-FAMILY = KernelFamily(frozenset({"arange", "shape_of", "size", "shape_to_tensor"}), _reject, _write)
+FAMILY = KernelFamily(frozenset({"arange", "shape_of", "size", "shape_to_tensor"}), reject_nothing, _write)
 """Ops whose results are made of sizes. Elements of operands are not looked at."""

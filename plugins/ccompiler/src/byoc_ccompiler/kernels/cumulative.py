@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_suffix
-from byoc_core.backend.info import Rejection
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import axis_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
 from byoc_ccompiler.kernels.copies import reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["FAMILY"]
@@ -51,10 +50,5 @@ def _write(kernel: Kernel) -> None:
     kernel.finish([ParallelLoop(lines, view.outer, view.size * view.inner * _STEP_PS)])
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all numbers: the type rules permit no others."""
-    return None
-
-
-FAMILY = KernelFamily(frozenset(_OPERATIONS), _reject, _write)
+FAMILY = KernelFamily(frozenset(_OPERATIONS), reject_nothing, _write)
 """Cumulative sums and products."""

@@ -19,6 +19,7 @@ from byoc_core.ir import Constant
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.window_rows import zeros
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
@@ -32,7 +33,7 @@ _MAX_REACH = 32
 """Rows and columns of pixels that a block reads, at most: the loops over them are unrolled."""
 
 _LOCALS = (
-    *("taps", "zeros", "item", "n", "y", "y0", "x0", "x_count", "c0", "c_count", "row", "col", "at", "k", "c", "down"),
+    *("taps", "item", "n", "y", "y0", "x0", "x_count", "c0", "c_count", "row", "col", "at", "k", "c", "down"),
     "right",
 )
 
@@ -105,18 +106,9 @@ def write(kernel: Kernel) -> None:
     kernel.names.reserve(_LOCALS)
     reserve_epilogue_names(kernel)
     image = kernel.input(anchor.operands[0], "x")
-    ctype, channels = c_type(geometry.dtype), geometry.channels
+    ctype = c_type(geometry.dtype)
     taps = _taps_lines(kernel, geometry)
-    # Behind the filter, where it is not a constant, stands one pixel of zeros.
-    zeros = kernel.scratch
-    kernel.scratch += channels
-    body: list[str | ParallelLoop] = [
-        *taps,
-        f"  {ctype} *const zeros = scratch + {zeros};",
-        f"  memset(zeros, 0, {channels} * sizeof(*zeros));",
-        _block_loop(kernel, block, image, image_step),
-    ]
-    kernel.finish(body, variables=[f"const {ctype} *taps", f"const {ctype} *zeros"])
+    kernel.finish([*taps, _block_loop(kernel, block, image, image_step)], variables=[f"const {ctype} *taps"])
 
 
 def _choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> _Block:
@@ -192,7 +184,7 @@ def _block_loop(kernel: Kernel, block: _Block, image: str, image_step: Dim) -> P
         f"          const int64_t y = row + k / {block.in_columns}, x = col + k % {block.in_columns};",
         f"          at[k] = y >= 0 && y < {height} && x >= 0 && x < {width}",
         f"                      ? from + y * {c_dim(block.row_step)} + x * {c_dim(block.pixel_step)}",
-        "                      : zeros;",
+        f"                      : {zeros(kernel, geometry.dtype, geometry.channels)};",
         "        }",
         "      }",
         f"      for (int64_t c0 = 0; c0 < {geometry.channels}; c0 += {chunk}) {{",

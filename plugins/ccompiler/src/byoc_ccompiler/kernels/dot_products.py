@@ -10,7 +10,8 @@ from byoc_core.authoring.csource_types import c_dim, c_suffix, c_type
 from byoc_core.dims import Dim, product
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, unravel
+from byoc_ccompiler.kernels.declarations import declared
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, dot_tile
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -37,36 +38,34 @@ def write_dot_product(kernel: Kernel, p: Product) -> None:
     left, right = kernel.input(p.left.value, "x"), kernel.input(p.right.value, "y")
     rows, columns = (_bound(size, limit) for size, limit in ((p.num_rows, _ROWS), (p.num_columns, _COLUMNS)))
     across, down = (p.num_columns + (columns - 1)) // columns, (p.num_rows + (rows - 1)) // rows
-    indices = [f"b{axis}" for axis in range(len(p.batch))]
     places = []
-    for name, matrix, first in (("left", p.left, "m0"), ("right", p.right, "n0")):
-        step = matrix.row_step if name == "left" else matrix.column_step
-        offset = [matrix.offset(p.batch, indices), "" if step == 0 else f"{first} * {c_dim(step)}"]
-        places.append(" + ".join([left if name == "left" else right, *(term for term in offset if term)]))
-    name = _dots_function(kernel, p)
+    for pointer, matrix, first, step in (
+        (left, p.left, "m0", p.left.row_step),
+        (right, p.right, "n0", p.right.column_step),
+    ):
+        offset = [matrix.offset(p.batch, p.indices), "" if step == 0 else f"{first} * {c_dim(step)}"]
+        places.append(" + ".join([pointer, *(term for term in offset if term)]))
     steps = f"{c_dim(p.left.row_step)}, {places[1]}, {c_dim(p.right.column_step)}, {c_dim(p.depth)}"
-    tile = SumsTile(
-        "sums", str(columns), "m0", "m_count", "n0", "n_count", columns, tuple(indices), has_columns=p.has_columns
-    )
+    names = ("sums", str(columns), "m0", "m_count", "n0", "n_count")
+    tile = SumsTile(*names, columns, p.indices, has_columns=p.has_columns)
     body = [
         f"    {ctype} sums[{rows * columns}];",
-        f"    {name}({places[0]}, {steps}, m_count, n_count, sums, {columns});",
+        f"    {_dots_function(kernel, p)}({places[0]}, {steps}, m_count, n_count, sums, {columns});",
         *epilogue_lines(kernel, tile, "    "),
     ]
-    text = "\n".join(body)
-    lines = [
-        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        f"    const int64_t n0 = item % {c_dim(across)} * {columns};",
-        f"    const int64_t n_count = byoc_min({columns}, {c_dim(p.num_columns)} - n0);",
-        f"    const int64_t m0 = item / {c_dim(across)} % {c_dim(down)} * {rows};",
-        f"    const int64_t m_count = byoc_min({rows}, {c_dim(p.num_rows)} - m0);",
+    integer = "const int64_t"
+    variables = [
+        (f"{integer} n0", f"item % {c_dim(across)} * {columns}"),
+        (f"{integer} n_count", f"byoc_min({columns}, {c_dim(p.num_columns)} - n0)"),
+        (f"{integer} m0", f"item / {c_dim(across)} % {c_dim(down)} * {rows}"),
+        (f"{integer} m_count", f"byoc_min({rows}, {c_dim(p.num_rows)} - m0)"),
+        (f"{integer} b", f"item / {c_dim(across * down)}"),
+        *p.positions,
     ]
-    positions = zip(indices, unravel("b", p.batch), strict=True)
-    chosen = [f"    const int64_t {name} = {value};" for name, value in positions if f"{name} " in f"{text} "]
-    if chosen:
-        lines.append(f"    const int64_t b = item / {c_dim(across * down)};")
+    head = f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{"
     item_ps = rows * columns * p.depth * multiply_add_ps(kernel.unit, p.dtype)
-    kernel.finish([ParallelLoop((*lines, *chosen, *body, "  }"), product(p.batch) * across * down, item_ps)])
+    loop = (head, *declared(variables, body, "    "), "  }")
+    kernel.finish([ParallelLoop(loop, product(p.batch) * across * down, item_ps)])
 
 
 def _bound(size: Dim, limit: int) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "index_term",
     "operand_strides",
     "reserve_epilogue_names",
+    "result_place",
     "unravel",
 ]
 
@@ -103,6 +104,26 @@ def epilogue_lines(kernel: Kernel, tile: SumsTile, indent: str = "") -> list[str
     rows (:attr:`~byoc_ccompiler.family.Access.ROWS`).
     """
     return [indent + line for line in _Epilogue(kernel, tile).lines()]
+
+
+def result_place(kernel: Kernel, tile: SumsTile) -> tuple[str, str] | None:
+    """Gives the C expression of where a tile's first sum belongs, and of the distance from row to row.
+
+    ``None`` where something follows the sums, or the rows of the result do not lie at equal distances.
+    """
+    (anchor, *rest) = kernel.group.steps
+    if rest or not tile.has_columns:
+        return None
+    space, strides = shape_of(anchor.result), kernel.strides(anchor.result)
+    first = len(tile.leading)
+    step = collapsed_step(space[first:-1], space[first:-1], strides[first:-1])
+    if step is None:
+        return None
+    leading = zip(tile.leading, space, strides, strict=False)
+    terms = [index_term(index, size, size, stride) for index, size, stride in leading]
+    row = "" if step == 0 else tile.first_row if step == 1 else f"{tile.first_row} * {c_dim(step)}"
+    terms += [row, "" if tile.first_column == "0" else tile.first_column]
+    return " + ".join([kernel.output(anchor.result), *(term for term in terms if term)]), c_dim(step)
 
 
 class _Epilogue:

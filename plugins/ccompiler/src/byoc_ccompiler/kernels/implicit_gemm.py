@@ -14,7 +14,6 @@ import re
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_type
-from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
@@ -26,9 +25,6 @@ from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["write"]
-
-_RESIDENT_NBYTES = 1 << 19
-"""A filter up to this size stays in the second-level cache while all pixels pass."""
 
 _COPY_PS = 200
 """Estimated picoseconds to copy one element."""
@@ -109,8 +105,7 @@ def _copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:
 def _tile_loop(kernel: Kernel, plan: ImplicitGemm, source: str) -> ParallelLoop:
     """Gives the loop over tiles: pixels inside where the filter is large, so that each panel is read once."""
     shape, panels, blocks = plan.shape, plan.shape.groups * plan.panels, plan.blocks
-    nbytes = panels * panel_size(shape, plan.columns) * dtype_info(shape.dtype).itemsize
-    if nbytes > _RESIDENT_NBYTES:
+    if plan.panels_outside:
         place = f"block = item % {c_dim(blocks)}, panel = item / {c_dim(blocks)}"
     else:
         place = f"block = item / {panels}, panel = item % {panels}"
@@ -198,11 +193,15 @@ def _sums_lines(kernel: Kernel, plan: ImplicitGemm, source: str) -> list[str]:
     group = f"panel / {plan.panels}"
     if shape.groups > 1:
         source += f" + {group} * {depth}"
-    panel = f"packed + panel * {panel_size(shape, plan.columns)}"
-    tiles = [panel_function(kernel, shape.dtype, count, plan.vectors, indirect=plan.has_pointers) for count in counts]
+    panel, ahead = f"packed + panel * {panel_size(shape, plan.columns)}", _ahead(plan)
+    tiles = [
+        panel_function(kernel, shape.dtype, count, plan.vectors, indirect=plan.has_pointers, fetches=plan.fetches)
+        for count in counts
+    ]
     if not plan.has_pointers:
         step = c_dim(plan.steps[3])
-        return _by_count(plan, [f"{tile}({source} + m0 * {step}, {step}, {panel}, {depth}, sums);" for tile in tiles])
+        row = f"{source} + m0 * {step}"
+        return _by_count(plan, [f"{tile}({row}, {step}, {panel}, {depth}, {ahead}sums);" for tile in tiles])
     outside = zeros(kernel, shape.dtype, depth) if shape.is_padded and not plan.copies else source
     finders = [rows_function(kernel, shape.dtype, count) for count in counts]
     key = f"block * {shape.groups} + {group}" if shape.groups > 1 else "block"
@@ -214,8 +213,18 @@ def _sums_lines(kernel: Kernel, plan: ImplicitGemm, source: str) -> list[str]:
             for line in _by_count(plan, [f"{find}(rows, {source}, {outside}, &window, m0);" for find in finders])
         ),
         "    }",
-        *_by_count(plan, [f"{tile}(rows, {plan.runs}, {depth}, {panel}, sums);" for tile in tiles]),
+        *_by_count(plan, [f"{tile}(rows, {plan.runs}, {depth}, {panel}, {ahead}sums);" for tile in tiles]),
     ]
+
+
+def _ahead(plan: ImplicitGemm) -> str:
+    """Gives the arguments that say what to fetch: a tile's share of the next panel."""
+    if not plan.fetches:
+        return ""
+    assert isinstance(plan.blocks, int)
+    size, last = panel_size(plan.shape, plan.columns), plan.shape.groups * plan.panels - 1
+    share = -(-plan.columns // plan.blocks)
+    return f"packed + byoc_min(panel + 1, {last}) * {size} + block * {size // plan.blocks}, {share}, "
 
 
 def _by_count(plan: ImplicitGemm, calls: list[str]) -> list[str]:

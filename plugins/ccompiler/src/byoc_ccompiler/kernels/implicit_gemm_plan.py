@@ -5,16 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.convolution_panels import count_panels
+from byoc_ccompiler.kernels.convolution_panels import count_panels, panel_size
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["ImplicitGemm", "joins_lines"]
 
 _FEW_CHANNELS = 16
 """Up to so many channels, a run is a line of the filter."""
+
+_RESIDENT_NBYTES = 1 << 19
+"""A filter up to this size stays in the second-level cache while all pixels pass."""
+
+_FEW_BLOCKS = 40
+"""Up to so many tiles pass one panel before the next is wanted from memory."""
+
+_PANEL_NBYTES = 3 << 18
+"""A panel up to this size stays in the second-level cache beside the next one, while tiles pass."""
+
+_TOO_LARGE = 1.3
+"""How much longer a step takes with a panel above that size, about."""
 
 _MAX_POINTERS = 1 << 13
 """Pointers of a tile's rows, which lie on the stack."""
@@ -87,6 +100,18 @@ class ImplicitGemm:
         return (self.num_pixels + (self.rows - 1)) // self.rows
 
     @property
+    def panels_outside(self) -> bool:
+        """Whether all pixels pass one panel after another: each is read once, where not all stay in the cache."""
+        shape = self.shape
+        nbytes = shape.groups * self.panels * panel_size(shape, self.columns) * dtype_info(shape.dtype).itemsize
+        return nbytes > _RESIDENT_NBYTES
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the next panel is fetched while few tiles pass this one: they would not hide its way from memory."""
+        return self.panels_outside and isinstance(self.blocks, int) and 2 <= self.blocks <= _FEW_BLOCKS
+
+    @property
     def row_counts(self) -> tuple[int, ...]:
         """The rows of a tile, and those of the last one where it has fewer."""
         return (self.rows, self.tail) if self.tail else (self.rows,)
@@ -122,11 +147,16 @@ def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs
             whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1, 0)
             work = whole * _step_cost(rows, vectors) + (_step_cost(tail, vectors) if tail else 0)
             cost = work * -(-width // (vectors * lanes)) / (1 if isinstance(pixels, int) else rows)
+            if panel_size(shape, vectors * lanes) * dtype_info(shape.dtype).itemsize > _PANEL_NBYTES:
+                cost *= _TOO_LARGE
             if cost < best_cost * 0.995:
                 best, best_cost = (rows, vectors), cost
     return best
 
 
 def _step_cost(rows: int, vectors: int) -> float:
-    """Gives the cycles of one step of a tile: two loads and two products at a time, the latter four deep."""
+    """Gives the cycles of one step of a tile: two loads and two products at a time, the latter four deep.
+
+    Each row loads its pointer and its factor.
+    """
     return max(rows * vectors / 2, (2 * rows + vectors) / 2, 4)

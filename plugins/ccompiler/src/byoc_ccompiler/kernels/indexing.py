@@ -7,16 +7,16 @@ from collections.abc import Callable
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding, Value
+from byoc_core.ir import Value
 
 from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import BYTE_PS, INDICES, MOVE_PS, reserve_locals
 from byoc_ccompiler.kernels.index_checks import index_check, resolved
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -82,8 +82,8 @@ def element_places(step: Step) -> tuple[list[str], str]:
         index = INDICES[number]
         first, end = (FIRST_ITEM, END_ITEM) if number == 0 else ("0", c_dim(count))
         lines.append(f"{'  ' * (number + 1)}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-    number = " + ".join(f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts)))
-    lines.append(f"{'  ' * (len(counts) + 1)}const int64_t k = {number};")
+    order = " + ".join(f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts)))
+    lines.append(f"{'  ' * (len(counts) + 1)}const int64_t k = {order};")
     terms = [f"{'at' if place == axis else INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(strides)]
     return lines, " + ".join(terms)
 
@@ -185,11 +185,6 @@ def _write(kernel: Kernel) -> None:
     _WRITERS[step.op](kernel, step)
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: an index that means no element, a call refuses."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has sizes checked that symbols hide from the type rules."""
     if step.op == "gather_elements":
@@ -203,5 +198,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_equal_sizes(scope, step, 1, counts[:batch], x[:batch])
 
 
-FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write, takes_halves=True, require=_require)
+FAMILY = KernelFamily(frozenset(_WRITERS), reject_nothing, _write, takes_halves=True, require=_require)
 """Ops that read elements at indices."""

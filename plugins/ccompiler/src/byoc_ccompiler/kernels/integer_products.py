@@ -8,7 +8,8 @@ from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, unravel
+from byoc_ccompiler.kernels.declarations import declared
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
 from byoc_ccompiler.kernels.product_geometry import Product
 
 __all__ = ["write_integer_product"]
@@ -24,12 +25,11 @@ def write_integer_product(kernel: Kernel, p: Product) -> None:
     # Unsigned sums may wrap; narrow ones are those of wider numbers, cut.
     wide = "uint64_t" if dtype_info(p.dtype).itemsize == 8 else "uint32_t"
     left, right = kernel.input(p.left.value, "x"), kernel.input(p.right.value, "y")
-    indices = [f"b{axis}" for axis in range(len(p.batch))]
     row = f"m0 * {c_dim(p.left.row_step)}" if p.left.row_step != 0 else ""
-    first = " + ".join(term for term in (left, p.left.offset(p.batch, indices), row) if term)
-    matrix = " + ".join(term for term in (right, p.right.offset(p.batch, indices)) if term)
+    first = " + ".join(term for term in (left, p.left.offset(p.batch, p.indices), row) if term)
+    matrix = " + ".join(term for term in (right, p.right.offset(p.batch, p.indices)) if term)
     place = f"k * {c_dim(p.right.row_step)} + (n0 + j) * {c_dim(p.right.column_step)}"
-    tile = SumsTile("sums", "0", "m0", "1", "n0", "n_count", _COLUMNS, tuple(indices), has_columns=p.has_columns)
+    tile = SumsTile("sums", "0", "m0", "1", "n0", "n_count", _COLUMNS, p.indices, has_columns=p.has_columns)
     body = [
         f"    const {ctype} *left = {first};",
         f"    const {ctype} *right = {matrix};",
@@ -45,16 +45,13 @@ def write_integer_product(kernel: Kernel, p: Product) -> None:
         *epilogue_lines(kernel, tile, "      "),
         "    }",
     ]
-    text = "\n".join(body)
-    positions = zip(indices, unravel("b", p.batch), strict=True)
-    chosen = [f"    const int64_t {name} = {value};" for name, value in positions if f"{name} " in f"{text} "]
-    lines = [
-        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        f"    const int64_t m0 = item % {c_dim(p.num_rows)};",
-        *([f"    const int64_t b = item / {c_dim(p.num_rows)};"] if chosen else []),
-        *chosen,
-        *body,
-        "  }",
+    integer = "const int64_t"
+    variables = [
+        (f"{integer} m0", f"item % {c_dim(p.num_rows)}"),
+        (f"{integer} b", f"item / {c_dim(p.num_rows)}"),
+        *p.positions,
     ]
+    head = f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{"
+    lines = [head, *declared(variables, body, "    "), "  }"]
     count = product(p.batch) * p.num_rows
     kernel.finish([ParallelLoop(tuple(lines), count, p.num_columns * p.depth * _STEP_PS)])

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import axis_of, dim_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import line_loop, view_along
 from byoc_ccompiler.kernels.copies import reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
@@ -157,11 +156,6 @@ def _write(kernel: Kernel) -> None:
     _WRITERS[step.op](kernel, step)
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all numbers: the type rules permit no others."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has the axis checked to have as many elements as ``topk`` takes."""
     if step.op == "topk":
@@ -171,5 +165,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         scope.require_at_least(step.op, "operand `x`", shape, least)
 
 
-FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write, require=_require)
+FAMILY = KernelFamily(frozenset(_WRITERS), reject_nothing, _write, require=_require)
 """Ops that put elements in order."""

@@ -7,8 +7,6 @@ their sums so far wait in a small array. While rows pass, the next part is fetch
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -21,7 +19,8 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, unravel
+from byoc_ccompiler.kernels.declarations import declared
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -157,15 +156,14 @@ class _PanelKernel:
         num_outer = 1 if packs_inside else (p.num_rows + (self.outer - 1)) // self.outer
         lines = [
             f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-            f"    const int64_t n0 = item % {c_dim(self.num_panels)} * {self.width};",
-            f"    const int64_t n_count = byoc_min({self.width}, {c_dim(p.num_columns)} - n0);",
-            *self._placed(
+            *declared(
+                self._variables(num_outer),
                 [
                     *self._row_range(num_outer, outer),
                     *self._panel_lines(packs_inside=packs_inside),
                     *self._chunk_lines(),
                 ],
-                num_outer,
+                "    ",
             ),
             "  }",
         ]
@@ -200,25 +198,20 @@ class _PanelKernel:
             return [calls[self.width]]
         return [f"if (n_count > {self.tail}) {calls[self.width]}", f"else {calls[self.tail]}"]
 
-    def _placed(self, body: Sequence[str], num_outer: Dim) -> list[str]:
-        """Gives the lines of an item behind those that say where the matrices of its batch position lie."""
-        p = self.p
-        lines = list(body)
-        for name, pointer, matrix in (("right", self.right, p.right), ("left", self.left, p.left)):
-            if name in _words(lines):
-                offset = matrix.offset(p.batch, self._indices)
-                lines.insert(0, f"    const {self.ctype} *{name} = {pointer}{f' + {offset}' if offset else ''};")
-        positions = dict(zip(self._indices, unravel("b", p.batch), strict=True))
-        words = _words(lines)
-        lines = [*(f"    const int64_t {name} = {text};" for name, text in positions.items() if name in words), *lines]
-        if "b" in _words(lines):
-            inner = num_outer * self.num_panels
-            lines.insert(0, f"    const int64_t b = {'item' if inner == 1 else f'item / {c_dim(inner)}'};")
-        return lines
-
-    @property
-    def _indices(self) -> tuple[str, ...]:
-        return tuple(f"b{axis}" for axis in range(len(self.p.batch)))
+    def _variables(self, num_outer: Dim) -> list[tuple[str, str]]:
+        """Gives what says where an item's panel and matrices lie."""
+        p, integer = self.p, "const int64_t"
+        inner = num_outer * self.num_panels
+        found = [
+            (f"{integer} n0", "0" if self.num_panels == 1 else f"item % {c_dim(self.num_panels)} * {self.width}"),
+            (f"{integer} n_count", f"byoc_min({self.width}, {c_dim(p.num_columns)} - n0)"),
+            (f"{integer} b", "item" if inner == 1 else f"item / {c_dim(inner)}"),
+            *p.positions,
+        ]
+        for name, pointer, matrix in (("left", self.left, p.left), ("right", self.right, p.right)):
+            offset = matrix.offset(p.batch, p.indices)
+            found.append((f"const {self.ctype} *{name}", f"{pointer} + {offset}" if offset else pointer))
+        return found
 
     def _row_range(self, num_outer: Dim, outer: Dim) -> list[str]:
         num_rows = c_dim(self.p.num_rows)
@@ -262,27 +255,31 @@ class _PanelKernel:
 
     def _chunk_lines(self) -> list[str]:
         """Gives the loop over the rows of an item: their sums, part by part, and what follows."""
-        tile = SumsTile(
-            "sums",
-            str(self.width),
-            "m0",
-            "m_count",
-            "n0",
-            "n_count",
-            self.width,
-            self._indices,
-            has_columns=self.p.has_columns,
-        )
-        return [
+        columns = self.p.known_columns
+        n_count = str(self.width) if columns is not None and columns % self.width == 0 else "n_count"
+        names = ("sums", str(self.width), "m0", "m_count", "n0", n_count)
+        tile = SumsTile(*names, self.width, self.p.indices, has_columns=self.p.has_columns)
+        head = [
             f"    for (int64_t m0 = m_begin; m0 < m_end; m0 += {self.chunk}) {{",
             f"      const int64_t m_count = byoc_min({self.chunk}, m_end - m0);",
-            f"      {self.ctype} sums[{self.chunk * self.width}];",
-            *(f"      {line}" for line in self._sum_lines()),
-            *epilogue_lines(self.kernel, tile, "      "),
-            "    }",
         ]
+        buffer = f"{self.ctype} sums[{self.chunk * self.width}];"
+        epilogue = epilogue_lines(self.kernel, tile, "      ")
+        place = result_place(self.kernel, tile)
+        if place is None:
+            sums = [buffer, *self._sum_lines("sums", str(self.width))]
+            return [*head, *(f"      {line}" for line in sums), *epilogue, "    }"]
+        # Nothing follows: whole vectors of sums go where they belong, and stay there until they are complete.
+        pointer, pitch = place
+        lines = [f"  {line}" for line in self._sum_lines(pointer, pitch)]
+        if not self.has_ragged_tail:
+            return [*head, *(f"    {line}" for line in lines), "    }"]
+        through = [f"  {line}" for line in [buffer, *self._sum_lines("sums", str(self.width))]]
+        text = [f"if (n_count % {self.kernel.unit.lanes(self.p.dtype)} == 0) {{", *lines, "} else {", *through]
+        return [*head, *(f"      {line}" for line in text), *(f"  {line}" for line in epilogue), "      }", "    }"]
 
-    def _sum_lines(self) -> list[str]:
+    def _sum_lines(self, sums: str, pitch: str) -> list[str]:
+        """Gives the lines that sum up a chunk of rows, to where ``sums`` points."""
         p = self.p
         left = "left" if p.left.row_step == 0 else f"left + m0 * {c_dim(p.left.row_step)}"
         strided = self.form is _Form.IN_PLACE
@@ -293,7 +290,7 @@ class _PanelKernel:
             depth = c_dim(p.depth)
             ahead = f"panel + ({depth} + (m0 - m_begin) * {depth} / (m_end - m_begin)) * {step}" if fetches else "panel"
             source = f"{left}, {c_dim(p.left.row_step)}, panel, {'panel_step, ' if strided else ''}{depth}"
-            return self._calls(f"{source}, m_count, sums, 0, {ahead}, {rest}")
+            return self._calls(f"{source}, m_count, {sums}, {pitch}, 0, {ahead}, {rest}")
         block = c_dim(self.depth_block)
         source = (
             f"{left} + k0, {c_dim(p.left.row_step)}, panel + k0 * {step}, {'panel_step, ' if strided else ''}k_count"
@@ -303,7 +300,7 @@ class _PanelKernel:
             "int64_t k0 = 0;",
             "do {",
             f"  const int64_t k_count = byoc_min({block}, {c_dim(p.depth)} - k0);",
-            *(f"  {line}" for line in self._calls(f"{source}, m_count, sums, k0 > 0, {ahead}")),
+            *(f"  {line}" for line in self._calls(f"{source}, m_count, {sums}, {pitch}, k0 > 0, {ahead}")),
             "  k0 += k_count;",
             f"}} while (k0 < {c_dim(p.depth)});",
         ]
@@ -318,18 +315,16 @@ class _PanelKernel:
     def _calls(self, arguments: str) -> list[str]:
         """Gives the calls of the block functions; ``{width}`` in the arguments is the panel's width."""
         lanes, strided = self.kernel.unit.lanes(self.p.dtype), self.form is _Form.IN_PLACE
+        rows = self.p.known_rows
+        row_counts = set() if rows is None else {self.chunk, rows % self.chunk}
         calls = {}
         for width in (self.width, self.tail):
             if width:
-                name = block_function(self.kernel, self.p.dtype, width // lanes, self.width, strided=strided)
+                name = block_function(self.kernel, self.p.dtype, width // lanes, row_counts, strided=strided)
                 calls[width] = f"{name}({arguments.replace('{width}', str(width))});"
         if not self.tail:
             return [calls[self.width]]
         return [f"if (n_count > {self.tail}) {calls[self.width]}", f"else {calls[self.tail]}"]
-
-
-def _words(lines: Sequence[str]) -> set[str]:
-    return set(re.findall(r"\w+", "\n".join(lines)))
 
 
 def _fits(p: Product, nbytes: int) -> bool:

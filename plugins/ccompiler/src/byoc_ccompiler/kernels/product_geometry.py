@@ -10,7 +10,7 @@ from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import collapsed_step, index_term, operand_strides
+from byoc_ccompiler.kernels.epilogue import collapsed_step, index_term, operand_strides, unravel
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["Matrix", "Product"]
@@ -130,6 +130,16 @@ class Product:
         left = Matrix(vector, (1,) * len(batch), (0,) * len(batch), 0, along)
         right = Matrix(x, tuple(batch), tuple(strides), across, down)
         return cls(dtype, tuple(batch), 1, num_columns, depth, left, right, True)
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """The C names of the position along the axes of the batch."""
+        return tuple(f"b{axis}" for axis in range(len(self.batch)))
+
+    @property
+    def positions(self) -> list[tuple[str, str]]:
+        """Their declarations and values, which read the position ``b`` in row-major order."""
+        return [(f"const int64_t {n}", v) for n, v in zip(self.indices, unravel("b", self.batch), strict=True)]
 
     @property
     def known_rows(self) -> int | None:

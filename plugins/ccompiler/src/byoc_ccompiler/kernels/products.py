@@ -29,7 +29,9 @@ def _write(kernel: Kernel) -> None:
     kernel.names.reserve([*_LOCALS, *(f"b{axis}" for axis in range(rank))])
     reserve_epilogue_names(kernel)
     geometry = Product.of_kernel(kernel)
-    if geometry.dtype not in FLOATS:
+    if 0 in shape_of(kernel.group.steps[0].result):
+        kernel.finish([f"  (void){kernel.output(value)};" for value in kernel.stored])
+    elif geometry.dtype not in FLOATS:
         write_integer_product(kernel, geometry)
     elif prefers_dots(geometry):
         write_dot_product(kernel, geometry)

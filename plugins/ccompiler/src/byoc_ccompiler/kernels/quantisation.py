@@ -6,16 +6,15 @@ import numpy as np
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import ceildiv, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
 from byoc_ccompiler.kernels.copies import reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -98,11 +97,6 @@ def _write(kernel: Kernel) -> None:
     kernel.finish([ParallelLoop(lines, count, run * _ELEMENT_PS)])
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: the type rules permit no other dtypes than those of which C has types."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has the parameters checked to be as many as the axis has indices, or blocks."""
     shape, block = shape_of(step.operands[0]), int_of(step.binding, "block_size")
@@ -116,5 +110,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_equal_sizes(scope, step, index, shape_of(step.operands[index]), wanted)
 
 
-FAMILY = KernelFamily(frozenset({"quantize", "dequantize"}), _reject, _write, require=_require)
+FAMILY = KernelFamily(frozenset({"quantize", "dequantize"}), reject_nothing, _write, require=_require)
 """Quantisation, and back."""

@@ -10,16 +10,15 @@ from collections.abc import Callable, Sequence
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import axis_of, dim_of, flag_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import BYTE_PS, INDICES, MOVE_PS, copy_axes, copy_parts, offset_of, reserve_locals
 from byoc_ccompiler.kernels.index_checks import range_check
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -158,11 +157,6 @@ def _write(kernel: Kernel) -> None:
     _WRITERS[step.op](kernel, step)
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: what could not be copied, a call refuses."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has sizes checked that symbols hide from the type rules."""
     shape = shape_of(step.operands[0])
@@ -175,5 +169,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         scope.require_at_least(step.op, "operand `x`", shape, least)
 
 
-FAMILY = KernelFamily(frozenset(_WRITERS), _reject, _write, takes_halves=True, require=_require)
+FAMILY = KernelFamily(frozenset(_WRITERS), reject_nothing, _write, takes_halves=True, require=_require)
 """Ops that move elements by a rule along an axis."""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_types import c_dim, c_suffix
-from byoc_core.backend.info import Rejection
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
@@ -16,6 +14,7 @@ from byoc_ccompiler.kernels.axis_view import line_loop
 from byoc_ccompiler.kernels.copies import reserve_locals
 from byoc_ccompiler.kernels.dots import dot_function
 from byoc_ccompiler.kernels.index_checks import range_check
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -49,7 +48,7 @@ def _rnn(suffix: str, step: Step, size: str) -> list[str]:
 
 
 def _gru(suffix: str, step: Step, size: str) -> list[str]:
-    """Gives the update; ``gates`` holds the input's part only of the last gate, whose state's part hangs on the reset."""
+    """Gives the update; of the last gate ``gates`` holds the input's part: the state's part hangs on the reset."""
     inner = f"inner + k * {size}, {{operand}}, {size}"
     lines = [
         f"for (int64_t k = 0; k < 2 * {size}; ++k) gates[k] = byoc_sigmoid_{suffix}(gates[k] + shift[k]);",
@@ -73,7 +72,7 @@ _UPDATES: dict[str, Callable[[str, Step, str], list[str]]] = {"nn.rnn": _rnn, "n
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel: a line is a sequence in one direction, with its states and the sums of its gates in scratch."""
+    """Writes the kernel: a line is a sequence in one direction, its states and the sums of its gates in scratch."""
     (step,) = kernel.group.steps
     names = (
         "worker mine line way item time turn steps state gates reset next matrix inner shift enter leave keep new row"
@@ -150,11 +149,6 @@ def _write(kernel: Kernel) -> None:
     kernel.finish([*checks, loop], dot_function(ctype))
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: what does not fit, a call refuses."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has sizes checked that symbols hide from the type rules."""
     shapes = [shape_of(operand) for operand in step.operands]
@@ -168,5 +162,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_equal_sizes(scope, step, index + 1, shapes[index + 1], sizes)
 
 
-FAMILY = KernelFamily(frozenset(_GATES), _reject, _write, require=_require)
+FAMILY = KernelFamily(frozenset(_GATES), reject_nothing, _write, require=_require)
 """Recurrent layers."""

@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_literal
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import AxisView, view_along
 from byoc_ccompiler.kernels.copies import BYTE_PS, copy_axes, copy_parts, reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
@@ -227,10 +226,5 @@ def _write(kernel: Kernel) -> None:
     kernel.finish([*body, *fills, *loops], variables=variables)
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: the type rule permits interpolation of floats only."""
-    return None
-
-
-FAMILY = KernelFamily(frozenset({"nn.resize"}), _reject, _write)
+FAMILY = KernelFamily(frozenset({"nn.resize"}), reject_nothing, _write)
 """Resizing."""

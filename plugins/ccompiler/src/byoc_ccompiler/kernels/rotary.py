@@ -5,14 +5,13 @@ from __future__ import annotations
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import product
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import reserve_locals
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
@@ -55,11 +54,6 @@ def _write(kernel: Kernel) -> None:
     kernel.finish([ParallelLoop(lines, product((batch, heads, steps)), size * _PAIR_PS)])
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: what turns too much, a call refuses."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has sizes checked that symbols hide from the type rules."""
     x, cos, sin = (shape_of(operand) for operand in step.operands)
@@ -68,5 +62,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
     scope.require_at_least(step.op, "operand `x`", x, [0, 0, 0, 2 * cos[2]])
 
 
-FAMILY = KernelFamily(frozenset({"nn.rotary_embedding"}), _reject, _write, require=_require)
+FAMILY = KernelFamily(frozenset({"nn.rotary_embedding"}), reject_nothing, _write, require=_require)
 """Rotary position embedding."""

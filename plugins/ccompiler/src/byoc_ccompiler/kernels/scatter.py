@@ -10,10 +10,8 @@ from collections.abc import Callable
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_suffix
-from byoc_core.backend.info import Rejection
 from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import axis_of
 from byoc_ccompiler.family import KernelFamily
@@ -21,6 +19,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import BYTE_PS, MOVE_PS, copy_axes, copy_parts, reserve_locals
 from byoc_ccompiler.kernels.index_checks import index_check, range_check, resolved
 from byoc_ccompiler.kernels.indexing import element_places, tuple_place
+from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -146,11 +145,6 @@ def _write_slice(kernel: Kernel) -> None:
     _scatter_slice(kernel, step)
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    """Takes all: an index that means no element, a call refuses."""
-    return None
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has sizes checked that symbols hide from the type rules."""
     shapes = [shape_of(operand) for operand in step.operands]
@@ -171,7 +165,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 FAMILIES = (
-    KernelFamily(frozenset(_COMBINING), _reject, _write_combining, require=_require),
-    KernelFamily(frozenset({"scatter_slice"}), _reject, _write_slice, takes_halves=True, require=_require),
+    KernelFamily(frozenset(_COMBINING), reject_nothing, _write_combining, require=_require),
+    KernelFamily(frozenset({"scatter_slice"}), reject_nothing, _write_slice, takes_halves=True, require=_require),
 )
 """Ops that write elements at indices."""

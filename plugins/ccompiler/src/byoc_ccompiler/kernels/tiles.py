@@ -124,7 +124,16 @@ static BYOC_CONTRACTED void {name}(const {ctype} *x, int64_t x_step, const {ctyp
 """
 
 
-def panel_tile(name: str, unit: VectorUnit, dtype: str, rows: int, vectors: int, *, indirect: bool = False) -> str:
+def panel_tile(
+    name: str,
+    unit: VectorUnit,
+    dtype: str,
+    rows: int,
+    vectors: int,
+    *,
+    indirect: bool = False,
+    fetches: bool = False,
+) -> str:
     """Gives a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
     A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side, and so do the sums of one row. The
@@ -132,7 +141,8 @@ def panel_tile(name: str, unit: VectorUnit, dtype: str, rows: int, vectors: int,
 
     C signature: ``(a, a_row_step, panel, depth, sums)``; row ``j`` starts at ``a + j * a_row_step`` and has ``depth``
     factors. Indirect: ``(rows, num_taps, depth, panel, sums)``; row ``j`` is ``num_taps`` runs of ``depth`` factors,
-    run ``t`` at ``rows[t * ROWS + j]``, and the panel has ``num_taps * depth`` steps.
+    run ``t`` at ``rows[t * ROWS + j]``, and the panel has ``num_taps * depth`` steps. Where it fetches, ``ahead`` and
+    ``ahead_step`` stand before ``sums``: memory wanted soon, and how many of its elements to fetch in each step.
 
     Args:
         name: the C function's name.
@@ -141,23 +151,28 @@ def panel_tile(name: str, unit: VectorUnit, dtype: str, rows: int, vectors: int,
         rows: rows of the tile.
         vectors: vectors in a row.
         indirect: whether rows are found through pointers.
+        fetches: whether other memory is brought into the second-level cache meanwhile.
     """
     suffix, ctype = c_suffix(dtype), c_type(dtype)
-    tile = _PanelTile(suffix, unit.lanes(dtype), rows, vectors)
+    tile = _PanelTile(suffix, unit.lanes(dtype), rows, vectors, fetches)
     if indirect:
         parameters = f"const {ctype} *const *rows, int64_t num_taps, int64_t depth, const {ctype} *panel"
         lines = tile.indirect_lines(ctype)
     else:
         parameters = f"const {ctype} *a, int64_t a_row_step, const {ctype} *panel, int64_t depth"
         lines = tile.direct_lines(ctype)
+    if fetches:
+        parameters += f",\n    const {ctype} *ahead, int64_t ahead_step"
     head = f"static BYOC_CONTRACTED void {name}({parameters}, {ctype} *restrict sums) {{"
     return "\n".join([head, "  BYOC_CONTRACT", f"  vec_{suffix} acc[{rows}][{vectors}];", *lines, "}", ""])
 
 
-def panel_function(kernel: Kernel, dtype: str, rows: int, vectors: int, *, indirect: bool = False) -> str:
+def panel_function(
+    kernel: Kernel, dtype: str, rows: int, vectors: int, *, indirect: bool = False, fetches: bool = False
+) -> str:
     """Gives the C name of a :func:`panel_tile` that all kernels of the source share."""
-    form = "rows" if indirect else "tile"
-    text = panel_tile("{name}", kernel.unit, dtype, rows, vectors, indirect=indirect)
+    form = ("rows" if indirect else "tile") + ("_fetching" if fetches else "")
+    text = panel_tile("{name}", kernel.unit, dtype, rows, vectors, indirect=indirect, fetches=fetches)
     return kernel.helper(f"{form}_{c_suffix(dtype)}_{rows}x{vectors}", text)
 
 
@@ -169,6 +184,7 @@ class _PanelTile:
     lanes: int
     rows: int
     vectors: int
+    fetches: bool
 
     def each(self, statement: str, indent: str) -> list[str]:
         """Gives the loops over all registers ``acc[j][v]``."""
@@ -189,8 +205,10 @@ class _PanelTile:
 
     def steps(self, ctype: str, factor: str, indent: str) -> list[str]:
         """Gives the loop over the steps ``k`` from ``begin`` to ``end``, which moves ``panel`` on."""
+        step = f"++k, panel += {self.vectors * self.lanes}" + (", ahead += ahead_step" if self.fetches else "")
         lines = [
-            f"for (int64_t k = begin; k < end; ++k, panel += {self.vectors * self.lanes}) {{",
+            f"for (int64_t k = begin; k < end; {step}) {{",
+            *(["  __builtin_prefetch(ahead, 0, 2);"] if self.fetches else []),
             f"  vec_{self.suffix} part[{self.vectors}];",
             "  BYOC_UNROLL",
             f"  for (int v = 0; v < {self.vectors}; ++v) {{",

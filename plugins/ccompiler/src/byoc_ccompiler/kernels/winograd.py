@@ -26,6 +26,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
 from byoc_ccompiler.kernels.tiles import panel_function
+from byoc_ccompiler.kernels.window_rows import zeros
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
 from byoc_ccompiler.kernels.winograd_transforms import map_inputs, map_products
 from byoc_ccompiler.steps import Step
@@ -43,7 +44,7 @@ _TRANSFORM_PS = 1500
 """Estimated picoseconds to transform one vector at one point."""
 
 _LOCALS = (
-    *("tiles", "t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
+    *("t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
     *("slot", "products", "pixels", "o0", "o_count"),
 )
 
@@ -84,19 +85,16 @@ def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
     reserve_epilogue_names(kernel)
     packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
     image, weights = kernel.input(x, "x"), kernel.input(kernel.scope.constants.derive(packed), "weights")
-    # In front of the tiles stands one pixel of zeros: what a tile reads outside the image.
-    kernel.scratch = plan.row_step + plan.blocks * plan.block_step
-    ctype, round_tiles = c_type(plan.geometry.dtype), plan.blocks * plan.rows
+    kernel.scratch = plan.blocks * plan.block_step
+    round_tiles = plan.blocks * plan.rows
     body: list[str | ParallelLoop] = [
-        f"  memset(scratch, 0, {plan.row_step} * sizeof(*scratch));",
-        f"  {ctype} *const tiles = scratch + {plan.row_step};",
         f"  for (int64_t t0 = 0; t0 < {c_dim(plan.num_tiles)}; t0 += {round_tiles}) {{",
         f"    const int64_t t_count = byoc_min({round_tiles}, {c_dim(plan.num_tiles)} - t0);",
         _input_loop(kernel, plan, image),
         _product_loop(kernel, plan, weights),
         "  }",
     ]
-    kernel.finish(body, variables=["int64_t t0", "int64_t t_count", f"{ctype} *tiles"])
+    kernel.finish(body, variables=["int64_t t0", "int64_t t_count"])
 
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -135,9 +133,9 @@ def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
         f"        const int64_t y = y0 + k / {num} - {top}, col = x0 + k % {num} - {left};",
         f"        at[k] = y >= 0 && y < {c_dim(geometry.height)} && col >= 0 && col < {c_dim(geometry.width)}",
         f"                    ? {image} + {batch}y * {c_dim(row_step)} + col * {c_dim(pixel_step)}",
-        "                    : scratch;",
+        f"                    : {zeros(kernel, geometry.dtype, geometry.channels)};",
         "      }",
-        f"      {transform}(at, tiles + {place});",
+        f"      {transform}(at, scratch + {place});",
         "    }",
     )
     vectors = -(-geometry.channels // plan.lanes)
@@ -148,7 +146,8 @@ def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelL
     """Gives the loop over panels and blocks that multiplies, transforms back and does what follows."""
     geometry, ctype = plan.geometry, c_type(plan.geometry.dtype)
     size, width, points = plan.algorithm.num_outputs, plan.width, plan.num_points
-    multiply = panel_function(kernel, geometry.dtype, plan.rows, plan.vectors)
+    multiply = panel_function(kernel, geometry.dtype, plan.rows, plan.vectors, fetches=plan.fetches)
+    ahead, ahead_lines = _ahead(plan, weights)
     transform = kernel.helper(f"winograd_output_{size}", _output_function(plan))
     tile = SumsTile(
         f"(pixels + (y - y0) * {size * width})",
@@ -165,12 +164,13 @@ def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelL
         f"      const int64_t panel = item / {plan.blocks}, block = item % {plan.blocks} * {plan.rows};",
         "      if (block >= t_count) continue;",
         f"      const int64_t o0 = panel * {width}, o_count = byoc_min({width}, {geometry.out_channels} - o0);",
-        f"      const {ctype} *from = tiles + block * {points * plan.row_step};",
-        f"      const {ctype} *factors = {weights} + panel * {points * geometry.channels * width};",
+        f"      const {ctype} *from = scratch + block * {points * plan.row_step};",
+        f"      const {ctype} *factors = {weights} + panel * {plan.panel_size};",
+        *(f"      {line}" for line in ahead_lines),
         f"      {ctype} products[{points * plan.rows * width}] __attribute__((aligned({plan.unit.nbytes})));",
         f"      for (int64_t k = 0; k < {points}; ++k) {{",
         f"        {multiply}(from + k * {plan.point_step}, {plan.row_step}, factors + k * {geometry.channels * width},",
-        f"            {geometry.channels}, products + k * {plan.rows * width});",
+        f"            {geometry.channels}, {ahead}products + k * {plan.rows * width});",
         "      }",
         f"      for (int64_t slot = 0; slot < byoc_min({plan.rows}, t_count - block); ++slot) {{",
         *(f"        {line}" for line in _place_lines(plan, "block + slot")),
@@ -185,6 +185,19 @@ def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelL
     )
     item_ps = plan.rows * width * geometry.channels * points * multiply_add_ps(plan.unit, geometry.dtype)
     return ParallelLoop(lines, plan.num_panels * plan.blocks, item_ps)
+
+
+def _ahead(plan: WinogradPlan, weights: str) -> tuple[str, list[str]]:
+    """Gives the arguments that say what to fetch, an item's share of the next panel, and the lines before."""
+    if not plan.fetches:
+        return "", []
+    ctype, depth, size = c_type(plan.geometry.dtype), plan.geometry.channels, plan.panel_size
+    share = -(-plan.width // plan.blocks)
+    lines = [
+        f"const {ctype} *ahead = {weights} + byoc_min(panel + 1, {plan.num_panels - 1}) * {size};",
+        f"ahead += item % {plan.blocks} * {size // plan.blocks};",
+    ]
+    return f"ahead + k * {depth * share}, {share}, ", lines
 
 
 def _input_function(plan: WinogradPlan) -> str:

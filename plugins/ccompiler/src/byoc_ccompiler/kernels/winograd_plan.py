@@ -26,8 +26,15 @@ _PRODUCTS_NBYTES = 1 << 16
 _NEAR_NBYTES = 1 << 20
 """So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
 
-_NEAR_RATE, _FAR_RATE = 32, 6
-"""Bytes of factors that arrive in a cycle, from the second-level cache and from beyond it."""
+_RESIDENT_NBYTES = 1 << 19
+"""A filter up to this size stays in the second-level cache from round to round."""
+
+_FETCHING_BLOCKS = 8
+"""With more blocks in a round, one panel's way from memory is short beside the time that it is used."""
+
+_NEAR_RATE, _FAR_RATE = 32, 3
+"""Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
+those of a network's filters."""
 
 _POINT_CYCLES = 5
 """Cycles that transforms take for one vector at one point, loads and stores included."""
@@ -35,8 +42,11 @@ _POINT_CYCLES = 5
 _DIRECT_SHARE = 0.85
 """What direct convolution reaches of two multiply-adds in a cycle."""
 
-_MARGIN = 1.6
+_MARGIN = 1.25
 """How much cheaper a plan must look than direct convolution: its many small loops cost more than the estimate says."""
+
+_LARGE_TILE_MARGIN = 1.25
+"""How much cheaper tiles of 4 by 4 must look than those of 2 by 2, whose errors are smaller."""
 
 _UNKNOWN_SIZE = 28
 """What a symbolic size of an image counts as; a symbolic batch counts as 1."""
@@ -88,6 +98,17 @@ class WinogradPlan:
         return self.algorithm.num_inputs**2
 
     @property
+    def panel_size(self) -> int:
+        """Elements of one panel of the transformed filter."""
+        return self.num_points * self.geometry.channels * self.width
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the next panel is fetched while the blocks of a round pass this one: not all stay in the cache."""
+        is_large = self.num_panels * self.panel_size * self.itemsize > _RESIDENT_NBYTES
+        return is_large and self.vectors <= self.blocks <= _FETCHING_BLOCKS
+
+    @property
     def tiles_down(self) -> Dim:
         """Tiles along the height of an image."""
         return _ceil_div(self.geometry.out_height, self.algorithm.num_outputs)
@@ -121,16 +142,17 @@ class WinogradPlan:
     @property
     def cycles(self) -> float:
         """Estimated cycles in one thread."""
-        tiles = self._assumed_tiles()
+        tiles, channels = self._assumed_tiles(), self.geometry.channels
         blocks = -(-tiles // self.rows)
         step = max(self.rows * self.vectors / 2, (self.rows + self.vectors) / 2, 4.0)
-        panel_nbytes = self.num_points * self.geometry.channels * self.width * self.itemsize
-        first = max(step, self.vectors * self.unit.nbytes / _FAR_RATE)
-        again = max(step, self.vectors * self.unit.nbytes / _NEAR_RATE) if panel_nbytes <= _NEAR_NBYTES else first
-        steps = self.geometry.channels * (first + (blocks - 1) * again)
-        products = self.num_panels * self.num_points * (steps + blocks * (self.rows * self.vectors + 20))
-        vectors = -(-self.geometry.channels // self.lanes) + self.num_panels * self.vectors
-        return products + tiles * vectors * self.num_points * _POINT_CYCLES
+        step = max(step, self.vectors * self.unit.nbytes / _NEAR_RATE)
+        calls = blocks * self.num_panels * self.num_points
+        products = calls * (channels * step + self.rows * self.vectors + 20)
+        vectors = -(-channels // self.lanes) + self.num_panels * self.vectors
+        transforms = tiles * vectors * self.num_points * _POINT_CYCLES
+        panel_nbytes = self.panel_size * self.itemsize
+        times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
+        return products + transforms + times_read * self.num_panels * panel_nbytes / _FAR_RATE
 
     def _assumed_tiles(self) -> int:
         geometry, size = self.geometry, self.algorithm.num_outputs
@@ -143,12 +165,13 @@ def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) ->
 
     The form of the filter is not looked at.
     """
-    sizes = {"off": (), "f2": (2,), "auto": (2, 4)}[option]
-    if geometry.channels < unit.lanes(geometry.dtype):
+    if option == "off" or geometry.channels < unit.lanes(geometry.dtype):
         return None
-    plans = [make_plan(geometry, unit, size) for size in sizes]
-    best = min(plans, key=lambda plan: plan.cycles, default=None)
-    return best if best is not None and best.cycles * _MARGIN < _direct_cycles(geometry, unit) else None
+    best = make_plan(geometry, unit, 2)
+    if option == "auto":
+        large = make_plan(geometry, unit, 4)
+        best = large if large.cycles * _LARGE_TILE_MARGIN < best.cycles else best
+    return best if best.cycles * _MARGIN < _direct_cycles(geometry, unit) else None
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
@@ -174,7 +197,8 @@ def _plans(geometry: ConvolutionGeometry, unit: VectorUnit, algorithm: MinimalFi
 def _direct_cycles(geometry: ConvolutionGeometry, unit: VectorUnit) -> float:
     batch, height, width = _assumed(geometry)
     vectors = -(-geometry.out_channels // unit.lanes(geometry.dtype))
-    return batch * height * width * geometry.num_taps * geometry.channels * vectors / 2 / _DIRECT_SHARE
+    products = geometry.num_taps * geometry.channels * vectors
+    return batch * height * width * products / 2 / _DIRECT_SHARE + products * unit.nbytes / _FAR_RATE
 
 
 def _assumed(geometry: ConvolutionGeometry) -> tuple[int, int, int]:

@@ -119,7 +119,7 @@ def map_products(matrix: Matrix, source: Callable[[int], str], target: Callable[
         target: C of what a result is assigned to, by its number.
         dtype: of the vectors' elements.
     """
-    lines = []
+    lines: list[str] = []
     even: list[tuple[int, str]] = []
     odd: list[tuple[int, str]] = []
     signs = (-1.0) ** np.arange(matrix.shape[0])

@@ -14,7 +14,7 @@ from itertools import accumulate, product
 from typing import NamedTuple
 
 from byoc_core.dims import Dim, is_nonnegative
-from byoc_core.lower.sweep_storage import sweep
+from byoc_core.runtime.sweep_storage import sweep
 
 __all__ = ["Interval", "StoragePlan", "SymbolicInterval", "SymbolicPlan", "peak_nbytes", "plan", "plan_symbolic"]
 
@@ -53,7 +53,7 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     needed at the same time. Largest first is tried; then earliest first, from both ends of an arena of the peak's
     size in turn; then largest in bytes times duration; then earliest first. Where there are few buffers, those that
     end at the arena's top are placed again before all others, a few times over. Where so many buffers are needed at
-    once that this takes too long, sweeps over time (:func:`~byoc_core.lower.sweep_storage.sweep`) take its place. The
+    once that this takes too long, sweeps over time (:func:`~byoc_core.runtime.sweep_storage.sweep`) take its place. The
     smallest arena wins, and nothing more is tried once the peak of live bytes is reached. The result depends on sizes,
     intervals and their order only.
 

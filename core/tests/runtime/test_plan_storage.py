@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 from byoc_core.dims import Dim, evaluate, parse_dim
-from byoc_core.lower.plan_storage import Interval, SymbolicInterval, peak_nbytes, plan, plan_symbolic
+from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, peak_nbytes, plan, plan_symbolic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

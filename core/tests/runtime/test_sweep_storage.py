@@ -4,8 +4,8 @@ import random
 from itertools import pairwise
 
 import pytest
-from byoc_core.lower.plan_storage import Interval, peak_nbytes, plan
-from byoc_core.lower.sweep_storage import sweep
+from byoc_core.runtime.plan_storage import Interval, peak_nbytes, plan
+from byoc_core.runtime.sweep_storage import sweep
 from hypothesis import given
 from hypothesis import strategies as st
 

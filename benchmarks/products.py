@@ -1,0 +1,263 @@
+"""Matrix products on one thread, beside ONNX Runtime and, where it is installed, PyTorch (which calls oneDNN).
+
+The time is what the process takes of a processor, so that what others take of a busy machine is left out; results go
+into memory that is there already. Beside each product stands its share of what the multipliers can do, measured in the
+same rounds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import byoc_core
+import numpy as np
+import onnx
+from byoc_core.authoring.csource_types import c_type
+from byoc_core.native.toolchain import BuildOptions, find_toolchain
+from byoc_core.runtime.module import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.calls import NO_PEER, OUTPUT, has_peer, peer_session
+from benchmarks.pairing import Samples, measure, paired_ratio
+
+__all__ = ["compare", "peak_contestant", "run", "session_call", "time_processor"]
+
+SAMPLE_S = 10e-3
+"""About what one sample takes."""
+OPSET = 17
+DTYPE = "float32"
+
+
+@dataclass(frozen=True)
+class ProductModel:
+    """``x @ w``, or stacks of such products.
+
+    Attributes:
+        left: the shape of ``x``.
+        right: the shape of ``w`` as it is stored.
+        is_constant: whether ``w`` is known when the model is compiled, and is no input.
+        is_transposed: whether ``w`` is stored with its last two axes exchanged.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    is_constant: bool = True
+    is_transposed: bool = False
+
+    @property
+    def num_operations(self) -> int:
+        """Multiplications and additions."""
+        columns = self.right[-2 if self.is_transposed else -1]
+        return 2 * int(np.prod(self.left)) * columns
+
+    def draw(self) -> dict[str, NDArray]:
+        """Gives seeded operands by name."""
+        rng = np.random.default_rng(0)
+        shapes = {"x": self.left, "w": self.right}
+        return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+    def to_onnx(self, weights: NDArray) -> bytes:
+        """Gives the serialised ONNX model."""
+        last = len(self.right) - 1
+        order = [*range(last - 1), last, last - 1]
+        turned = helper.make_node("Transpose", ["w"], ["v"], perm=order)
+        nodes = [*([turned] if self.is_transposed else [])]
+        nodes.append(helper.make_node("MatMul", ["x", "v" if self.is_transposed else "w"], [OUTPUT]))
+        shapes = {"x": self.left} | ({} if self.is_constant else {"w": self.right})
+        inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+        output = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, (*self.left[:-1], None))
+        stored = [numpy_helper.from_array(weights, "w")] if self.is_constant else []
+        opsets = [helper.make_opsetid("", OPSET)]
+        graph = helper.make_graph(nodes, "product", inputs, [output], stored)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets))
+        onnx.checker.check_model(model)
+        data: bytes = model.SerializeToString()
+        return data
+
+
+MODELS: Mapping[str, ProductModel] = {
+    "128x768x3072": ProductModel((128, 768), (768, 3072)),
+    "128x3072x768": ProductModel((128, 3072), (3072, 768)),
+    "3136x64x576": ProductModel((3136, 64), (64, 576)),
+    "3136x576x64": ProductModel((3136, 576), (576, 64)),
+    "512x512x512": ProductModel((512, 512), (512, 512)),
+    "1x4096x4096": ProductModel((1, 4096), (4096, 4096)),
+    "512x512x512, both inputs": ProductModel((512, 512), (512, 512), is_constant=False),
+    "12x(128x64 by 64x128)": ProductModel((12, 128, 64), (12, 64, 128), is_constant=False),
+    "12x(128x64 by 128x64, turned)": ProductModel((12, 128, 64), (12, 128, 64), is_constant=False, is_transposed=True),
+}
+"""By rows, length of the sums, and columns; stacks are those of the heads of an attention."""
+
+
+def run(num_rounds: int) -> dict[str, Any]:
+    """Gives microseconds of each product by contestant, ratios to each peer, and shares of the multipliers' peak."""
+    if not has_peer():
+        print(f"  {NO_PEER}")
+    peak = peak_contestant()
+    return {
+        name: compare(name, list_calls(model), model.num_operations, peak, num_rounds) for name, model in MODELS.items()
+    }
+
+
+def compare(
+    name: str,
+    calls: Mapping[str, Callable[[], object]],
+    num_operations: int,
+    peak: Callable[[], float],
+    num_rounds: int,
+) -> dict[str, Any]:
+    """Gives the seconds of one case by contestant, the peers' ratios to byoc's, and byoc's share of the peak.
+
+    They are printed too.
+
+    Args:
+        name: of the case.
+        calls: the contestants; ``byoc`` is one of them.
+        num_operations: multiplications and additions of a call.
+        peak: what :func:`peak_contestant` gives.
+        num_rounds: how often each is measured.
+    """
+    contestants = {way: time_processor(call) for way, call in calls.items()}
+    seconds = measure(contestants | {"peak": peak}, num_rounds=num_rounds)
+    most = seconds.pop("peak")
+    ours = seconds["byoc"]
+    ratios = {way: paired_ratio(theirs, ours) for way, theirs in seconds.items() if way != "byoc"}
+    share = Samples(tuple(num_operations / t / p for t, p in zip(ours.values, most.values, strict=True)))
+    told = ", ".join(f"{way} takes {ratio.median:.3f} times as long" for way, ratio in ratios.items())
+    print(f"  {name:32} {ours.median * 1e6:8.1f} us, {share.median:4.0%} of the peak; {told}", flush=True)
+    return {
+        "seconds": {way: samples.to_json() for way, samples in seconds.items()},
+        "ratios": {way: samples.to_json() for way, samples in ratios.items()},
+        "share of peak": share.to_json(),
+    }
+
+
+def list_calls(model: ProductModel) -> dict[str, Callable[[], object]]:
+    """Gives the contestants of one product.
+
+    Raises:
+        ValueError: two of them give different results.
+        RuntimeError: the product was not compiled to C.
+    """
+    operands = model.draw()
+    data = model.to_onnx(operands["w"])
+    inputs = {"x": operands["x"]} if model.is_constant else operands
+    executable = byoc_core.build(byoc_core.from_onnx(data), ["ccompiler"])
+    if not any(made.type_key != "graph" for made in executable.modules):
+        raise RuntimeError(f"{model}: nothing was compiled to C")
+    expected = product_of(model, operands)
+    results = {"byoc": np.empty(expected.shape, DTYPE)}
+    machine = byoc_core.VirtualMachine(executable, num_threads=1)
+    calls: dict[str, Callable[[], object]] = {"byoc": machine.bind("main", inputs, out={OUTPUT: results["byoc"]})}
+    if has_peer():
+        results["ONNX Runtime"] = np.empty_like(expected)
+        calls["ONNX Runtime"] = session_call(data, inputs, results["ONNX Runtime"])
+    if find_spec("torch") is not None:
+        results["PyTorch"] = np.empty_like(expected)
+        calls["PyTorch"] = torch_call(model, operands, results["PyTorch"])
+    for way, call in calls.items():
+        call()
+        if not np.allclose(results[way], expected, atol=1e-3, rtol=1e-3):
+            raise ValueError(f"{model}: {way} gives another result")
+    return calls
+
+
+def product_of(model: ProductModel, operands: Mapping[str, NDArray]) -> NDArray:
+    """Gives numpy's result."""
+    right = operands["w"]
+    result: NDArray = operands["x"] @ (np.swapaxes(right, -1, -2) if model.is_transposed else right)
+    return result
+
+
+def session_call(data: bytes, inputs: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
+    """Gives ONNX Runtime's way: with all buffers bound."""
+    session = peer_session(data, num_threads=1)
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_output(OUTPUT, "cpu", 0, np.float32, out.shape, out.ctypes.data)
+    held = (inputs, out)  # the binding does not keep them
+
+    def call() -> object:
+        session.run_with_iobinding(binding)
+        return held
+
+    return call
+
+
+def torch_call(model: ProductModel, operands: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
+    """Gives PyTorch's way: constant weights lie as those of a linear layer do, by output."""
+    torch: Any = import_module("torch")
+    torch.set_num_threads(1)
+    x, w, y = (torch.from_numpy(array) for array in (operands["x"], operands["w"], out))
+    if model.is_transposed:
+        right = w.transpose(-1, -2)
+    else:
+        right = w.transpose(-1, -2).contiguous().transpose(-1, -2) if model.is_constant else w
+
+    def call() -> object:
+        with torch.inference_mode():
+            return torch.matmul(x, right, out=y)
+
+    return call
+
+
+def time_processor(call: Callable[[], object]) -> Callable[[], float]:
+    """Gives a contestant that calls and returns the mean seconds of the process's processors."""
+    call()
+    start = time.process_time()
+    call()
+    num_calls = max(1, round(SAMPLE_S / max(time.process_time() - start, 1e-6)))
+
+    def contestant() -> float:
+        begin = time.process_time()
+        for _ in range(num_calls):
+            call()
+        return (time.process_time() - begin) / num_calls
+
+    return contestant
+
+
+def peak_contestant() -> Callable[[], float]:
+    """Gives what returns the operations per second of a loop of multiply-adds that waits for nothing."""
+    width, num_sums, num_steps = 64, 16, 200_000
+    ctype = c_type(DTYPE)
+    text = f"""\
+#include "byoc_ffi.h"
+#include "byoc_scalar.h"
+typedef {ctype} vec __attribute__((vector_size({width})));
+BYOC_EXPORT BYOC_CONTRACTED {ctype} multiply_add({ctype} start) {{
+  BYOC_CONTRACT
+  vec sums[{num_sums}], factor = (vec){{0}} + start;
+  BYOC_UNROLL
+  for (int i = 0; i < {num_sums}; ++i) sums[i] = (vec){{0}} + start * i;
+  for (int k = 0; k < {num_steps}; ++k) {{
+    BYOC_UNROLL
+    for (int i = 0; i < {num_sums}; ++i) sums[i] = sums[i] * factor + factor;
+  }}
+  for (int i = 1; i < {num_sums}; ++i) sums[0] += sums[i];
+  return sums[0][0];
+}}
+"""
+    library = find_toolchain().compile(text, BuildOptions())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "peak.so"
+        path.write_bytes(library.data)
+        function = ctypes.CDLL(str(path)).multiply_add
+    function.restype, function.argtypes = ctypes.c_float, (ctypes.c_float,)
+    num_operations = 2 * num_steps * num_sums * width // np.dtype(DTYPE).itemsize
+
+    def contestant() -> float:
+        begin = time.process_time()
+        function(0.5)
+        return num_operations / (time.process_time() - begin)
+
+    return contestant

@@ -1,0 +1,72 @@
+"""The page of what ``ccompiler`` compiles: its answers to the canonical cases of all ops, dtype by dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import byoc_ccompiler.backend as ccompiler
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_core.authoring.csource_types import C_TYPES
+from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.dtypes import all_dtypes
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, new_function, op_cases
+
+__all__ = ["answers", "op_table_page"]
+
+_CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
+_NOTICE = "<!-- Made by `python -m docs.generate` from the backend's answers: change these, not this page. -->"
+_INTRO = """\
+`ccompiler` turns ops into C, or says why not. This page holds its answers to the canonical cases of every op
+(`byoc_core.ops.cases`): **yes**, all cases are compiled; **some**, the others are declined; **no**, all are declined;
+nothing where the op does not take the dtype. What computes with float16 and bfloat16 does so in float32 and rounds each
+op's result once; what moves them copies them as they are.
+
+Always declined are operands of unknown rank, sizes of results that no operand gives, and the dtypes that generated C
+has no type for: {missing}. `exe.report()` shows the reasons of a model of yours."""
+
+
+def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
+    """Gives for each dtype that C has a type for the cases of an op with the backend's answers, ``None`` for yes."""
+    found: dict[str, list[tuple[OpCase, Rejection | None]]] = {}
+    for case in op_cases().get(op, ()):
+        for dtype in case.dtypes(default_ops()[op]):
+            if dtype in C_TYPES:
+                _, binding = new_function(default_ops()[op], case.types(dtype), case.attrs)
+                answer = ccompiler.byoc_supports(binding, _CONTEXT)
+                found.setdefault(dtype, []).append((case, answer if isinstance(answer, Rejection) else None))
+    return found
+
+
+def op_table_page() -> str:
+    """Gives the page: a table of ops and dtypes, then the reasons."""
+    dtypes = [dtype for dtype in all_dtypes() if dtype in C_TYPES]
+    table = {op: answers(op) for op in sorted(op_cases())}
+    missing = ", ".join(f"`{dtype}`" for dtype in all_dtypes() if dtype not in C_TYPES)
+    lines = ["# What ccompiler compiles", "", _NOTICE, "", _INTRO.format(missing=missing), "", "## Ops and dtypes", ""]
+    lines += [f"| op | {' | '.join(dtypes)} |", f"|---|{'---|' * len(dtypes)}"]
+    for op, found in table.items():
+        cells = [_cell([answer for _, answer in found.get(dtype, [])]) for dtype in dtypes]
+        lines.append(f"| `{op}` | {' | '.join(cells)} |")
+    lines += ["", "## Reasons", "", "| op | dtypes | why it is declined |", "|---|---|---|"]
+    lines += [f"| `{op}` | {where} | {reason} |" for op, found in table.items() for where, reason in _reasons(found)]
+    lines += ["", "Ops that hold or call functions have no cases, and are left to the host.", ""]
+    return "\n".join(lines)
+
+
+def _cell(found: list[Rejection | None]) -> str:
+    if not found:
+        return ""
+    if not any(found):
+        return "yes"
+    return "no" if all(found) else "some"
+
+
+def _reasons(found: Mapping[str, list[tuple[OpCase, Rejection | None]]]) -> Iterator[tuple[str, str]]:
+    """Yields the dtypes of each reason, and the reason."""
+    dtypes: dict[str, list[str]] = {}
+    for dtype, cases in found.items():
+        for text in dict.fromkeys(answer.text for _, answer in cases if answer is not None):
+            dtypes.setdefault(text, []).append(dtype)
+    for text, names in dtypes.items():
+        yield ("all" if len(names) == len(found) else ", ".join(names)), text

@@ -1,0 +1,115 @@
+"""Every canonical case of the ops that move, index, order, quantise and recur, compiled, beside the reference kernels.
+
+Movements and integers are the same bits; floats that are computed with are held to the reference in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import byoc_ccompiler.backend as ccompiler
+import numpy as np
+import numpy.typing as npt
+import pytest
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
+from byoc_core.ir import Function, TensorType
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, new_function, op_cases
+
+NDArray = npt.NDArray[Any]
+CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
+SEED = 5
+
+MOVING = """
+reshape squeeze expand_dims concat split strided_slice nn.pad nn.border_pad tile flip roll stack trilu depth_to_space
+space_to_depth reverse_sequence take gather_elements gather_nd one_hot scatter_slice full shape_of size shape_to_tensor
+"""
+EXACT = "scatter_elements scatter_nd arange sort argsort topk argmin argmax cumsum cumprod quantize dequantize"
+ROUNDING = "einsum nn.resize nn.lrn nn.group_norm nn.rotary_embedding nn.attention nn.rnn nn.gru nn.lstm"
+
+
+def _cases(names: str) -> Iterator[tuple[OpCase, str]]:
+    """Yields the cases of ops that the backend accepts, each with a dtype."""
+    for name in names.split():
+        for case in op_cases()[name]:
+            for dtype in case.dtypes(default_ops()[name]):
+                _, binding = new_function(default_ops()[name], case.types(dtype), case.attrs)
+                answer = ccompiler.byoc_supports(binding, CONTEXT)
+                if isinstance(answer, Rejection):
+                    assert answer.text == f"C has no type for {dtype}", (name, dtype)
+                else:
+                    yield case, dtype
+
+
+def _add_all(bench: Any, cases: Iterator[tuple[OpCase, str]]) -> list[tuple[OpCase, str, Function]]:
+    added = []
+    for case, dtype in cases:
+        function, _ = new_function(
+            default_ops()[case.op], case.types(dtype), case.attrs, name=f"f{len(bench.functions)}"
+        )
+        bench.functions.append(function)
+        added.append((case, dtype, function))
+    return added
+
+
+def _run(bench: Any, function: Function, inputs: tuple[NDArray, ...]) -> list[NDArray]:
+    outputs = []
+    for type_ in function.result_types:
+        assert isinstance(type_, TensorType)
+        outputs.append(np.full([int(str(dim)) for dim in type_.shape or ()], 1, to_numpy(type_.dtype)))
+    bench.module.get_function(function.name)(*inputs, *outputs)
+    return outputs
+
+
+def _reference(case: OpCase, inputs: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
+    op = default_ops()[case.op]
+    assert op.kernel is not None
+    made = op.kernel(*inputs, **op.normalise_attrs(case.attrs))
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _bytes(array: NDArray) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+@pytest.mark.parametrize("names", [MOVING, EXACT], ids=["moving", "exact"])
+def test_what_moves_or_does_not_round_differently_gives_the_same_bits(make_bench: Any, names: str) -> None:
+    bench = make_bench(opt_level=0)
+    added = _add_all(bench, _cases(names))
+    assert {case.op for case, _, _ in added} == set(names.split())
+    for case, dtype, function in added:
+        inputs = case.arrays(np.random.default_rng(SEED), dtype)
+        for made, expected in zip(_run(bench, function, inputs), _reference(case, inputs), strict=True):
+            assert (made.shape, made.dtype) == (expected.shape, expected.dtype), (case, dtype)
+            assert _bytes(made) == _bytes(expected), (case, dtype)
+
+
+def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference(make_bench: Any) -> None:
+    """The bound is that of sums of a few tens of terms, each within a few units of the last place of the largest."""
+    bench = make_bench(opt_level=1)
+    added = _add_all(bench, _cases(ROUNDING))
+    assert {case.op for case, _, _ in added} == set(ROUNDING.split())
+    for case, dtype, function in added:
+        inputs = case.arrays(np.random.default_rng(SEED), dtype)
+        is_float = dtype_info(dtype).kind == "float"
+        wide = tuple(x.astype(np.float64) if is_float and x.dtype == to_numpy(dtype) else x for x in inputs)
+        for made, expected in zip(_run(bench, function, inputs), _reference(case, wide), strict=True):
+            assert (made.shape, made.dtype) == (expected.shape, to_numpy(dtype)), (case, dtype)
+            if not is_float:
+                np.testing.assert_array_equal(made, expected)
+                continue
+            error = np.abs(made.astype(np.float64) - expected.astype(np.float64))
+            assert np.all(error <= 64 * _unit(dtype) * max(1.0, float(np.abs(expected).max(initial=0)))), (case, dtype)
+
+
+def _unit(dtype: str) -> float:
+    """Gives the unit roundoff of a floating-point dtype."""
+    return 2.0 ** -{"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+
+
+def test_moves_are_compiled_for_all_dtypes_that_c_holds() -> None:
+    held = {dtype for _, dtype in _cases("reshape take scatter_slice nn.pad")}
+    assert {dtype for dtype in all_dtypes() if dtype not in held} == {"float8_e4m3fn", "float8_e5m2", "int4"}

@@ -1,0 +1,42 @@
+"""No op of the core is forgotten: each has a kernel, or a reason why it has none."""
+
+from __future__ import annotations
+
+import byoc_ccompiler.backend as ccompiler
+import pytest
+from byoc_ccompiler.declined import DECLINED
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.registry import FAMILIES
+from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.ir import FunctionBuilder, tensor
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import new_function, op_cases
+
+CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
+
+
+def test_every_op_is_compiled_or_declined_with_a_reason() -> None:
+    """A composite is no op of its own: the ops in it are."""
+    ops = set(default_ops()) - {"composite"}
+    assert sorted(ops - FAMILIES.keys() - DECLINED.keys()) == []
+    assert sorted(FAMILIES.keys() & DECLINED.keys()) == []
+    assert sorted((FAMILIES.keys() | DECLINED.keys()) - ops) == []
+
+
+@pytest.mark.parametrize("op", sorted(DECLINED.keys() & op_cases().keys()))
+def test_what_has_no_kernel_is_declined_by_its_reason(op: str) -> None:
+    case = op_cases()[op][0]
+    _, binding = new_function(default_ops()[op], case.types(), case.attrs)
+    assert ccompiler.byoc_supports(binding, CONTEXT) == Rejection(*DECLINED[op])
+    text = (
+        f"how large the result of {op} is shows only when it has been computed, but a caller has to allocate it before"
+    )
+    assert DECLINED[op] == ("data-dependent", text)
+
+
+def test_a_size_that_only_an_attribute_has_is_declined() -> None:
+    builder = FunctionBuilder("f", ops=default_ops())
+    x = builder.param("x", tensor((2, 3)))
+    binding = builder.bind("trilu", [x], {"k": "n"})
+    reason = "no operand gives the size `n` in an attribute"
+    assert ccompiler.byoc_supports(binding, CONTEXT) == Rejection("dynamic-shape", reason)

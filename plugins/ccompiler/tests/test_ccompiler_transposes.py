@@ -1,0 +1,62 @@
+"""``permute_dims``: every order of axes, dtypes of every width, sizes that tiles fit and sizes that they do not."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.ir import tensor
+
+MATRICES = [(16, 16), (17, 33), (5, 64), (64, 5), (1, 40), (40, 1), (0, 20), (20, 0), (31, 47), (100, 130)]
+
+
+def _numbers(shape: Any, dtype: str) -> Any:
+    return np.arange(int(np.prod(shape))).astype(dtype).reshape(shape)
+
+
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+def test_matrices(make_bench: Any, march: str) -> None:
+    bench = make_bench(march=march)
+    cases = [
+        (bench.op("permute_dims", [tensor(shape, dtype)]), shape, dtype)
+        for shape in MATRICES
+        for dtype in ("float32", "float64", "int8", "int16", "bool", "int64")
+    ]
+    for function, shape, dtype in cases:
+        x = _numbers(shape, dtype)
+        np.testing.assert_array_equal(bench.run(function, x)[0], x.T, err_msg=f"{shape} {dtype}")
+
+
+def test_every_order_of_four_axes(bench: Any) -> None:
+    shape = (3, 18, 2, 20)
+    functions = {
+        order: bench.op("permute_dims", [tensor(shape)], axes=order) for order in itertools.permutations(range(4))
+    }
+    x = _numbers(shape, "float32")
+    for order, function in functions.items():
+        np.testing.assert_array_equal(bench.run(function, x)[0], x.transpose(order), err_msg=str(order))
+
+
+def test_sizes_that_a_call_shows(bench: Any) -> None:
+    functions = {
+        order: bench.op("permute_dims", [tensor(("n", "h", "w"))], axes=order)
+        for order in ((0, 2, 1), (2, 1, 0), (1, 2, 0), (1, 0, 2))
+    }
+    for order, function in functions.items():
+        for shape in ((2, 3, 4), (2, 40, 19), (0, 5, 5), (17, 1, 16), (33, 7, 21)):
+            x = _numbers(shape, "float32")
+            np.testing.assert_array_equal(bench.run(function, x)[0], x.transpose(order), err_msg=f"{order} {shape}")
+
+
+def test_bits_of_nan_are_moved_as_they_are(bench: Any) -> None:
+    function = bench.op("permute_dims", [tensor((16, 32))])
+    x = np.random.default_rng(0).integers(0, 2**32, (16, 32), "uint32")
+    (actual,) = bench.run(function, x.view("float32"))
+    np.testing.assert_array_equal(actual.view("uint32"), x.T)
+
+
+def test_tiles_are_turned_in_registers(bench: Any) -> None:
+    bench.op("permute_dims", [tensor((2, 64, 64))], axes=(0, 2, 1))
+    assert "vec_turn_u32(from" in bench.module.get_source()
