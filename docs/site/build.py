@@ -30,6 +30,7 @@ TREE = {
         "explain",
         "debug",
         "threads",
+        "libraries",
         "native-calls",
     ],
     "Write a backend": [

@@ -455,7 +455,7 @@ def test_what_a_function_does_not_permit_is_a_reason() -> None:
 
 def test_many_reasons_are_cut_short() -> None:
     names = tuple(f"missing{index}" for index in range(7))
-    code = (*(extern(index, 0, 1) for index in range(7)), Ret((1,)))
+    code: tuple[Call | Ret, ...] = (*(extern(index, 0, 1) for index in range(7)), Ret((1,)))
     main = VMFunction("main", tensors((N,)), tensors((N,), prefix="y"), (), (), (), (), code)
     assert reason(Executable(Program((main,), names)), "main") == (
         "needs Python for `missing0`, which no module defines, `missing1`, which no module defines, "

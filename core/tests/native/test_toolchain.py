@@ -241,5 +241,5 @@ def test_another_target_needs_zig(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(ToolchainError) as caught:
         find_toolchain("aarch64-linux-gnu")
     assert str(caught.value) == (
-        "C compiler: none was found for target aarch64-linux-gnu; expected zig. pip install byoc-ccompiler[zig]"
+        "C compiler: none was found for target aarch64-linux-gnu; expected zig. pip install ziglang"
     )

@@ -145,7 +145,7 @@ def find_toolchain(target: str = "") -> Toolchain:
     found = _find_zig()
     if found is None:
         raise ToolchainError(
-            "C compiler", f"none was found for target {target}", expected="zig", hint="pip install byoc-ccompiler[zig]"
+            "C compiler", f"none was found for target {target}", expected="zig", hint="pip install ziglang"
         )
     return _toolchain_for(found)
 
