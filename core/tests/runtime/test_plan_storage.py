@@ -1,11 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import permutations
+from unittest.mock import patch
 
 import pytest
 from byoc_core.dims import Dim, evaluate, parse_dim
-from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, peak_nbytes, plan, plan_symbolic
+from byoc_core.runtime.plan_storage import (
+    Interval,
+    StoragePlan,
+    SymbolicInterval,
+    peak_nbytes,
+    plan,
+    plan_once,
+    plan_symbolic,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,9 +38,12 @@ def meet(left: Interval, right: Interval) -> bool:
     return left.start <= right.end and right.start <= left.end
 
 
-@given(interval_lists(max_size=25), st.sampled_from([1, 16, 64]))
-def test_buffers_that_are_needed_at_once_never_overlap(intervals: list[Interval], alignment: int) -> None:
-    offsets, total = plan(intervals, alignment)
+@given(interval_lists(max_size=25), st.sampled_from([1, 16, 64]), st.sampled_from([plan, plan_once]), st.booleans())
+def test_buffers_that_are_needed_at_once_never_overlap(
+    intervals: list[Interval], alignment: int, planner: Callable[..., StoragePlan], many: bool
+) -> None:
+    with patch("byoc_core.runtime.plan_storage._PAIR_BUDGET", -1) if many else nullcontext():
+        offsets, total = planner(intervals, alignment)
     for index, (offset, interval) in enumerate(zip(offsets, intervals, strict=True)):
         assert offset % alignment == 0
         assert 0 <= offset <= offset + interval.nbytes <= total or not interval.nbytes
@@ -96,7 +109,7 @@ def test_chains_reach_the_peak(sizes: list[int]) -> None:
 
 
 def test_edge_cases() -> None:
-    assert plan([]) == ((), 0)
+    assert plan([]) == plan_once([]) == ((), 0)
     assert plan([Interval(0, 0, 5), Interval(10, 0, 5), Interval(1, 2, 3)], 64) == ((0, 0, 64), 65)
 
 

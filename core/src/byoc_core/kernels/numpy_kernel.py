@@ -27,7 +27,10 @@ __all__ = [
 
 DType = np.dtype[Any]
 ScratchNbytes = Callable[[Sequence[Sequence[Dim]], Sequence[DType], Mapping[str, Any]], Dim]
-"""Gives bytes from the shapes and dtypes of the operands and the attributes; raises what misfits raise, or whatever."""
+"""Gives bytes from the shapes and dtypes of the operands and the attributes.
+
+Where these do not fit each other it may raise what the kernel does, or an error of arithmetic, lookup, type or value.
+"""
 ResultDType = Callable[[Sequence[DType], Mapping[str, Any]], DType | None]
 """Gives the dtype of all results from those of the operands and the attributes; ``None`` where it does not say."""
 

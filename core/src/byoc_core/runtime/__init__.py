@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byoc_core.runtime.csource import CSourceModule
-    from byoc_core.runtime.graph import GraphEngine, GraphModule, KernelEngine, load_graph, save_graph
+    from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule, KernelEngine, load_graph, save_graph
     from byoc_core.runtime.graph_document import (
         GraphConstant,
         GraphDocument,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from byoc_core.runtime.status import Status
 
 __all__ = [
+    "BuiltFunction",
     "CSourceModule",
     "CallTraits",
     "GraphConstant",
@@ -60,7 +61,7 @@ __all__ = [
 
 _HOMES = {
     "csource": ("CSourceModule",),
-    "graph": ("GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"),
+    "graph": ("BuiltFunction", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"),
     "graph_document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
     "hooks": ("LoadContext", "RuntimeInfo", "hookimpl"),
     "module": ("CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),

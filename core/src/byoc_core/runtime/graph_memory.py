@@ -15,7 +15,7 @@ import numpy as np
 
 from byoc_core.dims import Dim, evaluate, exact_div, product, shape_symbols
 from byoc_core.runtime.module import NDArray
-from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, plan, plan_symbolic
+from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, plan_once, plan_symbolic
 
 __all__ = ["PlacedArray", "Storages", "WorkspacePlan"]
 
@@ -120,7 +120,7 @@ class Storages:
         sizes = [product(shape) * dtype.itemsize for shape, dtype in self._arrays]
         known = {n: Interval(size, *self._spans[n]) for n, size in enumerate(sizes) if isinstance(size, int)}
         unknown = {n: SymbolicInterval(size, *self._spans[n]) for n, size in enumerate(sizes) if n not in known}
-        offsets, total = plan(tuple(known.values()), _ALIGNMENT)
+        offsets, total = plan_once(tuple(known.values()), _ALIGNMENT)
         chosen, parts = plan_symbolic(tuple(unknown.values()))
         places = {n: (0, offset) for n, offset in zip(known, offsets, strict=True)}
         places |= {n: (1 + part, 0) for n, part in zip(unknown, chosen, strict=True)}

@@ -16,7 +16,16 @@ from typing import NamedTuple
 from byoc_core.dims import Dim, is_nonnegative
 from byoc_core.runtime.sweep_storage import sweep
 
-__all__ = ["Interval", "StoragePlan", "SymbolicInterval", "SymbolicPlan", "peak_nbytes", "plan", "plan_symbolic"]
+__all__ = [
+    "Interval",
+    "StoragePlan",
+    "SymbolicInterval",
+    "SymbolicPlan",
+    "peak_nbytes",
+    "plan",
+    "plan_once",
+    "plan_symbolic",
+]
 
 
 _MAX_REPAIRS = 16
@@ -88,9 +97,30 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
         best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
     if not placements:
         best = min((best, *_sweeps(intervals, sizes, lower_bound)), key=_arena_size)
-    # The last buffer's padding needs no memory.
-    ends = (offset + interval.nbytes for offset, interval in zip(best.offsets, intervals, strict=True))
-    return StoragePlan(best.offsets, max(ends, default=0))
+    return _without_padding(best, intervals)
+
+
+def plan_once(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
+    """Gives what :func:`plan` does, of one placement: a somewhat larger arena, in a fraction of the time.
+
+    Largest in bytes times duration first, which comes closest to the peak by itself; where too many buffers are needed
+    at once, by sweeps over time.
+
+    Cost: ``O(n log n)`` plus, for each buffer, the number of those needed at the same time, up to a fixed total.
+    """
+    sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
+    if _count_pairs(intervals) > _PAIR_BUDGET:
+        best = min(_sweeps(intervals, sizes, peak_nbytes(intervals, alignment)), key=_arena_size)
+    else:
+        areas = [size * (interval.end - interval.start + 1) for size, interval in zip(sizes, intervals, strict=True)]
+        best = _place(intervals, sizes, sorted(range(len(sizes)), key=lambda number: (-areas[number], number)), None)
+    return _without_padding(best, intervals)
+
+
+def _without_padding(found: StoragePlan, intervals: Sequence[Interval]) -> StoragePlan:
+    """Gives a plan without the padding of its last buffer, which needs no memory."""
+    ends = (offset + interval.nbytes for offset, interval in zip(found.offsets, intervals, strict=True))
+    return StoragePlan(found.offsets, max(ends, default=0))
 
 
 def peak_nbytes(intervals: Iterable[Interval], alignment: int = 1) -> int:

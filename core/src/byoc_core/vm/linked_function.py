@@ -229,12 +229,13 @@ class LinkedFunction:
 
         An arena is touched by calls only. Whatever fails here is left to the call, which says what is wrong.
         """
-        if any(shape_symbols(param.shape) for param in self.function.params):
+        params = self.function.params
+        shapes = tuple(tuple(dim for dim in param.shape if isinstance(dim, int)) for param in params)
+        if any(len(shape) < len(param.shape) for shape, param in zip(shapes, params, strict=True)):
             return
         sizes: Sizes = {}
         try:
             layout, types = self.layout(sizes), self.result_types(sizes)
-            shapes = tuple(param.shape for param in self.function.params)
             calls = self.call_list
             if calls is not None and calls.is_whole:
                 calls.prepare((*shapes, *(type_[0] for type_ in types if type_ is not None)), layout)
