@@ -126,6 +126,9 @@ def test_tutorial_mode_takes_elementwise_ops_only() -> None:
     assert _supports("nn.conv2d", IMAGE, FILTER, context=context) == Rejection(
         "tutorial", "the tutorial form has no kernel for nn.conv2d; it knows elementwise ops only"
     )
+    halves = [tensor((3,), "float16")] * 2
+    assert _supports("add", *halves) == Support()
+    assert _supports("add", *halves, context=context) == Rejection("dtype", "C has no type for float16")
 
 
 def test_a_function_with_a_refused_op_is_handed_back() -> None:

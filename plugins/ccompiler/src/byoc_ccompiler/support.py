@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.authoring.csource_scalars import SCALAR_OPS
-from byoc_core.authoring.csource_types import C_TYPES
+from byoc_core.authoring.csource_types import C_TYPES, COMPUTED_DTYPES
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding, TensorType
 from byoc_core.ir.sizes import attribute_symbols, type_symbols
@@ -35,7 +35,7 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
             return Rejection("type", f"{name} has an operand that is not a tensor")
         if value.type.shape is None:
             return Rejection("rank", f"{name} has an operand of unknown rank")
-        if value.type.dtype not in C_TYPES:
+        if value.type.dtype not in (COMPUTED_DTYPES if tutorial else C_TYPES):
             return Rejection("dtype", f"C has no type for {value.type.dtype}")
     return family.reject(widen_binding(binding, FAMILIES)) or _reject_symbols(binding)
 
