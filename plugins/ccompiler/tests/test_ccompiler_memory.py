@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from byoc_ccompiler.regions import prepare_regions
+from byoc_ccompiler.registry import FAMILIES
 from byoc_core import VirtualMachine, build, parse
 from byoc_core.dims import evaluate, parse_dim
 from byoc_core.ir import tensor
@@ -111,7 +113,10 @@ def test_declared_pairs_share_memory(make_bench: Any, data: st.DataObject) -> No
     results = data.draw(st.lists(st.sampled_from(full[kinds.count("full") :]), min_size=1, max_size=3))
     function = bench.add(builder, *results)
     pairs = bench.module.call_traits(function.name).in_place
-    assert pairs or len(set(results)) < len(results)
+    # What is simplified first may give an input as it is, or one result twice: both are copied.
+    prepared = prepare_regions([function], bench.constants, FAMILIES)[function.name]
+    given = set(prepared.results) & set(prepared.params)
+    assert pairs or given or len(set(prepared.results)) < len(prepared.results)
     sizes = [tuple(37 if dim == "n" else dim for dim in SHAPES[kind]) for kind in kinds]
     inputs = [_random(size, seed) for seed, size in enumerate(sizes)]
     expected = bench.run(function, *inputs)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from byoc_core.dims import Dim, evaluate, exact_div, product, shape_symbols
+from byoc_core.errors import IRTypeError
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, plan_once, plan_symbolic
 
@@ -74,7 +75,16 @@ class WorkspacePlan:
         return any(not isinstance(part, int) for part in self.parts)
 
     def place(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
-        """Gives each array for the sizes of a call; ``None`` for one that is too small to be worth it."""
+        """Gives each array for the sizes of a call; ``None`` for one that is too small to be worth it.
+
+        None is placed where sizes do not fit one another: the op that cannot take them says so when it runs.
+        """
+        try:
+            return self._place(sizes)
+        except IRTypeError:
+            return (None,) * len(self.arrays)
+
+    def _place(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
         starts, end = [], 0
         for part in self.parts:
             starts.append(end)
