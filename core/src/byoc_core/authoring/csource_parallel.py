@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim
 
-__all__ = ["END_ITEM", "FIRST_ITEM", "PARALLEL_HEADER", "PARALLEL_WORK_PS", "ParallelLoop"]
+__all__ = ["END_ITEM", "FIRST_ITEM", "PARALLEL_HEADER", "PARALLEL_WORK_PS", "ParallelLoop", "team_function"]
 
 PARALLEL_HEADER = "byoc_parallel.h"
 """The header that text of :class:`ParallelLoop` needs."""
@@ -80,6 +80,35 @@ class ParallelLoop:
             f"  if ({c_dim(work)} >= {PARALLEL_WORK_PS}) {call}",
             f"  else {alone}",
         ]
+
+
+def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim) -> list[str]:
+    """Gives a C function that calls ``<symbol>_all`` with its own arguments, in a team that stays awake meanwhile.
+
+    Args:
+        symbol: what the definitions are called after.
+        head: the function's type, name and parameters.
+        parameters: C declarations of the parameters, of which there are some.
+        work_ps: estimated picoseconds of the work in all parallel loops; a call of too little keeps nobody awake.
+    """
+    names = [_name(text) for text in parameters]
+    fields = "".join(f" {text};" for text in parameters)
+    passed = ", ".join(f"call->{name}" for name in names)
+    is_little = [] if isinstance(work_ps, int) else [f"  if ({c_dim(work_ps)} < {PARALLEL_WORK_PS}) {{"]
+    return [
+        f"struct {symbol}_call {{{fields} int32_t status; }};",
+        f"static void {symbol}_in_team(void *data) {{",
+        f"  struct {symbol}_call *call = (struct {symbol}_call *)data;",
+        f"  call->status = {symbol}_all({passed});",
+        "}",
+        f"{head} {{",
+        *is_little,
+        *([f"    return {symbol}_all({', '.join(names)});", "  }"] if is_little else []),
+        f"  struct {symbol}_call call = {{{', '.join(names)}, 0}};",
+        f"  byoc_with_team({symbol}_in_team, &call);",
+        "  return call.status;",
+        "}",
+    ]
 
 
 def _name(declaration: str) -> str:

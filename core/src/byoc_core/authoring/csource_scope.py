@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from byoc_core.authoring.csource_parallel import team_function
 from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
@@ -162,6 +163,8 @@ class FunctionScope:
         statements: the function's calls, in order.
         checks: C expressions over the sizes that are not zero, and have set an error, where a call must not go on.
         workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
+        team_work_ps: picoseconds of work in the function's parallel loops, where there are several; 0 where no team
+            need stay awake for them (see ``byoc_with_team``).
         in_place: pairs of an output's and an input's number that a call may place in the same memory; the kernels
             must make that true.
     """
@@ -188,6 +191,7 @@ class FunctionScope:
         self.statements: list[str] = []
         self.checks: list[str] = []
         self.workspace_nbytes: Dim = 0
+        self.team_work_ps: Dim = 0
         self.in_place: tuple[tuple[int, int], ...] = ()
         self._buffers: list[tuple[str, str, str]] = []
         self._can_fail = False
@@ -365,8 +369,13 @@ class FunctionScope:
         mentioned = set(re.findall(r"\w+", "\n".join(body)))
         names = [text.split()[-1].lstrip("*") for text in parameters]
         unused = [f"  (void){name};" for name in names if name not in mentioned]
-        head = f"BYOC_EXPORT int32_t {self.symbol}_({', '.join(parameters) or 'void'})"
-        return "\n".join([f"{head} {{", *unused, *body, "}"])
+        listed = ", ".join(parameters) or "void"
+        head = f"BYOC_EXPORT int32_t {self.symbol}_({listed})"
+        if self.team_work_ps == 0:
+            return "\n".join([f"{head} {{", *unused, *body, "}"])
+        alone = f"static int32_t {self.symbol}_all({listed})"
+        lines = team_function(self.symbol, head, parameters, self.team_work_ps)
+        return "\n".join([f"{alone} {{", *unused, *body, "}", "", *lines])
 
     @staticmethod
     def _zip(values: Sequence[Value], names: Sequence[str]) -> list[tuple[Value, str]]:

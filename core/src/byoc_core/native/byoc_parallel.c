@@ -6,6 +6,8 @@
 #if defined(__linux__)
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 /* Weak: before glibc 2.34 a program need not hold the library that they are in. */
 extern void *dlopen(const char *name, int flags) __attribute__((weak));
@@ -60,9 +62,7 @@ struct loop {
   const void *data;
 };
 
-static void run_part(void *argument) {
-  const struct loop *loop = (const struct loop *)argument;
-  const int64_t parts = openmp.num_threads(), part = openmp.thread_num();
+static void do_part(const struct loop *loop, int64_t part, int64_t parts) {
   const int64_t blocks = (loop->num_items - 1) / loop->grain + 1;
   const int64_t begin = blocks * part / parts * loop->grain;
   const int64_t end = byoc_min(loop->num_items, blocks * (part + 1) / parts * loop->grain);
@@ -71,11 +71,91 @@ static void run_part(void *argument) {
   }
 }
 
+static void run_part(void *argument) { do_part((const struct loop *)argument, openmp.thread_num(), openmp.num_threads()); }
+
+/* A team that stays awake for the loops of one body. The caller writes `loop`, then counts `sequence` on; the others do their
+ * parts and count `unfinished` down. */
+struct team {
+  byoc_body body;
+  void *data;
+  const struct loop *loop; /* none when the body is done */
+  int64_t parts;
+  _Atomic uint64_t sequence;
+  _Atomic int64_t unfinished;
+};
+
+/* The team of the body that this thread is in, outside its loops. */
+static _Thread_local struct team *awake;
+
+enum { SPINS = 2000 };
+
+/* Waits for a moment, the longer the more patient: what is waited for comes in microseconds, unless other programs have the
+ * processors. */
+static void wait_once(int round) {
+  if (round >= SPINS) {
+    (void)sched_yield();
+    return;
+  }
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static void share_loop(struct team *team, const struct loop *loop) {
+  team->loop = loop;
+  atomic_store_explicit(&team->unfinished, team->parts - 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&team->sequence, 1, memory_order_release);
+}
+
+static void run_team(void *argument) {
+  struct team *team = (struct team *)argument;
+  const int64_t part = openmp.thread_num(), parts = openmp.num_threads();
+  if (part == 0) {
+    team->parts = parts;
+    awake = team;
+    team->body(team->data);
+    awake = NULL;
+    share_loop(team, NULL);
+    return;
+  }
+  for (uint64_t done = 0;; ++done) {
+    for (int round = 0; atomic_load_explicit(&team->sequence, memory_order_acquire) == done; round += round < SPINS) {
+      wait_once(round);
+    }
+    const struct loop *loop = team->loop;
+    if (!loop) {
+      return;
+    }
+    do_part(loop, part, parts);
+    atomic_fetch_sub_explicit(&team->unfinished, 1, memory_order_release);
+  }
+}
+
+static void run_awake(struct team *team, const struct loop *loop) {
+  awake = NULL; /* a loop inside the loop is done by whoever comes to it */
+  share_loop(team, loop);
+  do_part(loop, 0, team->parts);
+  for (int round = 0; atomic_load_explicit(&team->unfinished, memory_order_acquire) != 0; round += round < SPINS) {
+    wait_once(round);
+  }
+  awake = team;
+}
+
+static int has_team(void) {
+  (void)pthread_once(&resolved, resolve);
+  return openmp.complete && !alone && openmp.max_threads() > 1 && !openmp.in_parallel();
+}
+
 void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
   if (num_items > grain) {
-    (void)pthread_once(&resolved, resolve);
-    if (openmp.complete && !alone && openmp.max_threads() > 1 && !openmp.in_parallel()) {
-      struct loop loop = {num_items, grain, range, data};
+    struct loop loop = {num_items, grain, range, data};
+    if (awake && awake->parts > 1) {
+      run_awake(awake, &loop);
+      return;
+    }
+    if (has_team()) {
       openmp.parallel(run_part, &loop, 0, 0);
       return;
     }
@@ -83,6 +163,15 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
   if (num_items > 0) {
     range(0, num_items, data);
   }
+}
+
+void byoc_with_team(byoc_body body, void *data) {
+  if (awake || !has_team()) {
+    body(data);
+    return;
+  }
+  struct team team = {body, data, NULL, 1, 0, 0};
+  openmp.parallel(run_team, &team, 0, 0);
 }
 
 #else /* other systems: their OpenMP libraries are not libgomp */
@@ -93,5 +182,7 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
     range(0, num_items, data);
   }
 }
+
+void byoc_with_team(byoc_body body, void *data) { body(data); }
 
 #endif

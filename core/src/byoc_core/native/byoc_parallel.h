@@ -22,6 +22,14 @@ typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
  * calling thread does everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
+/* Does something in the calling thread. */
+typedef void (*byoc_body)(void *data);
+
+/* Calls `body` once, in the calling thread, whose team stays awake meanwhile: its threads wait for one loop of `body` after
+ * another, so that each begins and ends at once, where it would take a team tens of microseconds to wake up. For bodies
+ * of several loops with little between them. */
+BYOC_LOCAL void byoc_with_team(byoc_body body, void *data);
+
 #ifdef __cplusplus
 }
 #endif

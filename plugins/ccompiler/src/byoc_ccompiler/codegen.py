@@ -76,6 +76,8 @@ class FusedCodegen(CSourceCodegen):
             write = FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
             write(kernel)
             kernels.append(kernel)
+        if sum(kernel.num_parallel_loops for kernel in kernels) > 1:
+            scope.team_work_ps = sum((kernel.parallel_work_ps for kernel in kernels), start=scope.team_work_ps)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
         pointers = self._lay_out(scope, kernels, places)

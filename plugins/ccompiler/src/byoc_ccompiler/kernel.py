@@ -107,6 +107,8 @@ class Kernel:
         scratch: elements of scratch memory, 0 for none.
         scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
+        parallel_work_ps: estimated picoseconds of the work in its parallel loops.
+        num_parallel_loops: how many of them there are.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -129,6 +131,8 @@ class Kernel:
         self._outputs: dict[Var, str] = {}
         self.names.reserve(["out"])
         self.sizes: list[str] = []
+        self.parallel_work_ps: Dim = 0
+        self.num_parallel_loops = 0
 
     @property
     def scratch_ctype(self) -> str:
@@ -208,6 +212,8 @@ class Kernel:
             if isinstance(part, str):
                 lines.append(part)
             elif part.is_worth_threads:
+                self.parallel_work_ps = self.parallel_work_ps + part.count * part.item_ps
+                self.num_parallel_loops += 1
                 definitions, calls = part.functions(f"{{name}}_loop{len(lines)}", [*pointers, *variables, *sizes])
                 helpers += definitions
                 lines += calls

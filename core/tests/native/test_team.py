@@ -1,0 +1,102 @@
+"""Functions whose team stays awake: every loop is done whole and once, whoever does it, in any mixture."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.native.toolchain import BuildOptions, find_toolchain
+from byoc_core.runtime.openmp import load_openmp
+
+SOURCE = r"""
+#include "byoc_parallel.h"
+
+struct call { int32_t *counts; int64_t size, rounds; };
+
+static void count(int64_t begin, int64_t end, const void *data) {
+  int32_t *counts = (int32_t *)(uintptr_t)data;
+  for (int64_t i = begin; i < end; ++i) counts[i] += 1;
+}
+
+/* A loop in a loop: whoever comes to it does all of it. */
+static void nest(int64_t begin, int64_t end, const void *data) {
+  const struct call *call = (const struct call *)data;
+  for (int64_t i = begin; i < end; ++i) byoc_parallel_for(call->size, 1, count, call->counts + i * call->size);
+}
+
+static void body(void *data) {
+  const struct call *call = (const struct call *)data;
+  for (int64_t k = 0; k < call->rounds; ++k) byoc_parallel_for(call->size, 1 + k % 3, count, call->counts);
+}
+
+static void nested_body(void *data) {
+  const struct call *call = (const struct call *)data;
+  for (int64_t k = 0; k < call->rounds; ++k) byoc_parallel_for(7, 1, nest, call);
+}
+
+static void body_in_body(void *data) { byoc_with_team(body, data); }
+
+BYOC_EXPORT void run(int32_t *counts, int64_t size, int64_t rounds, int32_t form) {
+  struct call call = {counts, size, rounds};
+  byoc_with_team(form == 0 ? body : form == 1 ? nested_body : body_in_body, &call);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    path: Path = tmp_path_factory.mktemp("team") / "team.so"
+    path.write_bytes(find_toolchain().compile(SOURCE, BuildOptions(2, "generic", ("-Wall", "-Wextra", "-Werror"))).data)
+    return ctypes.CDLL(str(path))
+
+
+def _run(library: ctypes.CDLL, num_threads: int, size: int, rounds: int, form: int) -> Any:
+    """Gives how often each of ``7 * size`` items was done."""
+    openmp = load_openmp()
+    if openmp is None:
+        pytest.skip("there is no libgomp")
+    before = openmp.max_threads()
+    openmp.set_num_threads(num_threads)
+    counts = np.zeros(size * 7, np.int32)
+    try:
+        library.run(ctypes.c_void_p(counts.ctypes.data), ctypes.c_int64(size), ctypes.c_int64(rounds), form)
+    finally:
+        openmp.set_num_threads(before)
+    return counts
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_each_item_of_each_loop_is_done_once(library: ctypes.CDLL, num_threads: int, size: int) -> None:
+    for form in (0, 2):
+        counts = _run(library, num_threads, size, 500, form)
+        assert (counts[:size] == 500).all()
+        assert not counts[size:].any()
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 5])
+def test_loops_inside_loops_are_done_by_whoever_comes_to_them(library: ctypes.CDLL, num_threads: int) -> None:
+    assert (_run(library, num_threads, 9, 200, 1) == 200).all()
+
+
+def test_a_body_without_loops_ends(library: ctypes.CDLL) -> None:
+    assert not _run(library, 3, 5, 0, 0).any()
+
+
+def test_many_callers_have_teams_of_their_own(library: ctypes.CDLL) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for counts in pool.map(lambda _: _run(library, 2, 50, 300, 0), range(32)):
+            assert (counts[:50] == 300).all()
+
+
+def test_a_forked_child_has_a_team_too(library: ctypes.CDLL) -> None:
+    assert (_run(library, 2, 9, 10, 0)[:9] == 10).all()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (_run(library, 2, 9, 10, 0)[:9] == 10).all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
