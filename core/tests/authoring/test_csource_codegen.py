@@ -192,7 +192,7 @@ def test_derived_constants_are_aligned_and_frozen(shape: tuple[int, ...], dtype:
     array = np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape).T
     constant = pool.derive(array)
     stored = pool.array(constant, "here")
-    assert stored.ctypes.data % WORKSPACE_ALIGNMENT == 0
+    assert stored.size == 0 or stored.ctypes.data % WORKSPACE_ALIGNMENT == 0
     assert stored.flags.c_contiguous
     assert not stored.flags.writeable
     np.testing.assert_array_equal(stored, array, strict=True)

@@ -90,6 +90,9 @@ def test_views_of_symbolic_sizes(bench: Any) -> None:
         np.testing.assert_array_equal(actual, np.concatenate([-given[..., 2:], np.maximum(given[..., :2], 0)], axis=2))
 
 
+KINDS = ("reshape", "permute", "split", "concat", "slice", "centre", "negative", "add", "nn.relu")
+
+
 def _factor(draw: Any, size: int) -> tuple[int, ...]:
     shape: list[int] = []
     while size > 1 and len(shape) < 3:
@@ -102,7 +105,7 @@ def _factor(draw: Any, size: int) -> tuple[int, ...]:
 def _add_op(draw: Any, builder: FunctionBuilder, values: list[Value]) -> None:
     x = draw(st.sampled_from(values))
     shape = [int(str(dim)) for dim in x.type.shape or ()] if isinstance(x.type, TensorType) else []
-    kind = draw(st.sampled_from(["reshape", "permute", "split", "concat", "slice", "negative", "add", "nn.relu"]))
+    kind = draw(st.sampled_from(KINDS))
     if kind == "reshape":
         values.append(_one(builder, "reshape", x, shape=_factor(draw, math.prod(shape))))
     elif kind == "permute":
@@ -116,6 +119,11 @@ def _add_op(draw: Any, builder: FunctionBuilder, values: list[Value]) -> None:
         else:
             bounds = {"axes": (axis,), "begin": (at,), "end": (shape[axis],), "strides": (draw(st.integers(1, 2)),)}
             values.append(_one(builder, "strided_slice", x, **bounds))
+    elif kind == "centre":
+        axes = tuple(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+        if all(shape[axis] for axis in axes):
+            reduced = _one(builder, draw(st.sampled_from(["max", "sum"])), x, axis=axes, keepdims=True)
+            values += [reduced, _one(builder, "subtract", x, reduced)]
     elif kind in ("concat", "add"):
         others = [v for v in values if v.type == x.type]
         other = draw(st.sampled_from(others))
