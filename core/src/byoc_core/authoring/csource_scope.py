@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from byoc_core.authoring.csource_parallel import team_function
-from byoc_core.authoring.csource_types import C_TYPES, NameTable, c_dim, c_identifier, c_literal, c_type
+from byoc_core.authoring.csource_types import (
+    C_LIBRARY_NAMES,
+    C_TYPES,
+    NameTable,
+    c_dim,
+    c_identifier,
+    c_literal,
+    c_type,
+)
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
@@ -30,11 +38,7 @@ _RESERVED = (
     "args",
     "num_args",
     "result",
-    "malloc",
-    "free",
-    "memcpy",
-    "size_t",
-    "int64_t",
+    *C_LIBRARY_NAMES,
 )
 _RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratch")
 

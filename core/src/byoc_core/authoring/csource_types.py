@@ -13,6 +13,7 @@ from byoc_core.native.c_text import c_dim, c_identifier
 
 __all__ = [
     "COMPUTED_DTYPES",
+    "C_LIBRARY_NAMES",
     "C_TYPES",
     "HALF_DTYPES",
     "NameTable",
@@ -37,6 +38,32 @@ C_TYPES: dict[str, str] = {**_COMPUTED, **_HALVES}
 
 COMPUTED_DTYPES = tuple(_COMPUTED)
 """The dtypes that generated C computes in."""
+
+_MATH = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf"),
+    *("exp", "exp2", "expm1", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "log", "log10"),
+    *("log1p", "log2", "nearbyint", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+)
+
+C_LIBRARY_NAMES = frozenset(
+    {
+        *(name for name in _COMPUTED.values() if name.endswith("_t")),
+        *(f"{name}{suffix}" for name in _MATH for suffix in ("", "f")),
+        *(
+            f"{sign}INT{kind}_{end}"
+            for sign in ("", "U")
+            for kind in (8, 16, 32, 64, "MAX", "PTR")
+            for end in ("MAX", "MIN")
+        ),
+        *(f"FP_{kind}" for kind in ("ILOGB0", "ILOGBNAN", "INFINITE", "NAN", "NORMAL", "SUBNORMAL", "ZERO")),
+        *("HUGE_VAL", "HUGE_VALF", "HUGE_VALL", "MATH_ERRNO", "MATH_ERREXCEPT", "math_errhandling"),
+        *("EXIT_FAILURE", "EXIT_SUCCESS", "MB_CUR_MAX", "RAND_MAX", "WCHAR_MAX", "WCHAR_MIN", "WINT_MAX", "WINT_MIN"),
+        *("PTRDIFF_MAX", "PTRDIFF_MIN", "SIG_ATOMIC_MAX", "SIG_ATOMIC_MIN", "SIZE_MAX"),
+        *("DLTensor", "abort", "calloc", "free", "malloc", "memcpy", "memmove", "memset", "qsort", "size_t"),
+        *("isfinite", "isinf", "isnan", "signbit"),
+    }
+)
+"""What generated C uses of the C library, and the library's macros: a variable of such a name would hide it."""
 
 HALF_DTYPES = frozenset(_HALVES)
 """The dtypes that it only moves, casts and chooses between: in C structures, which arithmetic does not take."""

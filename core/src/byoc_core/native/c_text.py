@@ -44,6 +44,16 @@ _KEYWORDS = frozenset(
         "void",
         "volatile",
         "while",
+        "_Alignas",
+        "_Alignof",
+        "_Atomic",
+        "_Bool",
+        "_Complex",
+        "_Generic",
+        "_Imaginary",
+        "_Noreturn",
+        "_Static_assert",
+        "_Thread_local",
         "asm",
         "typeof",
         "main",
@@ -76,7 +86,10 @@ def _c_atom(atom: object) -> str:
 
 
 def c_identifier(name: str) -> str:
-    """Gives a name that C accepts: other characters become ``_``; a leading digit or a keyword gets a ``_``."""
+    """Gives a name that C accepts: other characters become ``_``; a leading digit or a keyword gets a ``_``.
+
+    What the C library calls its own is accepted: see :data:`byoc_core.authoring.csource_types.C_LIBRARY_NAMES`.
+    """
     text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
     return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
 

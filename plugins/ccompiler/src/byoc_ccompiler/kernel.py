@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
-from byoc_core.authoring.csource_types import NameTable, c_literal, c_type
+from byoc_core.authoring.csource_types import C_LIBRARY_NAMES, NameTable, c_literal, c_type
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, Value, Var
 from byoc_core.vm import compact_layout
@@ -76,16 +76,11 @@ _RESERVED = (
     "taps",
     "rows",
     "columns",
-    "expf",
-    "exp",
-    "sqrt",
-    "sqrtf",
-    "memcpy",
-    "memset",
     FIRST_ITEM,
     END_ITEM,
     "loop",
     "data",
+    *C_LIBRARY_NAMES,
 )
 
 

@@ -30,6 +30,7 @@ _PRODUCT_PS = 200
 
 _LOCALS = (
     *("item", "n", "g", "o", "o0", "p0", "count", "sums", "totals", "factor", "c", "first", "end", "at", "rest"),
+    *("from", "right"),
     *(f"{letter}{axis}" for letter in "ykit" for axis in range(3)),
 )
 

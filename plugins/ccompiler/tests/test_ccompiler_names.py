@@ -1,0 +1,58 @@
+"""Names of a model in generated C: none hides what the text around it needs, or ends a comment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.authoring.csource_types import C_LIBRARY_NAMES
+from byoc_core.ir import tensor
+
+ODD = (
+    "",
+    "1x",
+    "*/ int",
+    "\\",
+    "??/",
+    "\n#error x",
+    "{name}",
+    "_Generic",
+    "_Bool",
+    "int",
+    "out",
+    "loop",
+    "dim_n",
+    "vec_f",
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_may_be_called_anything(bench: Any, dtype: str) -> None:
+    """Kernels that call functions of the C library read, and make, values that are called like these."""
+    names = [*ODD, *sorted(C_LIBRARY_NAMES)]
+    builder = bench.builder()
+    params = [builder.param(name, tensor(("n", 4), dtype)) for name in names]
+    results = []
+    for start in range(0, len(names), 16):
+        total = params[start]
+        for param in params[start + 1 : start + 16]:
+            (total,) = builder.bind("add", [total, param], {}, names=(param.name,)).results
+        results += [
+            builder.bind(op, [total], {}, names=(op,)).result for op in ("sin", "floor", "round", "exp", "isinf")
+        ]
+    function = bench.add(builder, *results)
+    inputs = [np.random.default_rng(k).standard_normal((3, 4)).astype(dtype) for k in range(len(names))]
+    for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("names", [("from", "right"), ("right", "from")])
+def test_a_direct_convolution_has_names_of_its_own(bench: Any, names: tuple[str, str]) -> None:
+    builder = bench.builder()
+    x = builder.param(names[0], tensor((1, 2, 5, 6), "float32"))
+    weight = builder.param(names[1], tensor((2, 3, 2, 2), "float32"))
+    function = bench.add(builder, builder.bind("nn.conv2d_transpose", [x, weight], {}).result)
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((1, 2, 5, 6), (2, 3, 2, 2))]
+    np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
