@@ -310,3 +310,23 @@ def test_fused_programs(make_bench: Any, march: str, *, fuse: bool) -> None:
             # Every program is a few sums of at most 280 terms' error and a few roundings, of values of this size.
             largest = max(1.0, float(np.abs(oracle).max()))
             assert np.abs(actual - oracle).max() <= 600 * UNIT * largest, name
+
+
+@pytest.mark.parametrize("opt_level", [1, 2])
+def test_an_empty_row_gives_no_warning(make_bench: Any, opt_level: int) -> None:
+    """The functions that combine a row's elements are given an array, though they read nothing of it."""
+    bench = make_bench(opt_level=opt_level)
+    functions = {}
+    for dtype in ("float32", "float64"):
+        for shape in ((1, 0), (3, 0), (2, 4, 6, 0)):
+            builder = bench.builder()
+            x = builder.param("x", tensor(shape, dtype))
+            value = builder.bind("nn.softmax", [x], {"axis": -1}).result
+            square = builder.bind("multiply", [x, x], {}).result
+            total = builder.bind("sum", [square], {"axis": (-1,)}).result
+            function = bench.add(builder, value, total)
+            functions[function] = np.empty(shape, dtype)
+    for function, x in functions.items():
+        value, total = bench.run(function, x)
+        assert value.shape == x.shape
+        np.testing.assert_array_equal(total, np.zeros(x.shape[:-1]))

@@ -12,7 +12,7 @@ from byoc_core.ir import Value, Var
 from byoc_ccompiler.kernels.pointwise import element_lines
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import PIECE, combine, row_function, start
-from byoc_ccompiler.kernels.row_writer import RowWriter
+from byoc_ccompiler.kernels.row_writer import RowWriter, row_array
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["LineWriter"]
@@ -106,9 +106,8 @@ class LineWriter(RowWriter):
             operand = step.operands[0]
             if source is None and operand not in tiles:
                 tiles[operand] = self.kernel.names.unique("piece")
-                length = max(int(end), 1) if self._is_one_piece else PIECE
-                ctype = self.kernel.ctype(operand)
-                declarations.append(f"_Alignas(64) {ctype} {tiles[operand]}[{length}];")
+                length = int(end) if self._is_one_piece else PIECE
+                declarations.append(row_array(self.kernel.ctype(operand), tiles[operand], length))
                 at = variable if first == "0" else f"{variable} - {first}"
                 body.append(f"{tiles[operand]}[{at}] = {self.reduced_element(step, known)};")
             calls.append(total.add(source or tiles[operand], count))

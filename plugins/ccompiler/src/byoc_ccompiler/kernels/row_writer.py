@@ -18,7 +18,7 @@ from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["RowWriter", "row_layouts"]
+__all__ = ["RowWriter", "row_array", "row_layouts"]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
@@ -50,6 +50,11 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
 def _total(offsets: Iterable[str]) -> str:
     """Gives the C expression of a sum of offsets."""
     return " + ".join(offset for offset in offsets if offset != "0") or "0"
+
+
+def row_array(ctype: str, name: str, size: int) -> str:
+    """Gives the declaration of an array for elements of a row; of an empty row it is one zero, which nothing reads."""
+    return f"_Alignas(64) {ctype} {name}[{size}];" if size else f"_Alignas(64) {ctype} {name}[1] = {{0}};"
 
 
 class RowWriter(ABC):
@@ -151,10 +156,7 @@ class RowWriter(ABC):
     def buffer_lines(self) -> list[str]:
         """Gives the declarations of the buffers."""
         size = c_dim(self.row_size * self.row_width)
-        return [
-            f"_Alignas(64) {self.kernel.ctype(value)} {name}[{max(int(size), 1)}];"
-            for value, name in self._buffers.items()
-        ]
+        return [row_array(self.kernel.ctype(value), name, int(size)) for value, name in self._buffers.items()]
 
     def element_body(self, this: Pass, known: dict[Value, str]) -> list[str]:
         """Gives the lines of one pass for one element: reads, steps, stores; ``known`` grows by what they make."""
