@@ -106,3 +106,19 @@ def test_transposed_heads_are_read_and_written_in_place(bench: Any) -> None:
     assert source.count("/* nn.attention */") == 1
     assert "/* permute_dims */" not in source
     assert "/* reshape */" not in source
+
+
+@pytest.mark.parametrize(("heads", "group"), [(symbol("h"), 1), (symbol("h") * 2, 2)])
+def test_an_unknown_number_of_heads_that_groups_divide(bench: Any, heads: Any, group: int) -> None:
+    """An op that regions may hold, because it is recognised there, is also taken by itself."""
+    builder = bench.builder()
+    shapes: list[tuple[Any, ...]] = [(2, heads, 5, 8), (2, symbol("h"), 6, 8), (2, symbol("h"), 6, 8)]
+    params = [builder.param(name, TensorType(shape, "float32")) for name, shape in zip("qkv", shapes, strict=True)]
+    function = bench.add(builder, builder.emit("nn.attention", *params))
+    rng = np.random.default_rng(0)
+    for h in (1, 3):
+        sizes = ((2, h * group, 5, 8), (2, h, 6, 8), (2, h, 6, 8))
+        inputs = [rng.standard_normal(shape).astype("float32") for shape in sizes]
+        (actual,) = bench.run(function, *inputs)
+        (oracle,) = bench.reference(function, *inputs, wide=True)
+        _assert_near(actual, oracle, inputs[2], 6, 8)

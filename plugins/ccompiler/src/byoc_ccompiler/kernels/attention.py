@@ -18,7 +18,9 @@ __all__ = ["FAMILY"]
 def _reject(binding: Binding) -> Rejection | None:
     """Refuses numbers of heads of which only running shows whether one divides the other."""
     heads, groups = operand_shape(binding, 0)[1], operand_shape(binding, 1)[1]
-    if not (isinstance(heads, int) and isinstance(groups, int)):
+    are_known = isinstance(heads, int) and isinstance(groups, int)
+    # What is recognised as attention may have any number of heads, but as many groups, or a known part of them.
+    if not are_known and (groups == 0 or heads % groups != 0):
         return Rejection("dynamic-shape", "nn.attention is compiled for known numbers of heads")
     return reject_non_floats(binding)
 
