@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from byoc_core.authoring.csource_parallel import PARALLEL_WORK_PS, ParallelLoop
+from byoc_core.authoring.csource_parallel import PARALLEL_WORK_PS, ParallelLoop, team_function
 from byoc_core.dims import Dim, parse_dim
 
 LINES = ("  for (int64_t i = first_item; i < end_item; ++i) out[i] = x[i] + dim_n;",)
@@ -40,4 +40,15 @@ def test_it_hands_over_the_variables_that_its_lines_read() -> None:
     _, calls = ParallelLoop(LINES, parse_dim("n"), 100).functions("f_0", parameters)
     shared = "byoc_parallel_for(dim_n, 1, f_0_part, &(const struct f_0){x, out, dim_n});"
     alone = "f_0_items(x, out, dim_n, 0, dim_n);"
-    assert calls == [f"  if ((100 * dim_n) >= {PARALLEL_WORK_PS}) {shared}", f"  else {alone}"]
+    assert calls == [f"  if ((100.0 * dim_n) >= {PARALLEL_WORK_PS}) {shared}", f"  else {alone}"]
+
+
+def test_estimates_of_any_size_are_compared() -> None:
+    """Sizes times picoseconds are more than ``int64_t`` holds long before the sizes are."""
+    work = parse_dim("(n+3)//4*m*n-m") * 2**70
+    text = f"({2**70}.0 * dim_m * dim_n * byoc_floordiv((dim_n + 3), 4) + -{2**70}.0 * dim_m)"
+    _, calls = ParallelLoop(LINES, 8, work).functions("f", ["int64_t dim_n"])
+    eight = text.replace(str(2**70), str(2**73))
+    assert calls[0].startswith(f"  if ({eight} >= {PARALLEL_WORK_PS}) byoc_parallel_for(8, ")
+    lines = team_function("f", "int32_t f_(const float *x, int64_t dim_n)", ["const float *x", "int64_t dim_n"], work)
+    assert f"  if ({text} < {PARALLEL_WORK_PS}) {{" in lines

@@ -9,6 +9,8 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import FunctionBuilder
+from byoc_core.authoring.csource_parallel import ParallelLoop
+from byoc_core.dims import Dim, evaluate
 from byoc_core.ir import Function, IRModule, tensor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -285,6 +287,30 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(is_constant: bool) -> N
     first, *others = (byoc_core.VirtualMachine(executable, num_threads=n)["main"](*inputs) for n in (1, 2, 3))
     for other in others:
         np.testing.assert_array_equal(other, first)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 47, 4800])
+def test_the_estimate_of_its_work_is_that_of_known_rows(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    works = []
+
+    def record(lines: tuple[str, ...], count: Dim, item_ps: Dim) -> ParallelLoop:
+        works.append(evaluate(count, {"n": rows}) * evaluate(item_ps, {"n": rows}))
+        return ParallelLoop(lines, count, item_ps)
+
+    monkeypatch.setattr("byoc_ccompiler.kernels.panel_products.ParallelLoop", record)
+    estimates = []
+    for size in (rows, "n"):
+        bench = make_bench(march="x86-64-v3")
+        builder = bench.builder()
+        x, y = builder.param("x", tensor((size, 300))), builder.param("y", tensor((300, 64)))
+        bench.add(builder, builder.emit("matmul", x, y))
+        assert "matmul" in bench.module.get_source()
+        # The last loop is that of the rows; before it the matrix on the right may be packed.
+        estimates.append(works.pop() if works else 0)
+        works.clear()
+    assert estimates[0] == estimates[1]
 
 
 def test_equal_tiles_are_written_once(make_bench: Any) -> None:

@@ -119,7 +119,7 @@ def test_only_work_that_is_worth_it_is_shared() -> None:
     assert any(module.uses_threads for module in large.modules)
     unknown = compile_case("R.exp(x)", [("n",)])
     (text,) = (module.get_source("c") for module in unknown.modules)
-    assert "if ((100 * dim_n) >= 20000000) byoc_parallel_for(" in text
+    assert "if ((100.0 * dim_n) >= 20000000) byoc_parallel_for(" in text
 
 
 HEAD = """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim
+from byoc_core.native.c_text import c_real
 
 __all__ = ["END_ITEM", "FIRST_ITEM", "PARALLEL_HEADER", "PARALLEL_WORK_PS", "ParallelLoop", "team_function"]
 
@@ -77,7 +78,7 @@ class ParallelLoop:
             return "\n".join(definitions) + "\n", [f"  {call}"]
         alone = f"{name}_items({', '.join([*used, '0', count])});"
         return "\n".join(definitions) + "\n", [
-            f"  if ({c_dim(work)} >= {PARALLEL_WORK_PS}) {call}",
+            f"  if ({c_real(work)} >= {PARALLEL_WORK_PS}) {call}",
             f"  else {alone}",
         ]
 
@@ -94,7 +95,7 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
     names = [_name(text) for text in parameters]
     fields = "".join(f" {text};" for text in parameters)
     passed = ", ".join(f"call->{name}" for name in names)
-    is_little = [] if isinstance(work_ps, int) else [f"  if ({c_dim(work_ps)} < {PARALLEL_WORK_PS}) {{"]
+    is_little = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
     return [
         f"struct {symbol}_call {{{fields} int32_t status; }};",
         f"static void {symbol}_in_team(void *data) {{",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, DimExpr
 
-__all__ = ["c_dim", "c_identifier", "c_string"]
+__all__ = ["c_dim", "c_identifier", "c_real", "c_string"]
 
 _KEYWORDS = frozenset(
     [
@@ -76,6 +76,16 @@ def c_dim(dim: Dim) -> str:
         terms.append(" * ".join(parts))
     text = " + ".join(terms)
     return text if text.isidentifier() else f"({text})"
+
+
+def c_real(dim: DimExpr) -> str:
+    """Gives what :func:`c_dim` gives as a parenthesised ``double``: for estimates, which ``int64_t`` may not hold."""
+    terms = []
+    for monomial, factor in dim.terms:
+        # A term is multiplied from the left: its first factor makes all of it a double.
+        parts = [_c_atom(atom) for atom, exponent in monomial for _ in range(exponent)]
+        terms.append(" * ".join([f"{factor}.0", *parts]))
+    return f"({' + '.join(terms)})"
 
 
 def _c_atom(atom: object) -> str:

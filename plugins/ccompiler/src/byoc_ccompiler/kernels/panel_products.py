@@ -13,7 +13,7 @@ from enum import Enum, auto
 import numpy as np
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim, dim_min, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NDArray
 
@@ -175,9 +175,7 @@ class _PanelKernel:
             ),
             "  }",
         ]
-        rows = outer if isinstance(p.num_rows, int) and isinstance(outer, int) and outer < p.num_rows else None
-        rows_ps: Dim = p.num_rows if rows is None else rows
-        item_ps = rows_ps * p.depth * self.width * multiply_add_ps(self.kernel.unit, p.dtype)
+        item_ps = dim_min(p.num_rows, outer) * p.depth * self.width * multiply_add_ps(self.kernel.unit, p.dtype)
         loops.append(ParallelLoop(tuple(lines), product(p.batch) * num_outer * self.num_panels, item_ps))
         self.kernel.finish(loops)
 
