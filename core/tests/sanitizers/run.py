@@ -63,9 +63,7 @@ SANITIZERS: Mapping[str, Sanitizer] = MappingProxyType(
             "thread",
             ("libtsan.so",),
             # Tests fork while other threads run, and their children make threads.
-            {
-                "TSAN_OPTIONS": f"exitcode=66:die_after_fork=0:allocator_may_return_null=1:suppressions={Path(__file__).with_name('thread.supp')}"
-            },
+            {"TSAN_OPTIONS": f"exitcode=66:die_after_fork=0:{_MAY_FAIL}:suppressions={SUPPRESSIONS}"},
             {
                 "race_in_the_extension": "ThreadSanitizer: data race",
                 "race_in_called_code": "ThreadSanitizer: data race",

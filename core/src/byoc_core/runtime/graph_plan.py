@@ -13,163 +13,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byoc_core.dims import Dim, DimExpr, bound_symbols, evaluate
+from byoc_core.dims import Dim, bound_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ByocError
-from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, run_quietly
+from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel
 from byoc_core.runtime.arguments import bind_symbols
-from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
+from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph_function_plan import Computes, DType, FunctionPlan, PlannedNode, kernel_attrs
 from byoc_core.runtime.graph_memory import PlacedArray, Storages, WorkspacePlan
-from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, scratch_step, store_step, writing_step
+from byoc_core.runtime.graph_steps import Step, store_step
 from byoc_core.runtime.module import NDArray, Signature
 
 __all__ = ["implement"]
 
-DType = np.dtype[Any]
-Computes = Callable[..., Any]
 Find = Callable[[GraphNode], Computes | None]
 """Gives what computes a node: ``computes(*operands, **attributes)``, a composite's without attributes; ``None`` where
 its body does."""
-Sizes = Mapping[str, int]
-
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
-
-
-class _PlannedNode(NamedTuple):
-    """One node, what computes it, and its places (see :mod:`byoc_core.runtime.graph_steps`).
-
-    ``is_core`` where one of the core's own kernels does, which needs a caller that keeps numpy from warning.
-    ``scratch`` is the place of memory for the kernel itself.
-    """
-
-    node: GraphNode
-    where: str
-    computes: Computes | FunctionPlan
-    is_core: bool
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    dead: tuple[int, ...]
-    out: int | None
-    scratch: int | None
-    spreads: bool
-
-    @property
-    def is_symbolic(self) -> bool:
-        """Whether its step depends on the sizes of a call."""
-        if isinstance(self.computes, FunctionPlan):
-            return self.computes.is_symbolic
-        return any(attr_symbols(value) for value in _kernel_attrs(self.node).values())
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing but the core's own kernels computes it."""
-        return self.computes.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
-
-    def make_step(self, sizes: Sizes, *, is_quiet: bool) -> Step:
-        """Gives the step for the sizes of a call; ``is_quiet`` where its caller sees to it that numpy does not warn."""
-        try:
-            call = self._bind(sizes, is_quiet=is_quiet)
-        except ByocError as error:
-            raise node_failure(self.where, len(self.results), error) from error
-        if self.scratch is not None:
-            return scratch_step(call, self.operands, self.results[0], self.dead, self.out, self.scratch)
-        if self.out is None:
-            return plain_step(call, self.operands, self.results, self.dead)
-        return writing_step(call, self.operands, self.results[0], self.dead, self.out, spreads=self.spreads)
-
-    def _bind(self, sizes: Sizes, *, is_quiet: bool) -> Computes:
-        computes = self.computes
-        if isinstance(computes, FunctionPlan):
-            steps = computes.make_steps(sizes, is_quiet=is_quiet)
-            return partial(computes.run, steps)
-        attrs = {name: _evaluate_attr(value, sizes) for name, value in _kernel_attrs(self.node).items()}
-        if self.is_core and not is_quiet:
-            return partial(run_quietly, computes, **attrs)
-        return partial(computes, **attrs) if attrs else computes
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionPlan:
-    """A graph function, prepared: steps for the sizes of a call, and how they are run.
-
-    Attributes:
-        nodes: the nodes, in order.
-        tail: what stands in the list of values behind what the caller passes.
-        stores: steps that bring the results into the memory that the caller passes for them; none where it does not.
-        results: the places of the results that a run gives; none where there are stores.
-        dtypes: the dtypes of the results, where they are certain.
-        workspace: what of the values lies in memory that the caller passes behind its results.
-        places: the places of the workspace's arrays.
-        is_symbolic: whether steps depend on the sizes of a call.
-        is_quiet: whether nothing but the core's own kernels computes.
-    """
-
-    nodes: tuple[_PlannedNode, ...]
-    tail: tuple[Any, ...]
-    stores: tuple[Step, ...]
-    results: tuple[int, ...]
-    dtypes: tuple[DType | None, ...]
-    workspace: WorkspacePlan
-    places: tuple[int, ...]
-    is_symbolic: bool
-    is_quiet: bool
-
-    @property
-    def runners(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """What runs it without a workspace and with one, for a caller who lets numpy warn."""
-        if self.is_quiet:
-            return partial(run_quietly, self.run), partial(run_quietly, self.run_within)
-        return self.run, self.run_within
-
-    def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
-        """Gives a step for each node.
-
-        Args:
-            sizes: the sizes of the symbols.
-            is_quiet: whether the caller sees to it that numpy does not warn.
-            known: the steps for other sizes: those that do not depend on them are taken over.
-        """
-        return [
-            known[index] if known and not node.is_symbolic else node.make_step(sizes, is_quiet=is_quiet)
-            for index, node in enumerate(self.nodes)
-        ]
-
-    def run(self, steps: Sequence[Step], *arrays: NDArray) -> tuple[NDArray, ...]:
-        """Runs steps on what the caller passes, and gives the results that it passes no memory for.
-
-        Raises:
-            ExecutionError: a node failed, or a result is not of the declared type.
-        """
-        return self._run(steps, [*arrays, *self.tail])
-
-    def run_within(
-        self, steps: Sequence[Step], placed: Sequence[PlacedArray | None], *arrays: NDArray
-    ) -> tuple[NDArray, ...]:
-        """Does :meth:`run`, with values in the workspace, which is the last of the arrays.
-
-        Args:
-            steps: see :meth:`run`.
-            placed: where the workspace's arrays lie.
-            arrays: what the caller passes.
-        """
-        *passed, workspace = arrays
-        values = [*passed, *self.tail]
-        for place, array in zip(self.places, placed, strict=True):
-            if array is not None:
-                values[place] = array.within(workspace)
-        return self._run(steps, values)
-
-    def _run(self, steps: Sequence[Step], values: list[Any]) -> tuple[NDArray, ...]:
-        step = None
-        try:
-            for step in steps:
-                step(values)
-        except Exception as error:
-            node = self.nodes[steps.index(step)]
-            raise node_failure(node.where, len(node.results), error) from error
-        for store in self.stores:
-            store(values)
-        return tuple([values[place] for place in self.results]) if self.results else ()
 
 
 class Implementation(NamedTuple):
@@ -329,7 +189,7 @@ class _Planner:
             is_quiet=all(node.is_quiet for node in nodes),
         )
 
-    def _plan_node(self, index: int, node: GraphNode) -> _PlannedNode:
+    def _plan_node(self, index: int, node: GraphNode) -> PlannedNode:
         where = f"{self._where}, node {index} (`{node.op}`)"
         reads = [self._values[id_] for id_ in node.inputs]
         dtypes = [value.dtype for value in reads]
@@ -340,7 +200,7 @@ class _Planner:
         assert computes is not None  # an op without a body has a kernel
         form = None
         if isinstance(computes, NumpyKernel):
-            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], _kernel_attrs(node))
+            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], kernel_attrs(node))
             computes = form.call
         if form is None or not form.fresh:
             for value in reads:
@@ -356,7 +216,7 @@ class _Planner:
         self._free += dead
         unread = [value.place for value in self._values[-len(results) :] if value.last_use == index]
         self._free += unread
-        return _PlannedNode(
+        return PlannedNode(
             node,
             where,
             computes,
@@ -396,7 +256,7 @@ class _Planner:
             return None
         dtypes = [_numpy_dtype(value.type.dtype) for value in reads]
         try:
-            nbytes = form.scratch([value.type.shape for value in reads], dtypes, _kernel_attrs(node))
+            nbytes = form.scratch([value.type.shape for value in reads], dtypes, kernel_attrs(node))
         except (ArithmeticError, ByocError, LookupError, TypeError, ValueError):
             return None  # a call tells what is wrong
         place, _ = self._store((nbytes,), np.dtype(np.uint8), index)
@@ -453,16 +313,3 @@ def _last_uses(function: GraphFunction) -> list[int]:
     for _, id_ in function.outputs:
         last_uses[id_] = len(function.nodes)
     return last_uses
-
-
-def _kernel_attrs(node: GraphNode) -> Mapping[str, GraphAttr]:
-    """Gives the attributes that a node's kernel takes: those of a composite say nothing to what computes it."""
-    return node.attrs if node.body is None else {}
-
-
-def _evaluate_attr(value: GraphAttr, sizes: Sizes) -> Any:
-    if isinstance(value, DimExpr):
-        return evaluate(value, sizes)
-    if isinstance(value, tuple):
-        return tuple(_evaluate_attr(item, sizes) for item in value)
-    return value
