@@ -10,25 +10,13 @@ import numpy.typing as npt
 import pytest
 from byoc_core.ir import TensorType, tensor
 
+from plugins.ccompiler.tests.edge_values import floats, ints, wild
+
 NDArray = npt.NDArray[Any]
 Entry = tuple[str, tuple[TensorType, ...], Mapping[str, Any], Sequence[tuple[NDArray, ...]]]
 F = "float32"
 UNIT = 2.0**-24
 """The unit roundoff of float32."""
-
-
-def _floats(*shape: int) -> NDArray:
-    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-
-
-def _wild(*shape: int) -> NDArray:
-    """Gives floats of few values, zeros of both signs, infinities and NaN among them."""
-    values = np.array([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan], np.float32)
-    return np.random.default_rng(4).choice(values, shape)
-
-
-def _ints(dtype: str, values: object) -> NDArray:
-    return np.array(values, dtype)
 
 
 LSTM = (tensor(("t", "b", 3)), tensor((2, 16, 3)), tensor((2, 16, 4)), tensor((2, 32)), *[tensor((2, "b", 4))] * 2)
@@ -75,7 +63,7 @@ ENTRIES: list[Entry] = [
             "dequantize",
             (tensor(("n", 5), dtype), tensor(shape), tensor(shape, dtype)),
             {"axis": 1, "block_size": block},
-            [(np.array([[0, 1, 2, 100, 127]] * 2, dtype), _floats(*sizes), np.full(sizes, 3, dtype))],
+            [(np.array([[0, 1, 2, 100, 127]] * 2, dtype), floats(*sizes), np.full(sizes, 3, dtype))],
         )
         for shape, sizes, block in (((), (), 0), ((5,), (5,), 0), (("n", 3), (2, 3), 2))
         for dtype in ("int8", "uint8", "int16", "int32", "int64", "uint64")
@@ -84,7 +72,7 @@ ENTRIES: list[Entry] = [
         "quantize",
         (tensor(("n", 5, 2)), tensor((5,)), tensor((5,), "int8")),
         {"axis": 1},
-        [(_floats(2, 5, 2), np.full(5, 0.01, F), np.arange(5, dtype="int8"))],
+        [(floats(2, 5, 2), np.full(5, 0.01, F), np.arange(5, dtype="int8"))],
     ),
     # Sums in which letters are missing, come twice, broadcast, or are none.
     *(
@@ -92,7 +80,7 @@ ENTRIES: list[Entry] = [
             "einsum",
             types,
             {"equation": equation},
-            [tuple(_ints("int32", np.arange(np.prod(s)).reshape(s) % 5) for s in shapes)],
+            [tuple(ints("int32", np.arange(np.prod(s)).reshape(s) % 5) for s in shapes)],
         )
         for equation, types, shapes in (
             ("ii->i", (tensor(("n", "n"), "int32"),), [(3, 3)]),
@@ -118,7 +106,7 @@ ENTRIES: list[Entry] = [
             "nn.resize",
             (tensor((2, "h", "w", 2)),),
             {"axes": (1, 2), "sizes": (5, "2*w"), **attrs},
-            [(_floats(2, h, 3, 2),) for h in (4, 5)],
+            [(floats(2, h, 3, 2),) for h in (4, 5)],
         )
         for attrs in RESIZES
     ),
@@ -127,13 +115,13 @@ ENTRIES: list[Entry] = [
             "nn.resize",
             (tensor((2, 3, "w")),),
             {"axes": (2,), "sizes": ("w",), "scales": (1.0,), **attrs},
-            [(_wild(2, 3, 4),)],
+            [(wild(2, 3, 4),)],
         )
         for attrs in RESIZES[::5]
     ),
-    ("nn.resize", (tensor((2, "w")),), {"axes": (1,), "sizes": (4,)}, [(_floats(2, 0),)]),
+    ("nn.resize", (tensor((2, "w")),), {"axes": (1,), "sizes": (4,)}, [(floats(2, 0),)]),
     *(
-        ("nn.lrn", (tensor(("n", "c", "s")),), {"size": size, "beta": 0.5}, [(_floats(2, c, 3),) for c in (1, 5)])
+        ("nn.lrn", (tensor(("n", "c", "s")),), {"size": size, "beta": 0.5}, [(floats(2, c, 3),) for c in (1, 5)])
         for size in (1, 2, 5)
     ),
     *(
@@ -141,7 +129,7 @@ ENTRIES: list[Entry] = [
             "nn.rotary_embedding",
             (tensor(("b", 2, "s", 7)), *[tensor(("b", "s", 3))] * 2),
             {"interleaved": pairs},
-            [(_floats(2, 2, 3, 7), _floats(2, 3, 3), _floats(2, 3, 3))],
+            [(floats(2, 2, 3, 7), floats(2, 3, 3), floats(2, 3, 3))],
         )
         for pairs in (False, True)
     ),
@@ -150,12 +138,12 @@ ENTRIES: list[Entry] = [
             "nn.attention",
             (tensor(("b", 4, "s", 5)), tensor(("b", 2, "t", 5)), tensor(("b", 2, "t", 3)), tensor(mask)),
             attrs,
-            [(_floats(2, 4, 11, 5), _floats(2, 2, 6, 5), _floats(2, 2, 6, 3), values)],
+            [(floats(2, 4, 11, 5), floats(2, 2, 6, 5), floats(2, 2, 6, 3), values)],
         )
         for mask, values in (
-            (("s", "t"), _floats(11, 6)),
-            (("b", 1, 1, "m"), _floats(2, 1, 1, 6)),
-            ((4, 1, 1), _floats(4, 1, 1)),
+            (("s", "t"), floats(11, 6)),
+            (("b", 1, 1, "m"), floats(2, 1, 1, 6)),
+            ((4, 1, 1), floats(4, 1, 1)),
         )
         for attrs in (
             {"scores": "products", "scale": 0.3},
@@ -171,8 +159,8 @@ ENTRIES: list[Entry] = [
             {"direction": "bidirectional"},
             [
                 (
-                    *(_floats(*s) for s in ((t, 3, 3), (2, 16, 3), (2, 16, 4), (2, 32), (2, 3, 4), (2, 3, 4))),
-                    _ints("int32", lengths),
+                    *(floats(*s) for s in ((t, 3, 3), (2, 16, 3), (2, 16, 4), (2, 32), (2, 3, 4), (2, 3, 4))),
+                    ints("int32", lengths),
                 )
             ],
         )
@@ -183,7 +171,7 @@ ENTRIES: list[Entry] = [
             "nn.gru",
             (tensor(("t", "b", 3)), tensor((1, 12, 3)), tensor((1, 12, 4)), tensor((1, 24)), tensor((1, "b", 4))),
             {"direction": direction, "linear_before_reset": linear},
-            [tuple(_floats(*s) for s in ((5, 2, 3), (1, 12, 3), (1, 12, 4), (1, 24), (1, 2, 4)))],
+            [tuple(floats(*s) for s in ((5, 2, 3), (1, 12, 3), (1, 12, 4), (1, 24), (1, 2, 4)))],
         )
         for direction in ("forward", "reverse")
         for linear in (False, True)
@@ -192,7 +180,7 @@ ENTRIES: list[Entry] = [
         "nn.rnn",
         (tensor(("t", "b", 3)), tensor((1, 4, 3)), tensor((1, 4, 4)), tensor((1, 8)), tensor((1, "b", 4))),
         {"direction": "reverse", "activation": "relu"},
-        [tuple(_floats(*s) for s in ((5, 2, 3), (1, 4, 3), (1, 4, 4), (1, 8), (1, 2, 4)))],
+        [tuple(floats(*s) for s in ((5, 2, 3), (1, 4, 3), (1, 4, 4), (1, 8), (1, 2, 4)))],
     ),
 ]
 

@@ -11,16 +11,10 @@ import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import TensorType, tensor
 
+from plugins.ccompiler.tests.edge_values import floats, ints
+
 NDArray = npt.NDArray[Any]
 I64 = "int64"
-
-
-def _floats(*shape: int) -> NDArray:
-    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-
-
-def _ints(dtype: str, values: object) -> NDArray:
-    return np.array(values, dtype)
 
 
 FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArray, ...], str]] = [
@@ -28,14 +22,14 @@ FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArra
         "take",
         (tensor((2, "n")), tensor(("k",), I64)),
         {"axis": 1},
-        (_floats(2, 4), _ints(I64, [0, -5, 9])),
+        (floats(2, 4), ints(I64, [0, -5, 9])),
         "op `take`: an index lies outside axis 1; got -5, expected -4 to 3",
     ),
     (
         "take",
         (tensor((4,)), tensor((1,), "uint64")),
         {"axis": 0},
-        (_floats(4), _ints("uint64", [2**64 - 1])),
+        (floats(4), ints("uint64", [2**64 - 1])),
         "op `take`: an index lies outside axis 0; got 18446744073709551615, expected -4 to 3",
     ),
     *(
@@ -43,7 +37,7 @@ FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArra
             "take",
             (tensor(("n",)), tensor((1,), "int8")),
             {"axis": 0, "mode": mode},
-            (_floats(0), _ints("int8", [1])),
+            (floats(0), ints("int8", [1])),
             "op `take`: an index lies outside axis 0; got 1, expected no index at all: the axis is empty",
         )
         for mode in ("fast", "clip")
@@ -52,49 +46,49 @@ FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArra
         "gather_elements",
         (tensor((3, 2)), tensor((1, 2), I64)),
         {"axis": 0},
-        (_floats(3, 2), _ints(I64, [[0, 3]])),
+        (floats(3, 2), ints(I64, [[0, 3]])),
         "op `gather_elements`: an index lies outside axis 0; got 3, expected -3 to 2",
     ),
     (
         "gather_nd",
         (tensor((3, "n")), tensor((2, 2), "int32")),
         {},
-        (_floats(3, 2), _ints("int32", [[0, 2], [0, 0]])),
+        (floats(3, 2), ints("int32", [[0, 2], [0, 0]])),
         "op `gather_nd`: an index lies outside axis 1; got 2, expected -2 to 1",
     ),
     (
         "scatter_elements",
         (tensor((3,)), tensor((1,), I64), tensor((1,))),
         {"axis": 0},
-        (_floats(3), _ints(I64, [-4]), _floats(1)),
+        (floats(3), ints(I64, [-4]), floats(1)),
         "op `scatter_elements`: an index lies outside axis 0; got -4, expected -3 to 2",
     ),
     (
         "scatter_nd",
         (tensor((3, 2)), tensor((1, 1), I64), tensor((1, 2))),
         {},
-        (_floats(3, 2), _ints(I64, [[3]]), _floats(1, 2)),
+        (floats(3, 2), ints(I64, [[3]]), floats(1, 2)),
         "op `scatter_nd`: an index lies outside axis 0; got 3, expected -3 to 2",
     ),
     (
         "scatter_slice",
         (tensor((2, 5)), tensor((2, "m")), tensor((), I64)),
         {"axis": 1},
-        (_floats(2, 5), _floats(2, 3), _ints(I64, 3)),
+        (floats(2, 5), floats(2, 3), ints(I64, 3)),
         "op `scatter_slice`: the updates do not fit axis 1 from a start on; got 3, expected 0 to 2",
     ),
     (
         "reverse_sequence",
         (tensor((2, 5)), tensor((2,), I64)),
         {},
-        (_floats(2, 5), _ints(I64, [5, 6])),
+        (floats(2, 5), ints(I64, [5, 6])),
         "op `reverse_sequence`: a length does not fit axis 1; got 6, expected 0 to 5",
     ),
     (
         "nn.rnn",
         (tensor((5, 2, 3)), tensor((1, 4, 3)), tensor((1, 4, 4)), tensor((1, 8)), tensor((1, 2, 4)), tensor((2,), I64)),
         {},
-        (*[_floats(*s) for s in ((5, 2, 3), (1, 4, 3), (1, 4, 4), (1, 8), (1, 2, 4))], _ints(I64, [5, -1])),
+        (*[floats(*s) for s in ((5, 2, 3), (1, 4, 3), (1, 4, 4), (1, 8), (1, 2, 4))], ints(I64, [5, -1])),
         "op `nn.rnn`: a length does not fit the steps; got -1, expected 0 to 5",
     ),
     # Sizes that symbols hid from the type rules.
@@ -102,35 +96,35 @@ FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArra
         "squeeze",
         (tensor(("n", 2)),),
         {"axis": (0,)},
-        (_floats(3, 2),),
+        (floats(3, 2),),
         "op `squeeze`, operand `x`: wrong size of axis 0; got 3, expected 1",
     ),
     (
         "topk",
         (tensor((2, "n")),),
         {"k": 3},
-        (_floats(2, 2),),
+        (floats(2, 2),),
         "op `topk`: axis 1 of operand `x` is too small; got 2, expected 3 or more",
     ),
     (
         "argmax",
         (tensor((2, "n")),),
         {"axis": 1},
-        (_floats(2, 0),),
+        (floats(2, 0),),
         "op `argmax`: axis 1 of operand `x` is too small; got 0, expected 1 or more",
     ),
     (
         "nn.border_pad",
         (tensor(("n",)),),
         {"pad_width": (1, 1), "mode": "edge"},
-        (_floats(0),),
+        (floats(0),),
         "op `nn.border_pad`: axis 0 of operand `x` is too small; got 0, expected 1 or more",
     ),
     (
         "depth_to_space",
         (tensor((1, "c", 1, 1)),),
         {"block_size": 2},
-        (_floats(1, 6, 1, 1),),
+        (floats(1, 6, 1, 1),),
         "op `depth_to_space`, operand `x`: wrong size of axis 0; got 6, expected 4",
     ),
 ]
@@ -157,8 +151,8 @@ def test_a_function_that_failed_works_again(compiled: Any) -> None:
     """The memory of the call that failed is freed, its message is of no later call."""
     index = next(place for place, entry in enumerate(FAILING) if entry[0] == "take")
     function = compiled.functions[index]
-    x = _floats(2, 4)
+    x = floats(2, 4)
     for _ in range(3):
         with pytest.raises(ExecutionError):
-            compiled.run(function, x, _ints(I64, [7]))
-        np.testing.assert_array_equal(compiled.run(function, x, _ints(I64, [-1]))[0], x[:, [-1]])
+            compiled.run(function, x, ints(I64, [7]))
+        np.testing.assert_array_equal(compiled.run(function, x, ints(I64, [-1]))[0], x[:, [-1]])

@@ -11,70 +11,58 @@ import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import TensorType, tensor
 
+from plugins.ccompiler.tests.edge_values import floats, ints, wild
+
 NDArray = npt.NDArray[Any]
 Entry = tuple[str, tuple[TensorType, ...], Mapping[str, Any], Sequence[tuple[NDArray, ...]]]
 F, I64 = "float32", "int64"
 
 
-def _floats(*shape: int) -> NDArray:
-    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-
-
-def _wild(*shape: int) -> NDArray:
-    """Gives floats of few values, zeros of both signs, infinities and NaN among them."""
-    values = np.array([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan], np.float32)
-    return np.random.default_rng(4).choice(values, shape)
-
-
-def _ints(dtype: str, values: object) -> NDArray:
-    return np.array(values, dtype)
-
-
 ENTRIES: list[Entry] = [
     # Symbolic sizes, empty ones among them.
-    ("reshape", (tensor(("n", 4)),), {"shape": ("n*2", 2)}, [(_floats(n, 4),) for n in (0, 1, 3)]),
-    ("squeeze", (tensor(("n", 4)),), {"axis": (0,)}, [(_floats(1, 4),)]),
-    ("concat", (tensor((2, "n")), tensor((2, "m"))), {"axis": 1}, [(_floats(2, 3), _floats(2, m)) for m in (0, 5)]),
-    ("stack", (tensor(("n",)), tensor(("n",))), {"axis": -1}, [(_floats(n), _floats(n)) for n in (0, 7)]),
-    ("split", (tensor(("n + 2", 3)),), {"sections": ("n", 2), "axis": 0}, [(_floats(n + 2, 3),) for n in (0, 5)]),
+    ("reshape", (tensor(("n", 4)),), {"shape": ("n*2", 2)}, [(floats(n, 4),) for n in (0, 1, 3)]),
+    ("squeeze", (tensor(("n", 4)),), {"axis": (0,)}, [(floats(1, 4),)]),
+    ("concat", (tensor((2, "n")), tensor((2, "m"))), {"axis": 1}, [(floats(2, 3), floats(2, m)) for m in (0, 5)]),
+    ("stack", (tensor(("n",)), tensor(("n",))), {"axis": -1}, [(floats(n), floats(n)) for n in (0, 7)]),
+    ("split", (tensor(("n + 2", 3)),), {"sections": ("n", 2), "axis": 0}, [(floats(n + 2, 3),) for n in (0, 5)]),
     (
         "strided_slice",
         (tensor(("n", "m")),),
         {"axes": (0, 1), "begin": (-2, 2**62), "end": (2**62, -(2**62)), "strides": (1, -2)},
-        [(_floats(n, m),) for n, m in ((0, 0), (1, 1), (5, 6))],
+        [(floats(n, m),) for n, m in ((0, 0), (1, 1), (5, 6))],
     ),
     (
         "strided_slice",
         (tensor(("n",)),),
         {"axes": (0,), "begin": ("n//2",), "end": ("n",), "strides": (1,)},
-        [(_floats(n),) for n in (0, 1, 7)],
+        [(floats(n),) for n in (0, 1, 7)],
     ),
-    ("nn.pad", (tensor((2, "n")),), {"pad_width": (0, 1, 2, 0), "pad_value": 3.5}, [(_floats(2, n),) for n in (0, 3)]),
+    ("nn.pad", (tensor((2, "n")),), {"pad_width": (0, 1, 2, 0), "pad_value": 3.5}, [(floats(2, n),) for n in (0, 3)]),
     *(
         (
             "nn.border_pad",
             (tensor((2, "n")),),
             {"pad_width": (1, 0, 3, 4), "mode": mode},
-            [(_floats(2, n),) for n in (1, 2, 5)],
+            [(floats(2, n),) for n in (1, 2, 5)],
         )
         for mode in ("edge", "wrap", "reflect")
     ),
-    ("tile", (tensor(("n", 3)),), {"repeats": (2, "n")}, [(_floats(n, 3),) for n in (0, 2)]),
-    ("flip", (tensor(("n", 3)),), {"axis": 0}, [(_floats(n, 3),) for n in (0, 1, 4)]),
-    ("roll", (tensor(("n", 3)),), {"shift": (-5, 4), "axis": (0, 1)}, [(_floats(n, 3),) for n in (0, 1, 4)]),
-    ("roll", (tensor(("n", 3)),), {"shift": (2,), "axis": (0,)}, [(_floats(n, 3),) for n in (0, 1, 4)]),
+    ("tile", (tensor(("n", 3)),), {"repeats": (2, "n")}, [(floats(n, 3),) for n in (0, 2)]),
+    ("flip", (tensor(("n", 3)),), {"axis": 0}, [(floats(n, 3),) for n in (0, 1, 4)]),
+    ("roll", (tensor(("n", 3)),), {"shift": (-5, 4), "axis": (0, 1)}, [(floats(n, 3),) for n in (0, 1, 4)]),
+    ("roll", (tensor(("n", 3)),), {"shift": (2,), "axis": (0,)}, [(floats(n, 3),) for n in (0, 1, 4)]),
     *(
         (
             "trilu",
             (tensor(("b", "n", "m")),),
             {"k": k, "upper": upper},
-            [(_floats(2, n, m),) for n, m in ((0, 3), (4, 3), (3, 5))],
+            [(floats(2, n, m),) for n, m in ((0, 3), (4, 3), (3, 5))],
         )
         for k in (-7, -1, 0, 2, 9)
         for upper in (True, False)
     ),
     *(
-        (name, (tensor((2, "4*c", "2*h", "w*2")),), {"block_size": 2, "mode": mode}, [(_floats(2, 4, 6, 2),)])
+        (name, (tensor((2, "4*c", "2*h", "w*2")),), {"block_size": 2, "mode": mode}, [(floats(2, 4, 6, 2),)])
         for name in ("depth_to_space", "space_to_depth")
         for mode in ("DCR", "CRD")
     ),
@@ -83,7 +71,7 @@ ENTRIES: list[Entry] = [
             "reverse_sequence",
             (tensor((3, "t", 2)), tensor((3,), dtype)),
             {"batch_axis": 0, "seq_axis": 1},
-            [(_floats(3, 4, 2), _ints(dtype, [0, 3, 4]))],
+            [(floats(3, 4, 2), ints(dtype, [0, 3, 4]))],
         )
         for dtype in ("int32", "uint64", "int8")
     ),
@@ -91,27 +79,27 @@ ENTRIES: list[Entry] = [
         "reverse_sequence",
         (tensor(("t", 3, 2)), tensor((3,), I64)),
         {"batch_axis": 1, "seq_axis": 0},
-        [(_floats(4, 3, 2), _ints(I64, [1, 2, 4]))],
+        [(floats(4, 3, 2), ints(I64, [1, 2, 4]))],
     ),
-    ("shape_of", (tensor(("n", 3, "m")),), {}, [(_floats(2, 3, 0),)]),
-    ("size", (tensor(("n", 3, "m")),), {}, [(_floats(2, 3, 4),)]),
+    ("shape_of", (tensor(("n", 3, "m")),), {}, [(floats(2, 3, 0),)]),
+    ("size", (tensor(("n", 3, "m")),), {}, [(floats(2, 3, 4),)]),
     # Indices: negative, unsigned, none at all, limited.
     *(
         (
             "take",
             (tensor((2, "n", 3)), tensor(("k",), dtype)),
             {"axis": 1},
-            [(_floats(2, 4, 3), _ints(dtype, v)) for v in ([], [3, 0, 3])],
+            [(floats(2, 4, 3), ints(dtype, v)) for v in ([], [3, 0, 3])],
         )
         for dtype in ("int8", "int32", "uint8", "uint64")
     ),
-    ("take", (tensor((4,)), tensor((3,), I64)), {"axis": 0}, [(_floats(4), _ints(I64, [-4, -1, 3]))]),
+    ("take", (tensor((4,)), tensor((3,), I64)), {"axis": 0}, [(floats(4), ints(I64, [-4, -1, 3]))]),
     *(
         (
             "take",
             (tensor((2, "n")), tensor(("k",), dtype)),
             {"axis": 1, "mode": "clip"},
-            [(_floats(2, 4), _ints(dtype, values)), (_floats(2, 0), _ints(dtype, []))],
+            [(floats(2, 4), ints(dtype, values)), (floats(2, 0), ints(dtype, []))],
         )
         for dtype, values in ((I64, [-9, 2, 2**62]), ("uint64", [0, 2**63 + 5, 3]), ("int8", [-128, 127]))
     ),
@@ -119,20 +107,20 @@ ENTRIES: list[Entry] = [
         "gather_elements",
         (tensor(("n", "m")), tensor(("k", "j"), "int32")),
         {"axis": 0},
-        [(_floats(3, 4), _ints("int32", [[-3, 2, 0], [1, -1, -2]]))],
+        [(floats(3, 4), ints("int32", [[-3, 2, 0], [1, -1, -2]]))],
     ),
     (
         "gather_nd",
         (tensor(("b", 3, "n", 2)), tensor(("b", "k", 2), I64)),
         {"batch_dims": 1},
-        [(_floats(2, 3, 4, 2), _ints(I64, [[[-1, 0], [2, -4]], [[0, 3], [1, 1]]]))],
+        [(floats(2, 3, 4, 2), ints(I64, [[[-1, 0], [2, -4]], [[0, 3], [1, 1]]]))],
     ),
     *(
         (
             "one_hot",
             (tensor(("n", 2), dtype), tensor(()), tensor(())),
             {"depth": 3, "axis": axis},
-            [(_ints(dtype, values), np.array(5, F), np.array(-1, F))],
+            [(ints(dtype, values), np.array(5, F), np.array(-1, F))],
         )
         for dtype, values in ((I64, [[-1, 0], [3, -4], [2, -3]]), ("uint64", [[0, 2], [2**64 - 1, 1]]))
         for axis in (0, 1, -1)
@@ -143,12 +131,12 @@ ENTRIES: list[Entry] = [
             "scatter_elements",
             (tensor(("n", "m"), dtype), tensor(("k", "m"), I64), tensor(("k", "m"), dtype)),
             {"axis": 0, "reduction": reduction},
-            [(x, _ints(I64, [[0, 1, -1], [0, 1, 2], [0, 0, 2]]), y)],
+            [(x, ints(I64, [[0, 1, -1], [0, 1, 2], [0, 0, 2]]), y)],
         )
         for dtype, x, y in (
-            (F, _wild(3, 3), _wild(3, 3)[::-1].copy()),
-            ("int8", _ints("int8", [[100, -100, 3]] * 3), _ints("int8", [[100, -100, 2]] * 3)),
-            ("bool", _ints("bool", [[1, 0, 1]] * 3), _ints("bool", [[0, 1, 1]] * 3)),
+            (F, wild(3, 3), wild(3, 3)[::-1].copy()),
+            ("int8", ints("int8", [[100, -100, 3]] * 3), ints("int8", [[100, -100, 2]] * 3)),
+            ("bool", ints("bool", [[1, 0, 1]] * 3), ints("bool", [[0, 1, 1]] * 3)),
         )
         for reduction in ("update", "add", "mul", "min", "max")
     ),
@@ -157,7 +145,7 @@ ENTRIES: list[Entry] = [
             "scatter_nd",
             (tensor((3, "n")), tensor(("k", 1), "int32"), tensor(("k", "n"))),
             {"reduction": reduction},
-            [(_wild(3, 5), _ints("int32", [[1], [-2], [1], [0]]), _wild(4, 5))],
+            [(wild(3, 5), ints("int32", [[1], [-2], [1], [0]]), wild(4, 5))],
         )
         for reduction in ("update", "add", "mul", "min", "max")
     ),
@@ -166,7 +154,7 @@ ENTRIES: list[Entry] = [
             "scatter_slice",
             (tensor(("b", "n", 2)), tensor(("b", "m", 2)), tensor(starts, dtype)),
             {"axis": 1, "mode": mode},
-            [(_floats(2, 5, 2), _floats(2, m, 2), _ints(dtype, values)) for m in (0, 3)],
+            [(floats(2, 5, 2), floats(2, m, 2), ints(dtype, values)) for m in (0, 3)],
         )
         for starts, dtype, values, mode in (
             ((), I64, 2, "linear"),
@@ -177,7 +165,7 @@ ENTRIES: list[Entry] = [
     ),
     # Order: NaN, zeros of both signs, equal elements.
     *(
-        (name, (tensor(("n", "m")),), {"axis": axis, "descending": descending}, [(_wild(n, 9),) for n in (0, 1, 40)])
+        (name, (tensor(("n", "m")),), {"axis": axis, "descending": descending}, [(wild(n, 9),) for n in (0, 1, 40)])
         for name in ("sort", "argsort")
         for axis in (0, 1)
         for descending in (False, True)
@@ -187,7 +175,7 @@ ENTRIES: list[Entry] = [
             "topk",
             (tensor((2, "m")),),
             {"k": k, "largest": largest, "sorted": in_order},
-            [(_wild(2, m),) for m in (5, 33)],
+            [(wild(2, m),) for m in (5, 33)],
         )
         for k in (0, 1, 5)
         for largest in (False, True)
@@ -198,7 +186,7 @@ ENTRIES: list[Entry] = [
             name,
             (tensor(("n", "m")),),
             {"axis": axis, "select_last_index": last, "keepdims": last},
-            [(_wild(n, 7),) for n in (1, 30)],
+            [(wild(n, 7),) for n in (1, 30)],
         )
         for name in ("argmin", "argmax")
         for axis in (0, 1)
@@ -207,7 +195,7 @@ ENTRIES: list[Entry] = [
     *(
         (name, (tensor(("n", 3, "m"), dtype),), {"axis": 1, "exclusive": exclusive, "reverse": reverse}, [(x,)])
         for name in ("cumsum", "cumprod")
-        for dtype, x in ((F, _floats(2, 3, 4)), ("int8", _ints("int8", np.arange(24).reshape(2, 3, 4) * 7)))
+        for dtype, x in ((F, floats(2, 3, 4)), ("int8", ints("int8", np.arange(24).reshape(2, 3, 4) * 7)))
         for exclusive in (False, True)
         for reverse in (False, True)
     ),
@@ -240,7 +228,7 @@ def test_scattered_halves_are_added_in_float32_and_rounded_once(bench: Any, dtyp
     types = (tensor((2,), dtype), tensor((3,), I64), tensor((3,), dtype))
     function = bench.op("scatter_elements", types, reduction="add")
     x, updates = np.array([1, 1], to_numpy(dtype)), np.array([2.0**-11, 2.0**-11, 1], to_numpy(dtype))
-    inputs = (x, _ints(I64, [0, 0, 1]), updates)
+    inputs = (x, ints(I64, [0, 0, 1]), updates)
     outputs = [np.zeros(2, to_numpy(dtype))]
     bench.module.get_function(function.name)(*inputs, *outputs)
     expected = (1 + np.array([2.0**-10, 1.0], np.float32)).astype(to_numpy(dtype))
