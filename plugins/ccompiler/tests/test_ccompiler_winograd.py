@@ -190,21 +190,23 @@ def test_what_follows_is_computed_on_the_pixels(bench: Any, force: Any, sum_chec
     assert np.all(np.abs(plain - expected) <= bound)
 
 
+@pytest.mark.parametrize(("height", "width", "num_loops"), [(45, 29, 1), (60, 81, 1), (9, 7, 2)])
 @pytest.mark.parametrize("num_outputs", [2, 4])
 def test_the_bits_do_not_depend_on_the_number_of_threads(
-    force: Any, monkeypatch: pytest.MonkeyPatch, num_outputs: int
+    force: Any, monkeypatch: pytest.MonkeyPatch, num_outputs: int, height: int, width: int, num_loops: int
 ) -> None:
+    """Neighbouring blocks are parted where there are many, else the tiles, and then panels and blocks."""
     force(num_outputs)
     monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
     builder: Any = byoc_core.FunctionBuilder("main")
-    x = builder.param("x", tensor((2, 23, 29, 32)))
+    x = builder.param("x", tensor((2, height, width, 32)))
     weight = builder.const(_random((70, 32, 3, 3), seed=1))
     result = builder.emit("nn.conv2d", x, weight, data_layout="NHWC", padding=(1, 1))
     module = byoc_core.IRModule({"main": builder.finish(result)}, builder.constants)
     executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
-    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == 2
-    image = _random((2, 23, 29, 32))
-    results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](image) for n in (1, 2, 3, 7)]
+    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == num_loops
+    image = _random((2, height, width, 32))
+    results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](image) for n in (1, 2, 3, 7, 40)]
     assert len({np.asarray(result).tobytes() for result in results}) == 1
 
 
@@ -262,6 +264,8 @@ def test_scratch_is_bounded() -> None:
     for size in (14, 56, 224, 1000):
         for channels in (16, 64, 512):
             plan = make_plan(_geometry(size, channels, channels), AVX512, 4)
-            tiles = plan.blocks * plan.block_step * 4
-            assert tiles <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
+            one_round = plan.blocks * plan.block_step * 4
+            assert one_round <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
+            every_tile = ((-(-size // 4)) ** 2 + plan.rows) * 36 * (channels + 16) * 4
+            assert plan.scratch_blocks * plan.block_step * 4 <= min(16 * one_round, every_tile + one_round)
             assert plan.num_points * plan.rows * plan.width * 4 <= 1 << 16

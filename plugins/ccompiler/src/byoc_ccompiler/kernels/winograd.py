@@ -45,7 +45,7 @@ _TRANSFORM_PS = 1500
 
 _LOCALS = (
     *("t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
-    *("slot", "products", "pixels", "o0", "o_count", "from", "factors", "ahead"),
+    *("slot", "products", "pixels", "o0", "o_count", "from", "factors", "ahead", "tiles", "b0", "round", "rounds"),
 )
 
 
@@ -85,16 +85,22 @@ def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
     reserve_epilogue_names(kernel)
     packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
     image, weights = kernel.input(x, "x"), kernel.input(kernel.scope.constants.derive(packed), "weights")
-    kernel.scratch = plan.blocks * plan.block_step
-    round_tiles = plan.blocks * plan.rows
+    kernel.scratch = plan.scratch_blocks * plan.block_step
+    if plan.parts_are_blocks:
+        kernel.finish([_block_loop(kernel, plan, image, weights)])
+        return
+    ctype, round_tiles = c_type(plan.geometry.dtype), plan.blocks * plan.rows
+    transforms = _transform_lines(kernel, plan, image, (FIRST_ITEM, f"byoc_min({END_ITEM}, t_count)"))
+    products = _product_lines(kernel, plan, weights, (FIRST_ITEM, END_ITEM), str(plan.blocks))
     body: list[str | ParallelLoop] = [
+        f"  {ctype} *const tiles = scratch;",
         f"  for (int64_t t0 = 0; t0 < {c_dim(plan.num_tiles)}; t0 += {round_tiles}) {{",
         f"    const int64_t t_count = byoc_min({round_tiles}, {c_dim(plan.num_tiles)} - t0);",
-        _input_loop(kernel, plan, image),
-        _product_loop(kernel, plan, weights),
+        ParallelLoop(tuple(transforms), round_tiles, _transform_ps(plan)),
+        ParallelLoop(tuple(products), plan.num_panels * plan.blocks, _product_ps(plan)),
         "  }",
     ]
-    kernel.finish(body, variables=["int64_t t0", "int64_t t_count"])
+    kernel.finish(body, variables=[f"{ctype} *tiles", "int64_t t0", "int64_t t_count"])
 
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -117,16 +123,46 @@ def _place_lines(plan: WinogradPlan, tile: str) -> list[str]:
     ]
 
 
-def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
-    """Gives the loop that transforms the tiles of a round."""
+def _block_loop(kernel: Kernel, plan: WinogradPlan, image: str, weights: str) -> ParallelLoop:
+    """Gives the loop over blocks: whoever gets some transforms their tiles, round by round, in memory of its own."""
+    lines = (
+        f"  {c_type(plan.geometry.dtype)} *const tiles =",
+        f"      scratch + {FIRST_ITEM} / {c_dim(plan.part_blocks)} * {plan.part_places * plan.block_step};",
+        f"  const int64_t rounds = ({END_ITEM} - {FIRST_ITEM} + {plan.blocks - 1}) / {plan.blocks};",
+        f"  const int64_t round = ({END_ITEM} - {FIRST_ITEM} + rounds - 1) / byoc_max(rounds, 1);",
+        f"  for (int64_t b0 = {FIRST_ITEM}; b0 < {END_ITEM}; b0 += round) {{",
+        f"    const int64_t t0 = b0 * {plan.rows};",
+        f"    const int64_t t_count = byoc_min(byoc_min(round, {END_ITEM} - b0) * {plan.rows},",
+        f"        {c_dim(plan.num_tiles)} - t0);",
+        *_transform_lines(kernel, plan, image, ("0", "t_count")),
+        *_product_lines(kernel, plan, weights, ("0", f"{plan.num_panels} * round"), "round"),
+        "  }",
+    )
+    item_ps = plan.rows * _transform_ps(plan) + plan.num_panels * _product_ps(plan)
+    return ParallelLoop(lines, plan.total_blocks, item_ps, plan.part_blocks)
+
+
+def _transform_ps(plan: WinogradPlan) -> int:
+    """Gives the estimated picoseconds to transform one tile."""
+    return -(-plan.geometry.channels // plan.lanes) * plan.num_points * _TRANSFORM_PS
+
+
+def _product_ps(plan: WinogradPlan) -> int:
+    """Gives the estimated picoseconds of the products of one block and one panel."""
+    products = plan.rows * plan.width * plan.geometry.channels * plan.num_points
+    return products * multiply_add_ps(plan.unit, plan.geometry.dtype)
+
+
+def _transform_lines(kernel: Kernel, plan: WinogradPlan, image: str, tiles: tuple[str, str]) -> list[str]:
+    """Gives the loop that transforms a round's tiles from the first to the end of a range."""
     geometry, num, ctype = plan.geometry, plan.algorithm.num_inputs, c_type(plan.geometry.dtype)
     top, left = geometry.padding[:2]
     image_step, _, row_step, pixel_step = geometry.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
     batch = f"n * {c_dim(image_step)} + " if geometry.batch != 1 else ""
     transform = kernel.helper(f"winograd_input_{plan.algorithm.num_outputs}", _input_function(plan))
     place = f"item / {plan.rows} * {plan.block_step} + item % {plan.rows} * {plan.row_step}"
-    lines = (
-        f"    for (int64_t item = {FIRST_ITEM}; item < byoc_min({END_ITEM}, t_count); ++item) {{",
+    return [
+        f"    for (int64_t item = {tiles[0]}; item < {tiles[1]}; ++item) {{",
         *(f"      {line}" for line in _place_lines(plan, "item")),
         f"      const {ctype} *at[{plan.num_points}];",
         f"      for (int64_t k = 0; k < {plan.num_points}; ++k) {{",
@@ -135,19 +171,25 @@ def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
         f"                    ? {image} + {batch}y * {c_dim(row_step)} + col * {c_dim(pixel_step)}",
         f"                    : {zeros(kernel, geometry.dtype, geometry.channels)};",
         "      }",
-        f"      {transform}(at, scratch + {place});",
+        f"      {transform}(at, tiles + {place});",
         "    }",
-    )
-    vectors = -(-geometry.channels // plan.lanes)
-    return ParallelLoop(lines, plan.blocks * plan.rows, vectors * plan.num_points * _TRANSFORM_PS)
+    ]
 
 
-def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelLoop:
-    """Gives the loop over panels and blocks that multiplies, transforms back and does what follows."""
+def _product_lines(kernel: Kernel, plan: WinogradPlan, weights: str, items: tuple[str, str], blocks: str) -> list[str]:
+    """Gives the loop that multiplies, transforms back and does what follows, panel by panel, block by block of a round.
+
+    Args:
+        kernel: the kernel.
+        plan: its plan.
+        weights: C pointer to the panels of the filter.
+        items: C expressions of the first item and the end: a panel and a block each.
+        blocks: C expression of the blocks of a round.
+    """
     geometry, ctype = plan.geometry, c_type(plan.geometry.dtype)
     size, width, points = plan.algorithm.num_outputs, plan.width, plan.num_points
     multiply = panel_function(kernel, geometry.dtype, plan.rows, plan.vectors, fetches=plan.fetches)
-    ahead, ahead_lines = _ahead(plan, weights)
+    ahead, ahead_lines = _ahead(plan, weights, blocks)
     transform = kernel.helper(f"winograd_output_{size}", _output_function(plan))
     tile = SumsTile(
         f"(pixels + (y - y0) * {size * width})",
@@ -159,12 +201,12 @@ def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelL
         width,
         ("0" if geometry.batch == 1 else "n", "y"),
     )
-    lines = (
-        f"    for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        f"      const int64_t panel = item / {plan.blocks}, block = item % {plan.blocks} * {plan.rows};",
+    return [
+        f"    for (int64_t item = {items[0]}; item < {items[1]}; ++item) {{",
+        f"      const int64_t panel = item / {blocks}, block = item % {blocks} * {plan.rows};",
         "      if (block >= t_count) continue;",
         f"      const int64_t o0 = panel * {width}, o_count = byoc_min({width}, {geometry.out_channels} - o0);",
-        f"      const {ctype} *from = scratch + block * {points * plan.row_step};",
+        f"      const {ctype} *from = tiles + block * {points * plan.row_step};",
         f"      const {ctype} *factors = {weights} + panel * {plan.panel_size};",
         *(f"      {line}" for line in ahead_lines),
         f"      {ctype} products[{points * plan.rows * width}] __attribute__((aligned({plan.unit.nbytes})));",
@@ -182,12 +224,10 @@ def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelL
         "        }",
         "      }",
         "    }",
-    )
-    item_ps = plan.rows * width * geometry.channels * points * multiply_add_ps(plan.unit, geometry.dtype)
-    return ParallelLoop(lines, plan.num_panels * plan.blocks, item_ps)
+    ]
 
 
-def _ahead(plan: WinogradPlan, weights: str) -> tuple[str, list[str]]:
+def _ahead(plan: WinogradPlan, weights: str, blocks: str) -> tuple[str, list[str]]:
     """Gives the arguments that say what to fetch, an item's share of the next panel, and the lines before."""
     if not plan.fetches:
         return "", []
@@ -195,7 +235,7 @@ def _ahead(plan: WinogradPlan, weights: str) -> tuple[str, list[str]]:
     share = -(-plan.width // plan.blocks)
     lines = [
         f"const {ctype} *ahead = {weights} + byoc_min(panel + 1, {plan.num_panels - 1}) * {size};",
-        f"ahead += item % {plan.blocks} * {size // plan.blocks};",
+        f"ahead += item % {blocks} * {size // plan.blocks};",
     ]
     return f"ahead + k * {depth * share}, {share}, ", lines
 

@@ -32,6 +32,12 @@ _RESIDENT_NBYTES = 1 << 19
 _FETCHING_BLOCKS = 8
 """With more blocks in a round, one panel's way from memory is short beside the time that it is used."""
 
+_LEAST_BLOCKS = 12
+"""With so many blocks, parts of neighbouring blocks are even enough; with fewer, panels are parted as well."""
+
+_MOST_PARTS = 16
+"""Parts of neighbouring blocks, at most: each has room for a round of its own."""
+
 _NEAR_RATE, _FAR_RATE = 32, 3
 """Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
 those of a network's filters."""
@@ -138,6 +144,39 @@ class WinogradPlan:
     def block_step(self) -> int:
         """Elements of a block."""
         return self.num_points * self.point_step
+
+    @property
+    def total_blocks(self) -> Dim:
+        """Blocks of all images."""
+        return _ceil_div(self.num_tiles, self.rows)
+
+    @property
+    def parts_are_blocks(self) -> bool:
+        """Whether threads part the blocks, each transforming what it multiplies, and not panels and blocks of a round.
+
+        So a thread finds in its cache what it transformed, and neighbouring pixels are its own from layer to layer.
+        """
+        return -(-self._assumed_tiles() // self.rows) >= _LEAST_BLOCKS
+
+    @property
+    def part_blocks(self) -> Dim:
+        """Blocks of the smallest part, 1 or more."""
+        return self.total_blocks // _MOST_PARTS + 1
+
+    @property
+    def part_places(self) -> int:
+        """Blocks of scratch memory of the smallest part; a larger part's places lie side by side."""
+        part = self.part_blocks
+        return min(part, self.blocks) if isinstance(part, int) else self.blocks
+
+    @property
+    def scratch_blocks(self) -> int:
+        """Blocks of scratch memory in all."""
+        if not self.parts_are_blocks:
+            return self.blocks
+        part, total = self.part_blocks, self.total_blocks
+        parts = -(-total // part) if isinstance(total, int) and isinstance(part, int) else _MOST_PARTS
+        return parts * self.part_places
 
     @property
     def cycles(self) -> float:
