@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd_transforms import MinimalFilter, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["WinogradPlan", "choose_plan", "make_plan"]
+__all__ = ["Parts", "WinogradPlan", "choose_plan", "make_plan"]
 
 _ROUND_NBYTES = 1 << 19
 """What the transformed tiles of one round may take: they are read again and again, from the second-level cache."""
@@ -33,10 +34,13 @@ _FETCHING_BLOCKS = 8
 """With more blocks in a round, one panel's way from memory is short beside the time that it is used."""
 
 _LEAST_BLOCKS = 12
-"""With so many blocks, parts of neighbouring blocks are even enough; with fewer, panels are parted as well."""
+"""With so many blocks, parts of neighbouring blocks are even enough."""
+
+_LEAST_PANELS = 4
+"""With so many panels, parts of neighbouring panels are even enough."""
 
 _MOST_PARTS = 16
-"""Parts of neighbouring blocks, at most: each has room for a round of its own."""
+"""Parts of neighbouring blocks or panels, at most: each has scratch memory of its own."""
 
 _NEAR_RATE, _FAR_RATE = 32, 3
 """Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
@@ -56,6 +60,14 @@ _LARGE_TILE_MARGIN = 1.25
 
 _UNKNOWN_SIZE = 28
 """What a symbolic size of an image counts as; a symbolic batch counts as 1."""
+
+
+class Parts(enum.Enum):
+    """What threads part: see :mod:`~byoc_ccompiler.kernels.winograd_loops`."""
+
+    BLOCKS = "neighbouring blocks"
+    PANELS = "panels"
+    PAIRS = "pairs of panels and blocks of a round"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -104,9 +116,14 @@ class WinogradPlan:
         return self.algorithm.num_inputs**2
 
     @property
+    def point_size(self) -> int:
+        """Elements of one panel of the transformed filter at one point."""
+        return self.geometry.channels * self.width
+
+    @property
     def panel_size(self) -> int:
         """Elements of one panel of the transformed filter."""
-        return self.num_points * self.geometry.channels * self.width
+        return self.num_points * self.point_size
 
     @property
     def fetches(self) -> bool:
@@ -151,12 +168,21 @@ class WinogradPlan:
         return _ceil_div(self.num_tiles, self.rows)
 
     @property
-    def parts_are_blocks(self) -> bool:
-        """Whether threads part the blocks, each transforming what it multiplies, and not panels and blocks of a round.
+    def round_tiles(self) -> int:
+        """Tiles of a round."""
+        return self.blocks * self.rows
 
-        So a thread finds in its cache what it transformed, and neighbouring pixels are its own from layer to layer.
+    @property
+    def parts(self) -> Parts:
+        """What threads part.
+
+        With blocks a thread finds in its cache what it transformed, and neighbouring pixels are its own from layer to
+        layer.
         """
-        return -(-self._assumed_tiles() // self.rows) >= _LEAST_BLOCKS
+        if -(-self._assumed_tiles() // self.rows) >= _LEAST_BLOCKS:
+            return Parts.BLOCKS
+        is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= self.round_tiles
+        return Parts.PANELS if is_one_round and self.num_panels >= _LEAST_PANELS else Parts.PAIRS
 
     @property
     def part_blocks(self) -> Dim:
@@ -170,13 +196,26 @@ class WinogradPlan:
         return min(part, self.blocks) if isinstance(part, int) else self.blocks
 
     @property
-    def scratch_blocks(self) -> int:
-        """Blocks of scratch memory in all."""
-        if not self.parts_are_blocks:
-            return self.blocks
+    def part_panels(self) -> int:
+        """Panels of the smallest part."""
+        return self.num_panels // _MOST_PARTS + 1
+
+    @property
+    def panel_products(self) -> int:
+        """Elements of the products of one panel and all tiles of a round."""
+        return self.num_points * self.round_tiles * self.width
+
+    @property
+    def scratch_size(self) -> int:
+        """Elements of scratch memory in all."""
+        if self.parts is Parts.PANELS:
+            parts = -(-self.num_panels // self.part_panels)
+            return self.blocks * self.block_step + parts * self.panel_products
+        if self.parts is Parts.PAIRS:
+            return self.blocks * self.block_step
         part, total = self.part_blocks, self.total_blocks
         parts = -(-total // part) if isinstance(total, int) and isinstance(part, int) else _MOST_PARTS
-        return parts * self.part_places
+        return parts * self.part_places * self.block_step
 
     @property
     def cycles(self) -> float:
@@ -222,7 +261,14 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
         total = max(1, -(-best.num_tiles // best.rows))
         rounds = -(-total // blocks)
         blocks = -(-total // rounds)
-    return replace(best, blocks=blocks)
+    best = replace(best, blocks=blocks)
+    return _even(best, best.num_tiles) if best.parts is Parts.PANELS and isinstance(best.num_tiles, int) else best
+
+
+def _even(plan: WinogradPlan, num_tiles: int) -> WinogradPlan:
+    """Gives a plan of one round with as few blocks as registers permit, and as even."""
+    blocks = -(-num_tiles // min(plan.unit.rows_for(plan.vectors), 16))
+    return replace(plan, blocks=blocks, rows=-(-num_tiles // blocks))
 
 
 def _plans(geometry: ConvolutionGeometry, unit: VectorUnit, algorithm: MinimalFilter) -> Iterator[WinogradPlan]:
