@@ -1,9 +1,11 @@
 """The loops of a convolution by Winograd's minimal filtering, in one of three forms.
 
 - Many blocks: threads part the blocks; whoever gets some transforms their tiles and multiplies them, round by round.
-- One round of few blocks, several panels: all tiles are transformed; then threads part the panels. Of each panel one
-  point after another is multiplied by all tiles, so that its factors pass once from memory to the first-level cache.
+- One round of few blocks, several panels: all tiles are transformed; then threads part the panels.
 - Else: round by round, all tiles are transformed; then threads part the pairs of panels and blocks.
+
+In the first two, one point of a panel after another is multiplied by all tiles of a round: factors pass once from
+memory to the first-level cache.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ _TRANSFORM_PS = 1500
 LOCALS = (
     *("t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
     *("slot", "products", "pixels", "o0", "o_count", "from", "factors", "ahead", "tiles", "b0", "round", "rounds"),
+    *("blocks", "point", "next"),
 )
 """Names that the loops declare."""
 
@@ -60,18 +63,18 @@ class WinogradLoops:
         self.kernel.finish(body, variables=[f"{self.ctype} *tiles", "int64_t t0", "int64_t t_count"])
 
     def _blocks(self) -> list[str | ParallelLoop]:
-        plan = self.plan
+        plan, num_tiles = self.plan, c_dim(self.plan.num_tiles)
+        part = f"{FIRST_ITEM} / {c_dim(plan.part_blocks)}"
         lines = (
-            f"  {self.ctype} *const tiles =",
-            f"      scratch + {FIRST_ITEM} / {c_dim(plan.part_blocks)} * {plan.part_places * plan.block_step};",
+            f"  {self.ctype} *const tiles = scratch + {part} * {plan.part_places * plan.block_step};",
+            f"  {self.ctype} *const products = scratch + {plan.tiles_size} + {part} * {plan.panel_products};",
             f"  const int64_t rounds = ({END_ITEM} - {FIRST_ITEM} + {plan.blocks - 1}) / {plan.blocks};",
             f"  const int64_t round = ({END_ITEM} - {FIRST_ITEM} + rounds - 1) / byoc_max(rounds, 1);",
             f"  for (int64_t b0 = {FIRST_ITEM}; b0 < {END_ITEM}; b0 += round) {{",
-            f"    const int64_t t0 = b0 * {plan.rows};",
-            f"    const int64_t t_count = byoc_min(byoc_min(round, {END_ITEM} - b0) * {plan.rows},",
-            f"        {c_dim(plan.num_tiles)} - t0);",
+            f"    const int64_t t0 = b0 * {plan.rows}, blocks = byoc_min(round, {END_ITEM} - b0);",
+            f"    const int64_t t_count = byoc_min(blocks * {plan.rows}, {num_tiles} - t0);",
             *self._transform_lines("0", "t_count"),
-            *self._pair_lines("0", f"{plan.num_panels} * round", "round"),
+            *self._panel_lines("0", str(plan.num_panels), "t_count", "blocks"),
             "  }",
         )
         item_ps = plan.rows * self._transform_ps + plan.num_panels * self._product_ps
@@ -95,16 +98,11 @@ class WinogradLoops:
     def _panels(self) -> list[str | ParallelLoop]:
         plan, num_tiles = self.plan, self.plan.num_tiles
         assert isinstance(num_tiles, int)
-        place = f"{plan.blocks * plan.block_step} + {FIRST_ITEM} / {plan.part_panels} * {plan.panel_products}"
+        place = f"{plan.tiles_size} + {FIRST_ITEM} / {plan.part_panels} * {plan.panel_products}"
+        whole, tail = divmod(num_tiles, plan.rows)
         lines = (
             f"  {self.ctype} *const products = scratch + {place};",
-            f"  for (int64_t panel = {FIRST_ITEM}; panel < {END_ITEM}; ++panel) {{",
-            *self._point_lines(num_tiles),
-            *self._panel_sizes(),
-            f"    for (int64_t slot = 0; slot < {num_tiles}; ++slot) {{",
-            *self._output_lines("slot", num_tiles * plan.width, "      "),
-            "    }",
-            "  }",
+            *self._panel_lines(FIRST_ITEM, END_ITEM, str(num_tiles), str(whole), tail),
         )
         return [
             f"  {self.ctype} *const tiles = scratch;",
@@ -205,29 +203,45 @@ class WinogradLoops:
         ]
         return f"ahead + k * {self.geometry.channels * share}, {share}, ", lines
 
-    def _point_lines(self, num_tiles: int) -> list[str]:
-        """Gives the loop that multiplies all tiles by a panel, point by point, the next one's factors on their way."""
+    def _panel_lines(self, begin: str, end: str, num_tiles: str, blocks: str, tail: int = 0) -> list[str]:
+        """Gives the loop over panels: multiplies point by point, transforms back, does what follows.
+
+        The factors of the next point, or of the next panel's first, are fetched meanwhile.
+
+        Args:
+            begin: C expression of the first panel.
+            end: C expression of the end of the panels.
+            num_tiles: C expression of the tiles that are multiplied.
+            blocks: C expression of the whole blocks that they are in.
+            tail: tiles of one more block, which has fewer.
+        """
         plan, channels = self.plan, self.geometry.channels
-        whole, tail = divmod(num_tiles, plan.rows)
         share, points = -(-plan.width // plan.blocks), plan.num_points
 
-        def call(rows: int, block: str) -> str:
+        def call(rows: int, block: str) -> list[str]:
             multiply = panel_function(self.kernel, self.geometry.dtype, rows, plan.vectors, fetches=True)
-            from_ = f"tiles + {block} * {plan.block_step} + k * {plan.point_step}, {plan.row_step}"
-            fetched = f"ahead + {block} * {plan.point_size // plan.blocks}, {share}"
-            to = f"products + (k * {num_tiles} + {block} * {plan.rows}) * {plan.width}"
-            return f"{multiply}({from_}, factors, {channels}, {fetched}, {to});"
+            return [
+                f"{multiply}(tiles + {block} * {plan.block_step} + k * {plan.point_step}, {plan.row_step},",
+                f"    factors, {channels}, ahead + {block} * {plan.point_size // plan.blocks}, {share},",
+                f"    products + (k * {plan.round_tiles} + {block} * {plan.rows}) * {plan.width});",
+            ]
 
         return [
-            f"    for (int64_t k = 0; k < {points}; ++k) {{",
-            f"      const int64_t point = panel * {points} + k;",
-            f"      const {self.ctype} *factors = {self.weights} + point * {plan.point_size};",
-            f"      const {self.ctype} *ahead = {self.weights} + byoc_min(point + 1, {points * plan.num_panels - 1})",
-            f"          * {plan.point_size};",
-            f"      for (int64_t block = 0; block < {whole}; ++block) {{",
-            f"        {call(plan.rows, 'block')}",
+            f"    for (int64_t panel = {begin}; panel < {end}; ++panel) {{",
+            f"      for (int64_t k = 0; k < {points}; ++k) {{",
+            f"        const int64_t point = panel * {points} + k;",
+            f"        const int64_t next = byoc_min(point + 1, {points * plan.num_panels - 1});",
+            f"        const {self.ctype} *factors = {self.weights} + point * {plan.point_size};",
+            f"        const {self.ctype} *ahead = {self.weights} + next * {plan.point_size};",
+            f"        for (int64_t block = 0; block < {blocks}; ++block) {{",
+            *(f"          {line}" for line in call(plan.rows, "block")),
+            "        }",
+            *(f"        {line}" for line in (call(tail, blocks) if tail else [])),
             "      }",
-            *([f"      {call(tail, str(whole))}"] if tail else []),
+            *(f"  {line}" for line in self._panel_sizes()),
+            f"      for (int64_t slot = 0; slot < {num_tiles}; ++slot) {{",
+            *self._output_lines("slot", plan.round_tiles * plan.width, "        "),
+            "      }",
             "    }",
         ]
 

@@ -46,6 +46,9 @@ _NEAR_RATE, _FAR_RATE = 32, 3
 """Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
 those of a network's filters."""
 
+_WAITING = 0.3
+"""The share of the shorter of computing and fetching that is not hidden behind the longer."""
+
 _POINT_CYCLES = 5
 """Cycles that transforms take for one vector at one point, loads and stores included."""
 
@@ -201,21 +204,28 @@ class WinogradPlan:
         return self.num_panels // _MOST_PARTS + 1
 
     @property
+    def num_parts(self) -> int:
+        """Parts, at most."""
+        total, part = (
+            (self.total_blocks, self.part_blocks) if self.parts is Parts.BLOCKS else (self.num_panels, self.part_panels)
+        )
+        return -(-total // part) if isinstance(total, int) and isinstance(part, int) else _MOST_PARTS
+
+    @property
+    def tiles_size(self) -> int:
+        """Elements of scratch memory for transformed tiles."""
+        places = self.num_parts * self.part_places if self.parts is Parts.BLOCKS else self.blocks
+        return places * self.block_step
+
+    @property
     def panel_products(self) -> int:
         """Elements of the products of one panel and all tiles of a round."""
         return self.num_points * self.round_tiles * self.width
 
     @property
     def scratch_size(self) -> int:
-        """Elements of scratch memory in all."""
-        if self.parts is Parts.PANELS:
-            parts = -(-self.num_panels // self.part_panels)
-            return self.blocks * self.block_step + parts * self.panel_products
-        if self.parts is Parts.PAIRS:
-            return self.blocks * self.block_step
-        part, total = self.part_blocks, self.total_blocks
-        parts = -(-total // part) if isinstance(total, int) and isinstance(part, int) else _MOST_PARTS
-        return parts * self.part_places * self.block_step
+        """Elements of scratch memory in all; where pairs are parted, products lie on the stack."""
+        return self.tiles_size + (0 if self.parts is Parts.PAIRS else self.num_parts * self.panel_products)
 
     @property
     def cycles(self) -> float:
@@ -230,7 +240,7 @@ class WinogradPlan:
         transforms = tiles * vectors * self.num_points * _POINT_CYCLES
         panel_nbytes = self.panel_size * self.itemsize
         times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
-        return products + transforms + times_read * self.num_panels * panel_nbytes / _FAR_RATE
+        return transforms + _beside(products, times_read * self.num_panels * panel_nbytes / _FAR_RATE)
 
     def _assumed_tiles(self) -> int:
         geometry, size = self.geometry, self.algorithm.num_outputs
@@ -283,7 +293,12 @@ def _direct_cycles(geometry: ConvolutionGeometry, unit: VectorUnit) -> float:
     batch, height, width = _assumed(geometry)
     vectors = -(-geometry.out_channels // unit.lanes(geometry.dtype))
     products = geometry.num_taps * geometry.channels * vectors
-    return batch * height * width * products / 2 / _DIRECT_SHARE + products * unit.nbytes / _FAR_RATE
+    return _beside(batch * height * width * products / 2 / _DIRECT_SHARE, products * unit.nbytes / _FAR_RATE)
+
+
+def _beside(computing: float, fetching: float) -> float:
+    """Gives the cycles of computing while factors are fetched."""
+    return max(computing, fetching) + _WAITING * min(computing, fetching)
 
 
 def _assumed(geometry: ConvolutionGeometry) -> tuple[int, int, int]:
