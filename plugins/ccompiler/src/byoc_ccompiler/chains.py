@@ -103,12 +103,12 @@ class _Joiner:
 
 
 def _geometry(group: Group) -> ConvolutionGeometry | None:
-    """Gives the sizes of a convolution of floats, channels last, all known, with constant weights."""
+    """Gives the sizes of a convolution of floats, channels last, all known and above 0, with constant weights."""
     step = group.steps[0]
     if step.op != "nn.conv2d" or step.binding.attrs["data_layout"] != "NHWC" or dtype_of(step.result) not in FLOATS:
         return None
     sizes = (*shape_of(step.operands[0]), *shape_of(step.result))
-    if not isinstance(step.operands[1], Constant) or not all(isinstance(size, int) for size in sizes):
+    if not isinstance(step.operands[1], Constant) or not all(isinstance(size, int) and size > 0 for size in sizes):
         return None
     return ConvolutionGeometry.of_step(step)
 

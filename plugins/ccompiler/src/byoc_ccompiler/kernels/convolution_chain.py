@@ -208,11 +208,11 @@ class _ChainWriter:
             return [*head, *tile.lines(str(width), "      ")]
         if pixel == shape.channels:
             return [*head, f"      memcpy(ring_row, from, {width * shape.channels} * sizeof(*from));"]
+        nbytes = f"{shape.channels} * sizeof(*from)"
         return [
             *head,
             f"      for (int64_t k = 0; k < {width}; ++k) {{",
-            f"        memcpy(ring_row + k * {shape.channels}, from + k * {c_dim(pixel)}, "
-            f"{shape.channels} * sizeof(*from));",
+            f"        memcpy(ring_row + k * {shape.channels}, from + k * {c_dim(pixel)}, {nbytes});",
             "      }",
         ]
 
@@ -220,6 +220,7 @@ class _ChainWriter:
         """Gives the loop over the blocks of a row."""
         shape, block, ctype = self.shape, self.block, c_type(self.shape.dtype)
         channels, chunk, width = shape.channels, block.chunk, c_dim(shape.out_width)
+        size = block.rows * block.columns * chunk
         function = self.depthwise.helper("depthwise_rows", sum_function(block, PixelSource.ROWS))
         tile = SumsTile(
             f"(sums + (y - y0) * {block.columns * chunk})",
@@ -237,7 +238,7 @@ class _ChainWriter:
             f"      const int64_t x_count = byoc_min({block.columns}, {width} - x0);",
             f"      for (int64_t c0 = 0; c0 < {channels}; c0 += {chunk}) {{",
             f"        const int64_t c_count = byoc_min({chunk}, {channels} - c0);",
-            f"        {ctype} sums[{block.rows * block.columns * chunk}] __attribute__((aligned({block.unit.nbytes})));",
+            f"        {ctype} sums[{size}] __attribute__((aligned({block.unit.nbytes})));",
             f"        {function}(rows, x0 * {shape.strides[1] * channels} + c0, taps + c0, c_count, sums);",
             "        for (int64_t y = y0; y < y_end; ++y) {",
             *([waiting] if self.project else []),

@@ -119,7 +119,7 @@ def sum_function(block: DepthwiseBlock, source: PixelSource) -> str:
         pixel = f"at[i * {block.in_columns} + j] + first + c"
     elif source is PixelSource.ROWS:
         parameters = f"const {ctype} *const *at, int64_t first"
-        pixel = f"at[i] + first + j * {c_dim(block.pixel_step)} + c"
+        pixel = f"line + j * {c_dim(block.pixel_step)}"
     else:
         unknown = [f", int64_t {name}" for name, step in steps.items() if not isinstance(step, int)]
         parameters = f"const {ctype} *from" + "".join(unknown)
@@ -146,6 +146,7 @@ def sum_function(block: DepthwiseBlock, source: PixelSource) -> str:
         "    }",
         "    BYOC_UNROLL",
         f"    for (int i = 0; i < {block.in_rows}; ++i) {{",
+        *([f"      const {ctype} *const line = at[i] + first + c;"] if source is PixelSource.ROWS else []),
         "      BYOC_UNROLL",
         f"      for (int j = 0; j < {block.in_columns}; ++j) {{",
         f"        const vec_{suffix} pixel = *(const vec_{suffix}u *)({pixel});",
