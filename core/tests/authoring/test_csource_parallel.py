@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from byoc_core.authoring.csource_parallel import PARALLEL_WORK_PS, ParallelLoop, team_function
+from byoc_core.authoring.csource_parallel import PARALLEL_WORK_PS, SHARED_WORK_PS, ParallelLoop, team_function
 from byoc_core.dims import Dim, parse_dim
 
 LINES = ("  for (int64_t i = first_item; i < end_item; ++i) out[i] = x[i] + dim_n;",)
@@ -26,6 +26,22 @@ def test_a_loop_of_enough_work_in_more_than_one_item_is_worth_threads(count: Dim
     assert ParallelLoop(LINES, count, item_ps).is_worth_threads is expected
 
 
+@pytest.mark.parametrize(
+    ("count", "item_ps", "expected"),
+    [
+        (SHARED_WORK_PS, 1, True),
+        (SHARED_WORK_PS - 1, 1, False),
+        (1, SHARED_WORK_PS, False),
+        (0, SHARED_WORK_PS, False),
+        (2, PARALLEL_WORK_PS, True),
+        (parse_dim("n"), 1, True),
+        (1, parse_dim("n"), False),
+    ],
+)
+def test_less_work_is_worth_sharing_with_a_team_that_is_awake(count: Dim, item_ps: Dim, expected: bool) -> None:
+    assert ParallelLoop(LINES, count, item_ps).is_worth_sharing is expected
+
+
 def test_alone_it_is_an_ordinary_loop() -> None:
     loop = ParallelLoop(LINES, parse_dim("n"), 1)
     assert loop.serial_lines() == ["  for (int64_t i = 0; i < dim_n; ++i) out[i] = x[i] + dim_n;"]
@@ -37,6 +53,8 @@ def test_it_hands_over_the_variables_that_its_lines_read() -> None:
     assert definitions.splitlines()[0] == "struct f_0 { const float *x; float *out; int64_t dim_n; };"
     assert "unread" not in definitions
     assert calls == ["  byoc_parallel_for(64, 4, f_0_part, &(const struct f_0){x, out, dim_n});"]
+    _, calls = ParallelLoop(LINES, 64, SHARED_WORK_PS // 64, 4).functions("f_0", parameters)
+    assert calls == ["  byoc_share(64, 4, f_0_part, &(const struct f_0){x, out, dim_n});"]
     _, calls = ParallelLoop(LINES, parse_dim("n"), 100).functions("f_0", parameters)
     shared = "byoc_parallel_for(dim_n, 1, f_0_part, &(const struct f_0){x, out, dim_n});"
     alone = "f_0_items(x, out, dim_n, 0, dim_n);"

@@ -39,11 +39,18 @@ static void nested_body(void *data) {
   for (int64_t k = 0; k < call->rounds; ++k) byoc_parallel_for(7, 1, nest, call);
 }
 
+/* A loop that a team shares where it is awake. */
+static void sharing_body(void *data) {
+  const struct call *call = (const struct call *)data;
+  for (int64_t k = 0; k < call->rounds; ++k) byoc_share(call->size, 1 + k % 3, count, call->counts);
+}
+
 static void body_in_body(void *data) { byoc_with_team(body, data); }
 
 BYOC_EXPORT void run(int32_t *counts, int64_t size, int64_t rounds, int32_t form) {
   struct call call = {counts, size, rounds};
-  byoc_with_team(form == 0 ? body : form == 1 ? nested_body : body_in_body, &call);
+  if (form == 4) sharing_body(&call);
+  else byoc_with_team(form == 0 ? body : form == 1 ? nested_body : form == 2 ? body_in_body : sharing_body, &call);
 }
 """
 
@@ -73,7 +80,7 @@ def _run(library: ctypes.CDLL, num_threads: int, size: int, rounds: int, form: i
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_each_item_of_each_loop_is_done_once(library: ctypes.CDLL, num_threads: int, size: int) -> None:
-    for form in (0, 2):
+    for form in (0, 2, 3, 4):
         counts = _run(library, num_threads, size, 500, form)
         assert (counts[:size] == 500).all()
         assert not counts[size:].any()

@@ -100,6 +100,40 @@ def test_geometries(make_bench: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
         np.testing.assert_array_equal(actual, bench.run(steps, image)[-1])
 
 
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+def test_the_first_convolution_of_a_network(make_bench: Any, monkeypatch: pytest.MonkeyPatch, march: str) -> None:
+    """In an image of few channels, in whatever order they lie, one by one or in a batch (where it stays alone)."""
+    monkeypatch.setattr(LARGE, 0)
+    bench = make_bench(march=march)
+    forms: list[tuple[Any, str, dict[str, Any]]] = [
+        ((1, 3, 29, 37), "NCHW", {"padding": (1, 1), "strides": (2, 2)}),
+        ((1, 29, 37, 3), "NHWC", {"padding": (0, 1, 2, 1), "strides": (2, 3)}),
+        ((1, 20, 25, 2), "NHWC", {"strides": (3, 2)}),
+        ((3, 20, 25, 2), "NHWC", {"padding": (1, 1), "strides": (2, 2)}),
+    ]
+    made = []
+    for shape, layout, attrs in forms:
+        channels = shape[layout.index("C")]
+        pair = []
+        for all_results in (False, True):
+            builder = bench.builder()
+            x = builder.param("x", tensor(shape))
+            image = builder.emit("permute_dims", x, axes=(0, 2, 3, 1)) if layout == "NCHW" else x
+            weight = builder.const(_random((3, 3, channels, 24), seed=7))
+            first = builder.emit("nn.conv2d", image, weight, data_layout="NHWC", kernel_layout="HWIO", **attrs)
+            first = builder.emit("nn.relu", first)
+            case = (None, 24, 7, (3, 3), {"padding": (1, 1)})
+            rest = _emit(builder, first, ((*shape[:3], channels), *case[1:]), "float32", first=False)
+            pair.append(bench.add(builder, *([first, *rest] if all_results else rest[-1:])))
+        made.append((*pair, shape))
+    source = bench.module.get_source()
+    for chain, steps, shape in made:
+        assert (f"static void {chain.name}_1" in source) == (shape[0] > 1)
+        image = _random(shape)
+        (actual,) = bench.run(chain, image)
+        np.testing.assert_array_equal(actual, bench.run(steps, image)[-1])
+
+
 def test_a_block_with_a_residual_is_one_kernel(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LARGE, 0)
     case = ((2, 9, 11, 24), 40, 24, (3, 3), {"padding": (1, 1)})

@@ -10,13 +10,25 @@ from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import c_real
 
-__all__ = ["END_ITEM", "FIRST_ITEM", "PARALLEL_HEADER", "PARALLEL_WORK_PS", "ParallelLoop", "team_function"]
+__all__ = [
+    "END_ITEM",
+    "FIRST_ITEM",
+    "PARALLEL_HEADER",
+    "PARALLEL_WORK_PS",
+    "SHARED_WORK_PS",
+    "ParallelLoop",
+    "team_function",
+]
 
 PARALLEL_HEADER = "byoc_parallel.h"
 """The header that text of :class:`ParallelLoop` needs."""
 
 PARALLEL_WORK_PS = 20_000_000
 """Picoseconds of work in one thread from which a loop runs on several: 20 microseconds (``docs/threads.md``)."""
+
+SHARED_WORK_PS = 4_000_000
+"""Picoseconds of work in one thread from which a loop is shared with threads that are awake: that takes about one
+microsecond."""
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """In the lines of a loop: its bounds."""
@@ -43,6 +55,12 @@ class ParallelLoop:
         """Whether the work may be enough for several threads; only the call knows where sizes are symbolic."""
         work = self.count * self.item_ps
         return self.count not in (0, 1) and (not isinstance(work, int) or work >= PARALLEL_WORK_PS)
+
+    @property
+    def is_worth_sharing(self) -> bool:
+        """Whether the work is enough for several threads where they are awake anyway."""
+        work = self.count * self.item_ps
+        return self.is_worth_threads or (self.count not in (0, 1) and isinstance(work, int) and work >= SHARED_WORK_PS)
 
     def serial_lines(self) -> list[str]:
         """Gives the loop as it stands in a function that does all items."""
@@ -73,7 +91,8 @@ class ParallelLoop:
             "}",
         ]
         count, work = c_dim(self.count), self.count * self.item_ps
-        call = f"byoc_parallel_for({count}, {self.grain}, {name}_part, &(const struct {name}){{{', '.join(used)}}});"
+        run = "byoc_parallel_for" if self.is_worth_threads else "byoc_share"
+        call = f"{run}({count}, {self.grain}, {name}_part, &(const struct {name}){{{', '.join(used)}}});"
         if isinstance(work, int):
             return "\n".join(definitions) + "\n", [f"  {call}"]
         alone = f"{name}_items({', '.join([*used, '0', count])});"

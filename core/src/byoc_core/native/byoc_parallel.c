@@ -149,18 +149,19 @@ static int has_team(void) {
 }
 
 void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
-  if (num_items > grain) {
+  if (num_items > grain && !awake && has_team()) {
     struct loop loop = {num_items, grain, range, data};
-    if (awake && awake->parts > 1) {
-      run_awake(awake, &loop);
-      return;
-    }
-    if (has_team()) {
-      openmp.parallel(run_part, &loop, 0, 0);
-      return;
-    }
+    openmp.parallel(run_part, &loop, 0, 0);
+    return;
   }
-  if (num_items > 0) {
+  byoc_share(num_items, grain, range, data);
+}
+
+void byoc_share(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  if (num_items > grain && awake && awake->parts > 1) {
+    const struct loop loop = {num_items, grain, range, data};
+    run_awake(awake, &loop);
+  } else if (num_items > 0) {
     range(0, num_items, data);
   }
 }
@@ -181,6 +182,10 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
   if (num_items > 0) {
     range(0, num_items, data);
   }
+}
+
+void byoc_share(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  byoc_parallel_for(num_items, grain, range, data);
 }
 
 void byoc_with_team(byoc_body body, void *data) { body(data); }

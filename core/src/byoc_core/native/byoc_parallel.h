@@ -22,6 +22,10 @@ typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
  * calling thread does everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
+/* The same for a few microseconds of work, which are not worth waking a team: several threads share it where they are awake
+ * already, inside `byoc_with_team`. */
+BYOC_LOCAL void byoc_share(int64_t num_items, int64_t grain, byoc_range range, const void *data);
+
 /* Does something in the calling thread. */
 typedef void (*byoc_body)(void *data);
 

@@ -1,5 +1,7 @@
 """Joins convolutions that follow one another: a depthwise one with a pointwise one before it, behind it, or both.
 
+In place of a pointwise one before it there may be the first of a network, of an image of few channels.
+
 What lies between them is the largest a network of such convolutions has, and never leaves the cache where its rows
 are computed, used and forgotten. Where it fits into the cache as a whole there is nothing to gain.
 """
@@ -15,6 +17,7 @@ from byoc_core.ir import Constant, Value
 from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise_block import has_suited_filter
+from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS
 from byoc_ccompiler.steps import dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -64,7 +67,7 @@ class _Joiner:
     def _chain_from(self, group: Group) -> list[Group]:
         """Gives the longest chain that begins with a group; that alone, or nothing, where none does."""
         chain = [group]
-        if self._is_pointwise(group):
+        if self._is_pointwise(group) or self._is_first(group):
             follower = self._follower(group)
             if follower is None or not self._is_depthwise(follower):
                 return []
@@ -96,6 +99,11 @@ class _Joiner:
     def _is_pointwise(self, group: Group) -> bool:
         shape = _geometry(group)
         return shape is not None and shape.is_pointwise and shape.strides == (1, 1) and shape.groups == 1
+
+    def _is_first(self, group: Group) -> bool:
+        """Tells whether a convolution is one of an image of few channels, as the first of a network, with strides."""
+        shape = _geometry(group)
+        return shape is not None and joins_lines(shape) and shape.strides != (1, 1) and shape.batch == 1
 
     def _is_depthwise(self, group: Group) -> bool:
         shape = _geometry(group)

@@ -33,6 +33,14 @@ from byoc_ccompiler.workspace import ALIGNMENT, Request, plan
 __all__ = ["FusedCodegen"]
 
 
+_PARALLEL_CALLS = {
+    "byoc_parallel_for(": f'#include "{PARALLEL_HEADER}"\n',
+    # Where no loop wakes a team none is ever awake.
+    "byoc_share(": "#define byoc_share(num_items, grain, range, ...) range(0, num_items, __VA_ARGS__)\n",
+}
+"""What a text needs for the loops in it: for the first of these that it has."""
+
+
 class _Buffer(NamedTuple):
     """One piece of the workspace: its C name and type, and when it is needed."""
 
@@ -93,7 +101,7 @@ class FusedCodegen(CSourceCodegen):
 
     def preamble(self, text: str) -> str:
         """Gives what the text uses: the header of parallel loops, vector types, functions of rows and of tiles."""
-        include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
+        include = next((line for call, line in _PARALLEL_CALLS.items() if call in text), "")
         rows = reducer_definitions(self.unit, text)
         turns = turn_definitions(self.unit, text)
         return include + vector_preamble(self.unit, rows + text) + rows + turns

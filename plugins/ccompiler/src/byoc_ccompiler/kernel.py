@@ -105,7 +105,7 @@ class Kernel:
         scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         parallel_work_ps: estimated picoseconds of the work in its parallel loops.
-        num_parallel_loops: how many of them there are.
+        num_parallel_loops: how many of them there are; those that only a team that is awake shares are not counted.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -224,9 +224,10 @@ class Kernel:
         for part in body:
             if isinstance(part, str):
                 lines.append(part)
-            elif part.is_worth_threads:
-                self.parallel_work_ps = self.parallel_work_ps + part.count * part.item_ps
-                self.num_parallel_loops += 1
+            elif part.is_worth_sharing:
+                if part.is_worth_threads:
+                    self.parallel_work_ps = self.parallel_work_ps + part.count * part.item_ps
+                    self.num_parallel_loops += 1
                 definitions, calls = part.functions(f"{{name}}_loop{len(lines)}", [*pointers, *variables, *sizes])
                 helpers += definitions
                 lines += calls

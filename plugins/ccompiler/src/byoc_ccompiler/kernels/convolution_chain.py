@@ -8,7 +8,7 @@ the last one a few rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
@@ -22,8 +22,10 @@ from byoc_ccompiler.kernels.convolution_panels import count_panels, packed_const
 from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
-from byoc_ccompiler.kernels.implicit_gemm_plan import choose_tile
+from byoc_ccompiler.kernels.implicit_gemm import copy_loop, window_line
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
 from byoc_ccompiler.kernels.tiles import panel_function
+from byoc_ccompiler.kernels.window_rows import rows_function
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["write_chain"]
@@ -32,7 +34,24 @@ _MOST_PARTS = 16
 """Rings that there is room for: the threads that share the work, at most."""
 
 _LOCALS = (
-    *("ring", "lines", "nothing", "rows", "ready", "top", "ring_row", "line_row", "from", "item", "n", "y", "y0"),
+    *(
+        "ring",
+        "lines",
+        "runs",
+        "window",
+        "image",
+        "nothing",
+        "rows",
+        "ready",
+        "top",
+        "ring_row",
+        "line_row",
+        "from",
+        "item",
+        "n",
+        "y",
+        "y0",
+    ),
     *("y_end", "x0", "x_count", "c0", "c_count", "p0", "p_end", "m_count", "n0", "n_count", "panel", "k", "taps"),
 )
 
@@ -45,8 +64,20 @@ def write_chain(kernel: Kernel) -> None:
         reserve_epilogue_names(kernel.part(group))
     writer = _ChainWriter.of(kernel)
     kernel.scratch = writer.num_parts * writer.part_size
-    taps = taps_lines(writer.depthwise, writer.shape)
-    kernel.finish([*taps, writer.loop()], variables=[f"const {c_type(writer.shape.dtype)} *taps"])
+    ctype = c_type(writer.shape.dtype)
+    body: list[str | ParallelLoop] = [*taps_lines(writer.depthwise, writer.shape)]
+    variables = [f"const {ctype} *taps"]
+    if writer.windows is not None and writer.windows.copies:
+        x = kernel.input(kernel.group.steps[0].operands[0], "x")
+        rows, columns = writer.windows.padded
+        body += [
+            f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
+            "  const int64_t n = 0;",
+            copy_loop(writer.windows, x),
+        ]
+        kernel.scratch = kernel.scratch + rows * columns * writer.windows.shape.channels
+        variables += [f"{ctype} *image", "int64_t n"]
+    kernel.finish([*body, writer.loop()], variables=variables)
 
 
 def _geometry(group: Group) -> ConvolutionGeometry:
@@ -68,6 +99,7 @@ class _ChainWriter:
         project: what reads its result, if that is computed here.
         shape: the sizes of the depthwise convolution.
         block: the outputs of the depthwise convolution that are summed up together.
+        windows: where the factors of ``expand`` lie, unless it is pointwise.
     """
 
     expand: Kernel | None
@@ -75,6 +107,7 @@ class _ChainWriter:
     project: Kernel | None
     shape: ConvolutionGeometry
     block: DepthwiseBlock
+    windows: ImplicitGemm | None
 
     @classmethod
     def of(cls, kernel: Kernel) -> _ChainWriter:
@@ -84,13 +117,20 @@ class _ChainWriter:
         block = choose_block(shape, kernel.unit, 0, shape.channels)
         buffer_strides = (0, 0, shape.channels, 1)
         has_project = at + 1 < len(chain)
+        expand = kernel.part(chain[0], ("ring_row", buffer_strides)) if at else None
         return cls(
-            kernel.part(chain[0], ("ring_row", buffer_strides)) if at else None,
+            expand,
             kernel.part(chain[at], ("line_row", buffer_strides) if has_project else None),
             kernel.part(chain[-1]) if has_project else None,
             shape,
             block,
+            None if expand is None or _geometry(expand.group).is_pointwise else ImplicitGemm.of(expand),
         )
+
+    @property
+    def batch(self) -> str:
+        """The C expression of the number of the image."""
+        return "0" if self.shape.batch == 1 else "batch"
 
     @property
     def blocks_down(self) -> int:
@@ -140,9 +180,11 @@ class _ChainWriter:
             f"  {ctype} *const nothing = ring + {block.in_rows * self.row_size};",
             *([f"  {ctype} *const lines = nothing + {self.row_size};"] if self.project else []),
             *self._clear_lines(),
+            *([] if self.expand is None or self.windows is None else [window_line(self.expand, self.windows)]),
             "  int64_t ready = 0;",
             f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-            f"    const int64_t n = item / {self.blocks_down}, y0 = item % {self.blocks_down} * {block.rows};",
+            *([] if self.batch == "0" else [f"    const int64_t batch = item / {self.blocks_down};"]),
+            f"    const int64_t y0 = item % {self.blocks_down} * {block.rows};",
             f"    const int64_t y_end = byoc_min(y0 + {block.rows}, {c_dim(shape.out_height)});",
             f"    const int64_t top = y0 * {shape.strides[0]} - {pad_top};",
             f"    ready = byoc_max(item == {FIRST_ITEM} || y0 == 0 ? 0 : ready, top);",
@@ -165,7 +207,8 @@ class _ChainWriter:
         shape, rows = self.shape, self.block.rows
         products = _known(shape.out_width) * rows * shape.channels * (shape.num_taps * 2)
         if self.expand is not None:
-            depth = _geometry(self.expand.group).channels
+            source = _geometry(self.expand.group)
+            depth = source.channels * source.num_taps
             products += _known(shape.width) * rows * shape.strides[0] * shape.channels * depth
         if self.project is not None:
             width = _geometry(self.project.group).out_channels
@@ -199,12 +242,19 @@ class _ChainWriter:
         image = first.input(anchor.operands[0], "x")
         left = shape.padding[1] * shape.channels
         head = [
-            f"      const {ctype} *const from = {image} + n * {c_dim(batch)} + ready * {c_dim(row)};",
+            f"      const {ctype} *const from = {image} + {self.batch} * {c_dim(batch)} + ready * {c_dim(row)};",
             f"      {ctype} *const ring_row = ring + ready % {self.block.in_rows} * {self.row_size} + {left};",
         ]
         width = _known(shape.width)
+        if self.windows is not None:
+            place = "ready" if self.windows.copies else f"({self.batch} * {c_dim(shape.height)} + ready)"
+            windows = (self.windows, f"{place} * {width} + p0")
+            image = "image" if self.windows.copies else image
+            tile = _Product(first, source, (self.batch, "ready"), "p0", (width,), image, windows=windows)
+            return [head[1], *tile.lines(str(width), "      ")]
         if self.expand is not None:
-            tile = _Product(first, source, ("n", "ready"), "p0", "from", c_dim(pixel), (width,))
+            step = c_dim(pixel)
+            tile = _Product(first, source, (self.batch, "ready"), "p0", (width,), f"from + p0 * {step}", step)
             return [*head, *tile.lines(str(width), "      ")]
         if pixel == shape.channels:
             return [*head, f"      memcpy(ring_row, from, {width * shape.channels} * sizeof(*from));"]
@@ -230,7 +280,7 @@ class _ChainWriter:
             "c0",
             "c_count",
             chunk if channels % chunk == 0 else None,
-            ("n", "y"),
+            (self.batch, "y"),
         )
         waiting = f"          {ctype} *const line_row = lines + (y - y0) * {_known(shape.out_width) * channels};"
         return [
@@ -254,38 +304,42 @@ class _ChainWriter:
         counts = {width * min(self.block.rows, height), width * (height % self.block.rows)} - {0}
         first = f"(y0 * {width} + p0)"
         source = _geometry(project.group)
-        tile = _Product(project, source, ("n",), first, "lines", str(self.shape.channels), tuple(sorted(counts)))
+        step = str(self.shape.channels)
+        tile = _Product(project, source, (self.batch,), first, sorted(counts), f"lines + p0 * {step}", step)
         return [f"    const int64_t p_end = (y_end - y0) * {width};", *tile.lines("p_end", "    ")]
 
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """The loop that multiplies some neighbouring pixels by the filters of a pointwise convolution.
+    """The loop that multiplies some neighbouring pixels by the filters of a convolution.
 
     Attributes:
         kernel: the convolution, and what follows it.
         shape: its sizes.
         leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
         first_row: the index of the pixel ``p0`` along those that follow.
-        source: the pointer to the first pixel.
-        pixel_step: elements from one pixel to the next.
         counts: how many pixels there may be.
+        source: the C expression of the pointer to the pixel ``p0`` of a pointwise convolution; of any other the one to
+            the whole image.
+        pixel_step: elements from one pixel to the next; unused where there are windows.
+        windows: how the factors are found where the convolution is not pointwise, and the number of the pixel ``p0``.
     """
 
     kernel: Kernel
     shape: ConvolutionGeometry
     leading: tuple[str, ...]
     first_row: str
-    source: str
-    pixel_step: str
     counts: Sequence[int]
+    source: str
+    pixel_step: str = ""
+    windows: tuple[ImplicitGemm, str] | None = None
 
     def lines(self, end: str, indent: str) -> list[str]:
         """Gives the loop over ``end`` pixels."""
         kernel, shape = self.kernel, self.shape
         weight = kernel.group.steps[0].operands[1]
         assert isinstance(weight, Constant)
-        rows, vectors = choose_tile(kernel.unit, shape, max(self.counts), 1)
+        rows, vectors = choose_tile(kernel.unit, shape, max(self.counts), self._runs)
         columns = vectors * kernel.unit.lanes(shape.dtype)
         packed = kernel.input(packed_constant(kernel, shape, weight, columns), "weights")
         panels, size = count_panels(shape, columns), panel_size(shape, columns)
@@ -301,31 +355,57 @@ class _Product:
             full_columns=None if is_whole else columns,
             leading=self.leading,
         )
-        place = f"{self.source} + p0 * {self.pixel_step}, {self.pixel_step}"
+        tails = sorted({count % rows for count in self.counts} - {0})
+        row_counts = ([rows] if max(self.counts) >= rows else []) + tails
         text = [
             f"for (int64_t p0 = 0; p0 < {end}; p0 += {rows}) {{",
             *([f"  const int64_t m_count = byoc_min({rows}, {end} - p0);"] if has_tail else []),
+            *self._window_lines(rows, row_counts),
             f"  for (int64_t panel = 0; panel < {panels}; ++panel) {{",
             f"    const int64_t n0 = panel * {columns};",
             *([] if is_whole else [f"    const int64_t n_count = byoc_min({columns}, {shape.out_channels} - n0);"]),
             f"    {c_type(shape.dtype)} sums[{rows * columns}];",
-            *self._calls(rows, vectors, f"({place}, {packed} + panel * {size}, {shape.channels}, sums);"),
+            *(f"  {line}" for line in self._tile_lines(vectors, row_counts, f"{packed} + panel * {size}")),
             *epilogue_lines(kernel, tile, "    "),
             "  }",
             "}",
         ]
         return [indent + line for line in text]
 
-    def _calls(self, rows: int, vectors: int, arguments: str) -> list[str]:
-        """Gives the call for a whole tile, and those for the last ones that have fewer rows."""
-        tails = sorted({count % rows for count in self.counts} - {0})
-        names = {
-            count: panel_function(self.kernel, self.shape.dtype, count, vectors)
-            for count in ([rows] if max(self.counts) >= rows else []) + tails
-        }
-        *others, last = names
-        lines = [
-            f"    {'else ' if index else ''}if (m_count == {count}) {names[count]}{arguments}"
-            for index, count in enumerate(others)
-        ]
-        return [*lines, f"    {'else ' if others else ''}{names[last]}{arguments}"]
+    @property
+    def _runs(self) -> int:
+        return 1 if self.windows is None else self.windows[0].runs
+
+    def _window_lines(self, rows: int, row_counts: Sequence[int]) -> list[str]:
+        """Gives the lines that find the factors of a tile."""
+        if self.windows is None:
+            return []
+        plan, first = self.windows
+        ctype = c_type(self.shape.dtype)
+        arguments = f"(runs, {self.source}, {self.source}, &window, {first});"
+        finders = {count: rows_function(self.kernel, self.shape.dtype, count) + arguments for count in row_counts}
+        return [f"  const {ctype} *runs[{plan.runs * rows}];", *_by_count(finders)]
+
+    def _tile_lines(self, vectors: int, row_counts: Sequence[int], panel: str) -> list[str]:
+        """Gives the lines that compute the sums of a tile."""
+        kernel, dtype = self.kernel, self.shape.dtype
+        if self.windows is None:
+            arguments = f"({self.source}, {self.pixel_step}, {panel}, {self.shape.channels}, sums);"
+        else:
+            arguments = f"(runs, {self._runs}, {self.windows[0].depth}, {panel}, sums);"
+        is_indirect = self.windows is not None
+        return _by_count(
+            {
+                count: panel_function(kernel, dtype, count, vectors, indirect=is_indirect) + arguments
+                for count in row_counts
+            }
+        )
+
+
+def _by_count(calls: Mapping[int, str]) -> list[str]:
+    """Gives the calls for tiles of so many rows, of which one is made."""
+    *others, last = calls
+    lines = [
+        f"  {'else ' if index else ''}if (m_count == {count}) {calls[count]}" for index, count in enumerate(others)
+    ]
+    return [*lines, f"  {'else ' if others else ''}{calls[last]}"]
