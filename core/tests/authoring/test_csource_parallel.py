@@ -26,11 +26,24 @@ def test_a_loop_of_enough_work_in_more_than_one_item_is_worth_threads(count: Dim
     assert ParallelLoop(LINES, count, item_ps).is_worth_waking is expected
 
 
-def test_threads_that_are_awake_share_smaller_loops() -> None:
+@pytest.mark.parametrize(
+    ("count", "item_ps", "expected"),
+    [
+        (SHARED_WORK_PS, 1, True),
+        (SHARED_WORK_PS - 1, 1, False),
+        (1, SHARED_WORK_PS, False),
+        (0, SHARED_WORK_PS, False),
+        (2, PARALLEL_WORK_PS, True),
+        (parse_dim("n"), 1, True),
+        (1, parse_dim("n"), False),
+    ],
+)
+def test_less_work_is_worth_sharing_with_a_team_that_is_awake(count: Dim, item_ps: Dim, expected: bool) -> None:
+    assert ParallelLoop(LINES, count, item_ps).is_worth_sharing is expected
+
+
+def test_a_loop_that_is_worth_sharing_only_wakes_nobody() -> None:
     loop = ParallelLoop(LINES, 64, SHARED_WORK_PS // 64 + 1)
-    assert (loop.is_worth_sharing, loop.is_worth_waking) == (True, False)
-    assert not ParallelLoop(LINES, 64, SHARED_WORK_PS // 64 - 1).is_worth_sharing
-    assert not ParallelLoop(LINES, 1, SHARED_WORK_PS).is_worth_sharing
     _, calls = loop.functions("f_0", ["const float *x", "float *out", "int64_t dim_n"])
     assert calls == ["  byoc_share_for(64, 1, f_0_part, &(const struct f_0){x, out, dim_n});"]
 

@@ -6,6 +6,7 @@ expression, or ``None`` where C of these dtypes is not offered. Expressions use 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -164,10 +165,11 @@ def _clip(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attr
     if dtypes[0] == "bool":
         return None
     text, suffix = values[0], c_suffix(dtypes[0])
-    if attrs["min"] is not None:
-        text = f"byoc_maximum_{suffix}({text}, {c_literal(attrs['min'], dtypes[0])})"
-    if attrs["max"] is not None:
-        text = f"byoc_minimum_{suffix}({text}, {c_literal(attrs['max'], dtypes[0])})"
+    for name, any_limit, number in (("min", "maximum", "at_least"), ("max", "minimum", "at_most")):
+        limit = attrs[name]
+        if limit is not None:
+            is_number = dtypes[0] in _FLOATS and not math.isnan(limit)
+            text = f"byoc_{number if is_number else any_limit}_{suffix}({text}, {c_literal(limit, dtypes[0])})"
     return text
 
 

@@ -35,7 +35,8 @@
 #include "byoc_half.h"
 
 /* Floating point: a NaN wins over every number (chosen in two steps, which gcc makes vectors of in long chains too; of one
- * step with two conditions it does not). Remainders: `mod` has the sign of the divisor, `fmod` of the dividend. */
+ * step with two conditions it does not); `at_least` and `at_most` are the same with a limit that is a number, in one
+ * instruction. Remainders: `mod` has the sign of the divisor, `fmod` of the dividend. */
 #define BYOC_DEFINE_FLOAT(S, T, F)                                                                        \
   static inline T byoc_maximum_##S(T a, T b) {                                                            \
     const T larger = a >= b ? a : b;                                                                      \
@@ -45,6 +46,8 @@
     const T smaller = a <= b ? a : b;                                                                     \
     return a != a ? a : smaller;                                                                          \
   }                                                                                                       \
+  static inline T byoc_at_least_##S(T x, T least) { return x < least ? least : x; }                       \
+  static inline T byoc_at_most_##S(T x, T most) { return x > most ? most : x; }                           \
   static inline T byoc_relu_##S(T x) { return x < 0 ? 0 : x; }                                            \
   static inline T byoc_prelu_##S(T x, T slope) { return x < 0 ? x * slope : x; }                          \
   static inline T byoc_abs_##S(T x) { return fabs##F(x); }                                                \

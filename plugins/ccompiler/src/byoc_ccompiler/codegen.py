@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
@@ -13,10 +13,12 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 from byoc_core.native.toolchain import BuildOptions
 
+from byoc_ccompiler.chains import form_chains
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
 from byoc_ccompiler.kernels.composites import take_apart
+from byoc_ccompiler.kernels.convolution_chain import write_chain
 from byoc_ccompiler.kernels.row_reducers import reducer_definitions
 from byoc_ccompiler.kernels.rows import write_rows
 from byoc_ccompiler.kernels.transposes import turn_definitions
@@ -62,6 +64,8 @@ class FusedCodegen(CSourceCodegen):
             require_results(scope, step)
         steps = take_apart(steps, scope.constants)
         groups = form_groups(steps, FAMILIES, fuse=self.user_options.fuse)
+        if self.user_options.fuse:
+            groups = form_chains(groups, results, self.unit)
         needed = _needed_outside(groups, results)
         scope.in_place = in_place_pairs(groups, scope.function.params, results)
         places = plan_places(groups, results, FAMILIES)
@@ -73,8 +77,7 @@ class FusedCodegen(CSourceCodegen):
             kernel = Kernel(context, group, [value for value in made if value in needed or value in places.of])
             for output, source in scope.in_place:
                 kernel.shared |= {results[output], scope.function.params[source]}
-            write = FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
-            write(kernel)
+            _writer_of(group)(kernel)
             kernels.append(kernel)
         loops = [loop for kernel in kernels for loop in kernel.parallel_loops]
         has_team = len(loops) > 1 and any(loop.is_worth_waking for loop in loops)
@@ -135,6 +138,12 @@ class FusedCodegen(CSourceCodegen):
                 place = block if offset == 0 else f"({block} + {c_dim(offset)})"
                 scope.statements.append(f"{buffer.ctype} *const {buffer.name} = ({buffer.ctype} *){place};")
         return scratch
+
+
+def _writer_of(group: Group) -> Callable[[Kernel], None]:
+    if group.chain:
+        return write_chain
+    return FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
 
 
 def _pointer(scope: FunctionScope, places: Places, value: Value) -> str:

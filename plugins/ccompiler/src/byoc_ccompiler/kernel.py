@@ -38,6 +38,7 @@ class Group:
         reduced: the axes of the space that the group's reductions reduce; ``None`` where it has none.
         row_axes: for the results that have one element where the reduced axes have many, the axes of the space that
             their own axes lie along.
+        chain: the groups that this one is made of, each computing on what the one before it gives; empty for one.
     """
 
     steps: list[Step]
@@ -47,6 +48,7 @@ class Group:
     reads: set[Value] = field(default_factory=set)
     reduced: frozenset[int] | None = None
     row_axes: dict[Value, tuple[int, ...]] = field(default_factory=dict)
+    chain: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,22 @@ class Kernel:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
         found = self._strides.get(value)
         return compact_strides(shape_of(value)) if found is None else found
+
+    def part(self, group: Group, buffer: tuple[str, tuple[Dim, ...]] | None = None) -> Kernel:
+        """Gives a kernel for a part of this one's steps, which has its names and its pointers and is not finished.
+
+        Args:
+            group: the steps.
+            buffer: the C name of a pointer to where their last result goes, and its strides there; without one they
+                write what this kernel writes.
+        """
+        result = group.steps[-1].result
+        strides = self._strides if buffer is None else {**self._strides, result: buffer[1]}
+        context = KernelContext(self.scope, self.unit, self.options, strides)
+        part = Kernel(context, group, self.stored if buffer is None else [result])
+        part.names, part._inputs = self.names, self._inputs
+        part._outputs = self._outputs if buffer is None else {result: buffer[0]}
+        return part
 
     def literal(self, value: Value) -> str | None:
         """Gives a constant of one element as a C literal; ``None`` for anything else."""

@@ -24,7 +24,7 @@ from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["write"]
+__all__ = ["copy_loop", "window_line", "write"]
 
 _COPY_PS = 200
 """Estimated picoseconds to copy one element."""
@@ -59,7 +59,7 @@ def write(kernel: Kernel) -> None:
         body += [
             f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
             f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{",
-            _copy_loop(plan, x),
+            copy_loop(plan, x),
             _tile_loop(kernel, plan, "image"),
             "  }",
         ]
@@ -70,8 +70,8 @@ def write(kernel: Kernel) -> None:
     kernel.finish(body, variables=variables)
 
 
-def _copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:
-    """Gives the loop that copies one image into ``image``, line by line."""
+def copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:
+    """Gives the loop that copies the image ``n`` into ``image``, line by line, padded with zeros."""
     shape, (batch, channel, row, pixel) = plan.shape, plan.steps
     height, width = plan.padded
     top, left, _, right = shape.padding
@@ -158,6 +158,15 @@ def _table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
     """Gives the sizes that the rows' pointers follow from, and the place for these pointers."""
     if not plan.has_pointers:
         return []
+    return [
+        window_line(kernel, plan),
+        f"  const {c_type(plan.shape.dtype)} *rows[{plan.runs * plan.rows}];",
+        "  int64_t at_hand = -1;",
+    ]
+
+
+def window_line(kernel: Kernel, plan: ImplicitGemm) -> str:
+    """Gives the declaration of ``window``, the sizes that the pointers to the runs of a row follow from."""
     shape, (batch, _, row, pixel) = plan.shape, plan.steps
     height, width, top, left = shape.height, shape.width, *shape.padding[:2]
     if plan.copies:
@@ -182,11 +191,7 @@ def _table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
         "pixel_step": pixel,
     }
     values = ", ".join(f".{name} = {c_dim(size)}" for name, size in sizes.items())
-    return [
-        f"  const struct {window_type(kernel)} window = {{{values}}};",
-        f"  const {c_type(shape.dtype)} *rows[{plan.runs * plan.rows}];",
-        "  int64_t at_hand = -1;",
-    ]
+    return f"  const struct {window_type(kernel)} window = {{{values}}};"
 
 
 def _sums_lines(kernel: Kernel, plan: ImplicitGemm, source: str) -> list[str]:

@@ -12,7 +12,7 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.convolution_panels import count_panels, panel_size
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ImplicitGemm", "joins_lines"]
+__all__ = ["ImplicitGemm", "choose_tile", "joins_lines"]
 
 _FEW_CHANNELS = 16
 """Up to so many channels, a run is a line of the filter."""
@@ -77,7 +77,7 @@ class ImplicitGemm:
         copies = joined and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
         pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
         runs = shape.filter_height if joined else shape.num_taps
-        rows, vectors = _choose_tile(kernel.unit, shape, pixels, runs)
+        rows, vectors = choose_tile(kernel.unit, shape, pixels, runs)
         return cls(shape, steps, rows, vectors, vectors * kernel.unit.lanes(shape.dtype), joined, copies)
 
     @property
@@ -143,7 +143,7 @@ class ImplicitGemm:
         return not (is_one_run and isinstance(self.num_pixels, int))
 
 
-def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs: int) -> tuple[int, int]:
+def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs: int) -> tuple[int, int]:
     """Gives the (rows, vectors) of a tile for which all tiles together take least."""
     width, lanes = shape.group_out_channels, unit.lanes(shape.dtype)
     best, best_cost = (1, 1), float("inf")

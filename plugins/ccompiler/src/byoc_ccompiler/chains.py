@@ -1,0 +1,132 @@
+"""Joins convolutions that follow one another: a depthwise one with a pointwise one before it, behind it, or both.
+
+In place of a pointwise one before it there may be the first of a network, of an image of few channels.
+
+What lies between them is the largest a network of such convolutions has, and never leaves the cache where its rows
+are computed, used and forgotten. Where it fits into the cache as a whole there is nothing to gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.dims import product
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Constant, Value
+
+from byoc_ccompiler.kernel import Group
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.depthwise_block import has_suited_filter
+from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
+from byoc_ccompiler.rejections import FLOATS
+from byoc_ccompiler.steps import dtype_of, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["form_chains"]
+
+_LARGE_NBYTES = 1 << 19
+"""A tensor from this size is not written where it can be helped: it would take most of a second-level cache."""
+
+
+def form_chains(groups: Sequence[Group], results: Sequence[Value], unit: VectorUnit) -> list[Group]:
+    """Gives the groups with those joined that pay.
+
+    Args:
+        groups: in an order in which every value is written before another group reads it; so is the result.
+        results: what the function gives.
+        unit: the vector registers of the target.
+
+    Cost: O(operands).
+    """
+    return _Joiner(groups, results, unit).join()
+
+
+class _Joiner:
+    def __init__(self, groups: Sequence[Group], results: Sequence[Value], unit: VectorUnit) -> None:
+        self._groups = groups
+        self._unit = unit
+        self._results = set(results)
+        self._readers: dict[Value, list[tuple[Group, bool]]] = {}
+        for group in groups:
+            for step in group.steps:
+                for index, operand in enumerate(step.operands):
+                    if operand not in group.results:
+                        is_image = group.anchored and step is group.steps[0] and index == 0
+                        self._readers.setdefault(operand, []).append((group, is_image))
+
+    def join(self) -> list[Group]:
+        joined: dict[int, Group] = {}
+        taken: set[int] = set()
+        for group in self._groups:
+            chain = [] if id(group) in taken else self._chain_from(group)
+            if len(chain) > 1:
+                taken.update(map(id, chain))
+                joined[id(chain[-1])] = _join(chain)
+        return [joined.get(id(group), group) for group in self._groups if id(group) in joined or id(group) not in taken]
+
+    def _chain_from(self, group: Group) -> list[Group]:
+        """Gives the longest chain that begins with a group; that alone, or nothing, where none does."""
+        chain = [group]
+        if self._is_pointwise(group) or self._is_first(group):
+            follower = self._follower(group)
+            if follower is None or not self._is_depthwise(follower):
+                return []
+            chain.append(follower)
+        elif not self._is_depthwise(group):
+            return []
+        last = self._follower(chain[-1])
+        if last is not None and self._is_pointwise(last):
+            chain.append(last)
+        return chain
+
+    def _follower(self, group: Group) -> Group | None:
+        """Gives the convolution that alone reads what a group gives, which is large, as its image."""
+        read = [value for value in group.results if value in self._readers and self._is_read_outside(value, group)]
+        if len(read) != 1 or any(value in self._results for value in group.results):
+            return None
+        (value,) = read
+        if value is not group.steps[-1].result or len(self._readers[value]) != 1:
+            return None
+        ((follower, is_image),) = self._readers[value]
+        size = product(shape_of(value))
+        is_large = isinstance(size, int) and size * dtype_info(dtype_of(value)).itemsize >= _LARGE_NBYTES
+        same = dtype_of(value) == dtype_of(group.steps[0].result)
+        return follower if is_image and is_large and same else None
+
+    def _is_read_outside(self, value: Value, group: Group) -> bool:
+        return any(reader is not group for reader, _ in self._readers[value])
+
+    def _is_pointwise(self, group: Group) -> bool:
+        shape = _geometry(group)
+        return shape is not None and shape.is_pointwise and shape.strides == (1, 1) and shape.groups == 1
+
+    def _is_first(self, group: Group) -> bool:
+        """Tells whether a convolution is one of an image of few channels, as the first of a network, with strides."""
+        shape = _geometry(group)
+        return shape is not None and joins_lines(shape) and shape.strides != (1, 1) and shape.batch == 1
+
+    def _is_depthwise(self, group: Group) -> bool:
+        shape = _geometry(group)
+        return shape is not None and has_suited_filter(shape, self._unit)
+
+
+def _geometry(group: Group) -> ConvolutionGeometry | None:
+    """Gives the sizes of a convolution of floats, channels last, all known and above 0, with constant weights."""
+    step = group.steps[0]
+    if step.op != "nn.conv2d" or step.binding.attrs["data_layout"] != "NHWC" or dtype_of(step.result) not in FLOATS:
+        return None
+    sizes = (*shape_of(step.operands[0]), *shape_of(step.result))
+    if not isinstance(step.operands[1], Constant) or not all(isinstance(size, int) and size > 0 for size in sizes):
+        return None
+    return ConvolutionGeometry.of_step(step)
+
+
+def _join(chain: Sequence[Group]) -> Group:
+    return Group(
+        [step for group in chain for step in group.steps],
+        None,
+        anchored=True,
+        results={value for group in chain for value in group.results},
+        reads={value for group in chain for value in group.reads},
+        chain=tuple(chain),
+    )

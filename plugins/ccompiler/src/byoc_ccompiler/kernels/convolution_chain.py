@@ -1,0 +1,411 @@
+"""A depthwise convolution with the pointwise ones around it, channels last, in one pass over rows.
+
+Rows of the image of the depthwise convolution are computed when they are first wanted, and lie in a ring of as many as
+its windows span, with zeros beside them where it pads. Each thread has a ring for the neighbouring rows that it
+computes; rows that two threads want both compute. What the depthwise convolution gives is multiplied by the filters of
+the last one a few rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
+from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.dims import Dim
+from byoc_core.ir import Constant
+
+from byoc_ccompiler.kernel import Group, Kernel
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.convolution_panels import count_panels, packed_constant, panel_size
+from byoc_ccompiler.kernels.depthwise import taps_lines
+from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.implicit_gemm import copy_loop, window_line
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
+from byoc_ccompiler.kernels.tiles import panel_function
+from byoc_ccompiler.kernels.window_rows import rows_function
+from byoc_ccompiler.vector_unit import multiply_add_ps
+
+__all__ = ["write_chain"]
+
+_MOST_PARTS = 16
+"""Rings that there is room for: the threads that share the work, at most."""
+
+_LOCALS = (
+    *(
+        "ring",
+        "lines",
+        "runs",
+        "window",
+        "image",
+        "nothing",
+        "rows",
+        "ready",
+        "top",
+        "ring_row",
+        "line_row",
+        "from",
+        "item",
+        "n",
+        "y",
+        "y0",
+    ),
+    *("y_end", "x0", "x_count", "c0", "c_count", "p0", "p_end", "m_count", "n0", "n_count", "panel", "k", "taps"),
+)
+
+
+def write_chain(kernel: Kernel) -> None:
+    """Writes the kernel of a group that is a chain."""
+    kernel.names.reserve(_LOCALS)
+    kernel.scratch_dtype = _geometry(kernel.group.chain[0]).dtype
+    for group in kernel.group.chain:
+        reserve_epilogue_names(kernel.part(group))
+    writer = _ChainWriter.of(kernel)
+    kernel.scratch = writer.num_parts * writer.part_size
+    ctype = c_type(writer.shape.dtype)
+    body: list[str | ParallelLoop] = [*taps_lines(writer.depthwise, writer.shape)]
+    variables = [f"const {ctype} *taps"]
+    if writer.windows is not None and writer.windows.copies:
+        x = kernel.input(kernel.group.steps[0].operands[0], "x")
+        rows, columns = writer.windows.padded
+        body += [
+            f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
+            "  const int64_t n = 0;",
+            copy_loop(writer.windows, x),
+        ]
+        kernel.scratch = kernel.scratch + rows * columns * writer.windows.shape.channels
+        variables += [f"{ctype} *image", "int64_t n"]
+    kernel.finish([*body, writer.loop()], variables=variables)
+
+
+def _geometry(group: Group) -> ConvolutionGeometry:
+    return ConvolutionGeometry.of_step(group.steps[0])
+
+
+def _known(dim: Dim) -> int:
+    assert isinstance(dim, int)
+    return dim
+
+
+@dataclass(frozen=True, slots=True)
+class _ChainWriter:
+    """The pieces of the text.
+
+    Attributes:
+        expand: what makes the image of the depthwise convolution, if it is computed here.
+        depthwise: the depthwise convolution.
+        project: what reads its result, if that is computed here.
+        shape: the sizes of the depthwise convolution.
+        block: the outputs of the depthwise convolution that are summed up together.
+        windows: where the factors of ``expand`` lie, unless it is pointwise.
+    """
+
+    expand: Kernel | None
+    depthwise: Kernel
+    project: Kernel | None
+    shape: ConvolutionGeometry
+    block: DepthwiseBlock
+    windows: ImplicitGemm | None
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> _ChainWriter:
+        chain = kernel.group.chain
+        at = next(index for index, group in enumerate(chain) if _geometry(group).is_depthwise)
+        shape = _geometry(chain[at])
+        block = choose_block(shape, kernel.unit, 0, shape.channels)
+        buffer_strides = (0, 0, shape.channels, 1)
+        has_project = at + 1 < len(chain)
+        expand = kernel.part(chain[0], ("ring_row", buffer_strides)) if at else None
+        return cls(
+            expand,
+            kernel.part(chain[at], ("line_row", buffer_strides) if has_project else None),
+            kernel.part(chain[-1]) if has_project else None,
+            shape,
+            block,
+            None if expand is None or _geometry(expand.group).is_pointwise else ImplicitGemm.of(expand),
+        )
+
+    @property
+    def batch(self) -> str:
+        """The C expression of the number of the image."""
+        return "0" if self.shape.batch == 1 else "batch"
+
+    @property
+    def blocks_down(self) -> int:
+        """Blocks of rows in an image."""
+        return -(-_known(self.shape.out_height) // self.block.rows)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of rows in all images."""
+        return _known(self.shape.batch) * self.blocks_down
+
+    @property
+    def grain(self) -> int:
+        """Blocks of rows that one thread computes, at least."""
+        return -(-self.num_blocks // _MOST_PARTS)
+
+    @property
+    def num_parts(self) -> int:
+        """Parts that threads may take."""
+        return -(-self.num_blocks // self.grain)
+
+    @property
+    def row_pixels(self) -> int:
+        """Pixels of a row of the ring: what the last block reads, and at least the row and what pads it before."""
+        blocks, (_, left, _, _) = -(-_known(self.shape.out_width) // self.block.columns), self.shape.padding
+        step = self.block.columns * self.shape.strides[1]
+        return max((blocks - 1) * step + self.block.in_columns, left + _known(self.shape.width))
+
+    @property
+    def row_size(self) -> int:
+        """Elements of a row of the ring."""
+        return self.row_pixels * self.shape.channels
+
+    @property
+    def part_size(self) -> int:
+        """Elements of a part's memory: the ring, a row of zeros, and the rows that wait for the last convolution."""
+        waiting = self.block.rows * _known(self.shape.out_width) * self.shape.channels if self.project else 0
+        alignment = self.block.unit.nbytes
+        return -(-((self.block.in_rows + 1) * self.row_size + waiting) // alignment) * alignment
+
+    def loop(self) -> ParallelLoop:
+        """Gives the loop over blocks of rows."""
+        shape, block, ctype = self.shape, self.block, c_type(self.shape.dtype)
+        height, (pad_top, _, _, _) = c_dim(shape.height), shape.padding
+        lines = (
+            f"  {ctype} *const ring = scratch + {FIRST_ITEM} / {self.grain} * {self.part_size};",
+            f"  {ctype} *const nothing = ring + {block.in_rows * self.row_size};",
+            *([f"  {ctype} *const lines = nothing + {self.row_size};"] if self.project else []),
+            *self._clear_lines(),
+            *([] if self.expand is None or self.windows is None else [window_line(self.expand, self.windows)]),
+            "  int64_t ready = 0;",
+            f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
+            *([] if self.batch == "0" else [f"    const int64_t batch = item / {self.blocks_down};"]),
+            f"    const int64_t y0 = item % {self.blocks_down} * {block.rows};",
+            f"    const int64_t y_end = byoc_min(y0 + {block.rows}, {c_dim(shape.out_height)});",
+            f"    const int64_t top = y0 * {shape.strides[0]} - {pad_top};",
+            f"    ready = byoc_max(item == {FIRST_ITEM} || y0 == 0 ? 0 : ready, top);",
+            f"    for (; ready < byoc_min({height}, top + {block.in_rows}); ++ready) {{",
+            *self._row_lines(),
+            "    }",
+            f"    const {ctype} *rows[{block.in_rows}];",
+            f"    for (int64_t k = 0; k < {block.in_rows}; ++k) {{",
+            "      const int64_t y = top + k;",
+            f"      rows[k] = y >= 0 && y < {height} ? ring + y % {block.in_rows} * {self.row_size} : nothing;",
+            "    }",
+            *self._depthwise_lines(),
+            *([] if self.project is None else self._project_lines(self.project)),
+            "  }",
+        )
+        return ParallelLoop(lines, self.num_blocks, self._block_ps(), self.grain)
+
+    def _block_ps(self) -> int:
+        """Gives the estimated picoseconds of a block of rows."""
+        shape, rows = self.shape, self.block.rows
+        products = _known(shape.out_width) * rows * shape.channels * (shape.num_taps * 2)
+        if self.expand is not None:
+            source = _geometry(self.expand.group)
+            depth = source.channels * source.num_taps
+            products += _known(shape.width) * rows * shape.strides[0] * shape.channels * depth
+        if self.project is not None:
+            width = _geometry(self.project.group).out_channels
+            products += _known(shape.out_width) * rows * shape.channels * width
+        return products * multiply_add_ps(self.block.unit, shape.dtype)
+
+    def _clear_lines(self) -> list[str]:
+        """Gives the lines that write the zeros beside the rows of the ring, and the row of zeros."""
+        shape, channels = self.shape, self.shape.channels
+        left = shape.padding[1] * channels
+        end = left + _known(shape.width) * channels
+        sides = [("", left), (f" + {end}", self.row_size - end)]
+        return [
+            f"  memset(nothing, 0, {self.row_size} * sizeof(*nothing));",
+            f"  for (int64_t k = 0; k < {self.block.in_rows}; ++k) {{",
+            *(
+                f"    memset(ring + k * {self.row_size}{place}, 0, {size} * sizeof(*ring));"
+                for place, size in sides
+                if size > 0
+            ),
+            "  }",
+        ]
+
+    def _row_lines(self) -> list[str]:
+        """Gives the lines that write the row ``ready`` to the ring."""
+        shape, ctype = self.shape, c_type(self.shape.dtype)
+        first = self.depthwise if self.expand is None else self.expand
+        anchor = first.group.steps[0]
+        source = _geometry(first.group)
+        batch, _, row, pixel = source.image_steps(first.strides(anchor.operands[0]))
+        image = first.input(anchor.operands[0], "x")
+        left = shape.padding[1] * shape.channels
+        head = [
+            f"      const {ctype} *const from = {image} + {self.batch} * {c_dim(batch)} + ready * {c_dim(row)};",
+            f"      {ctype} *const ring_row = ring + ready % {self.block.in_rows} * {self.row_size} + {left};",
+        ]
+        width = _known(shape.width)
+        if self.windows is not None:
+            place = "ready" if self.windows.copies else f"({self.batch} * {c_dim(shape.height)} + ready)"
+            windows = (self.windows, f"{place} * {width} + p0")
+            image = "image" if self.windows.copies else image
+            tile = _Product(first, source, (self.batch, "ready"), "p0", (width,), image, windows=windows)
+            return [head[1], *tile.lines(str(width), "      ")]
+        if self.expand is not None:
+            step = c_dim(pixel)
+            tile = _Product(first, source, (self.batch, "ready"), "p0", (width,), f"from + p0 * {step}", step)
+            return [*head, *tile.lines(str(width), "      ")]
+        if pixel == shape.channels:
+            return [*head, f"      memcpy(ring_row, from, {width * shape.channels} * sizeof(*from));"]
+        nbytes = f"{shape.channels} * sizeof(*from)"
+        return [
+            *head,
+            f"      for (int64_t k = 0; k < {width}; ++k) {{",
+            f"        memcpy(ring_row + k * {shape.channels}, from + k * {c_dim(pixel)}, {nbytes});",
+            "      }",
+        ]
+
+    def _depthwise_lines(self) -> list[str]:
+        """Gives the loop over the blocks of a row."""
+        shape, block, ctype = self.shape, self.block, c_type(self.shape.dtype)
+        channels, chunk, width = shape.channels, block.chunk, c_dim(shape.out_width)
+        size = block.rows * block.columns * chunk
+        function = self.depthwise.helper("depthwise_rows", sum_function(block, PixelSource.ROWS))
+        tile = SumsTile(
+            f"(sums + (y - y0) * {block.columns * chunk})",
+            str(chunk),
+            "x0",
+            "x_count",
+            "c0",
+            "c_count",
+            chunk if channels % chunk == 0 else None,
+            (self.batch, "y"),
+        )
+        waiting = f"          {ctype} *const line_row = lines + (y - y0) * {_known(shape.out_width) * channels};"
+        return [
+            f"    for (int64_t x0 = 0; x0 < {width}; x0 += {block.columns}) {{",
+            f"      const int64_t x_count = byoc_min({block.columns}, {width} - x0);",
+            f"      for (int64_t c0 = 0; c0 < {channels}; c0 += {chunk}) {{",
+            f"        const int64_t c_count = byoc_min({chunk}, {channels} - c0);",
+            f"        {ctype} sums[{size}] __attribute__((aligned({block.unit.nbytes})));",
+            f"        {function}(rows, x0 * {shape.strides[1] * channels} + c0, taps + c0, c_count, sums);",
+            "        for (int64_t y = y0; y < y_end; ++y) {",
+            *([waiting] if self.project else []),
+            *epilogue_lines(self.depthwise, tile, "          "),
+            "        }",
+            "      }",
+            "    }",
+        ]
+
+    def _project_lines(self, project: Kernel) -> list[str]:
+        """Gives the lines that multiply the rows that wait."""
+        width, height = _known(self.shape.out_width), _known(self.shape.out_height)
+        counts = {width * min(self.block.rows, height), width * (height % self.block.rows)} - {0}
+        first = f"(y0 * {width} + p0)"
+        source = _geometry(project.group)
+        step = str(self.shape.channels)
+        tile = _Product(project, source, (self.batch,), first, sorted(counts), f"lines + p0 * {step}", step)
+        return [f"    const int64_t p_end = (y_end - y0) * {width};", *tile.lines("p_end", "    ")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The loop that multiplies some neighbouring pixels by the filters of a convolution.
+
+    Attributes:
+        kernel: the convolution, and what follows it.
+        shape: its sizes.
+        leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
+        first_row: the index of the pixel ``p0`` along those that follow.
+        counts: how many pixels there may be.
+        source: the C expression of the pointer to the pixel ``p0`` of a pointwise convolution; of any other the one to
+            the whole image.
+        pixel_step: elements from one pixel to the next; unused where there are windows.
+        windows: how the factors are found where the convolution is not pointwise, and the number of the pixel ``p0``.
+    """
+
+    kernel: Kernel
+    shape: ConvolutionGeometry
+    leading: tuple[str, ...]
+    first_row: str
+    counts: Sequence[int]
+    source: str
+    pixel_step: str = ""
+    windows: tuple[ImplicitGemm, str] | None = None
+
+    def lines(self, end: str, indent: str) -> list[str]:
+        """Gives the loop over ``end`` pixels."""
+        kernel, shape = self.kernel, self.shape
+        weight = kernel.group.steps[0].operands[1]
+        assert isinstance(weight, Constant)
+        rows, vectors = choose_tile(kernel.unit, shape, max(self.counts), self._runs)
+        columns = vectors * kernel.unit.lanes(shape.dtype)
+        packed = kernel.input(packed_constant(kernel, shape, weight, columns), "weights")
+        panels, size = count_panels(shape, columns), panel_size(shape, columns)
+        is_whole = shape.out_channels % columns == 0
+        has_tail = any(count % rows for count in self.counts)
+        tile = SumsTile(
+            "sums",
+            row_step=str(columns),
+            first_row=self.first_row,
+            num_rows="m_count" if has_tail else str(rows),
+            first_column="n0",
+            num_columns=str(columns) if is_whole else "n_count",
+            full_columns=None if is_whole else columns,
+            leading=self.leading,
+        )
+        tails = sorted({count % rows for count in self.counts} - {0})
+        row_counts = ([rows] if max(self.counts) >= rows else []) + tails
+        text = [
+            f"for (int64_t p0 = 0; p0 < {end}; p0 += {rows}) {{",
+            *([f"  const int64_t m_count = byoc_min({rows}, {end} - p0);"] if has_tail else []),
+            *self._window_lines(rows, row_counts),
+            f"  for (int64_t panel = 0; panel < {panels}; ++panel) {{",
+            f"    const int64_t n0 = panel * {columns};",
+            *([] if is_whole else [f"    const int64_t n_count = byoc_min({columns}, {shape.out_channels} - n0);"]),
+            f"    {c_type(shape.dtype)} sums[{rows * columns}];",
+            *(f"  {line}" for line in self._tile_lines(vectors, row_counts, f"{packed} + panel * {size}")),
+            *epilogue_lines(kernel, tile, "    "),
+            "  }",
+            "}",
+        ]
+        return [indent + line for line in text]
+
+    @property
+    def _runs(self) -> int:
+        return 1 if self.windows is None else self.windows[0].runs
+
+    def _window_lines(self, rows: int, row_counts: Sequence[int]) -> list[str]:
+        """Gives the lines that find the factors of a tile."""
+        if self.windows is None:
+            return []
+        plan, first = self.windows
+        ctype = c_type(self.shape.dtype)
+        arguments = f"(runs, {self.source}, {self.source}, &window, {first});"
+        finders = {count: rows_function(self.kernel, self.shape.dtype, count) + arguments for count in row_counts}
+        return [f"  const {ctype} *runs[{plan.runs * rows}];", *_by_count(finders)]
+
+    def _tile_lines(self, vectors: int, row_counts: Sequence[int], panel: str) -> list[str]:
+        """Gives the lines that compute the sums of a tile."""
+        kernel, dtype = self.kernel, self.shape.dtype
+        if self.windows is None:
+            arguments = f"({self.source}, {self.pixel_step}, {panel}, {self.shape.channels}, sums);"
+        else:
+            arguments = f"(runs, {self._runs}, {self.windows[0].depth}, {panel}, sums);"
+        is_indirect = self.windows is not None
+        return _by_count(
+            {
+                count: panel_function(kernel, dtype, count, vectors, indirect=is_indirect) + arguments
+                for count in row_counts
+            }
+        )
+
+
+def _by_count(calls: Mapping[int, str]) -> list[str]:
+    """Gives the calls for tiles of so many rows, of which one is made."""
+    *others, last = calls
+    lines = [
+        f"  {'else ' if index else ''}if (m_count == {count}) {calls[count]}" for index, count in enumerate(others)
+    ]
+    return [*lines, f"  {'else ' if others else ''}{calls[last]}"]
