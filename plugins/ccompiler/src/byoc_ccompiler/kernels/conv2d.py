@@ -12,7 +12,7 @@ from byoc_core.ops.windows import RANKS, axes_of, axis_letters
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_loops, depthwise, implicit_gemm, winograd
+from byoc_ccompiler.kernels import convolution_loops, depthwise, few_pixels, implicit_gemm, winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
@@ -36,6 +36,8 @@ def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
             return depthwise.write
         if winograd.is_suited(step, kernel):
             return winograd.write
+        if few_pixels.is_suited(kernel):
+            return few_pixels.write
     return implicit_gemm.write
 
 

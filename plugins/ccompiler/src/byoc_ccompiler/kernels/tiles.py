@@ -13,7 +13,7 @@ from byoc_core.authoring.csource_types import c_suffix, c_type
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "dot_tile", "panel_function", "panel_tile"]
+__all__ = ["DEPTH_CHUNK", "chunk_function", "dot_tile", "panel_function", "panel_tile"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
@@ -116,6 +116,34 @@ def panel_function(
     form = ("rows" if indirect else "tile") + ("_fetching" if fetches else "")
     text = panel_tile("{name}", kernel.unit, dtype, rows, vectors, indirect=indirect, fetches=fetches)
     return kernel.helper(f"{form}_{c_suffix(dtype)}_{rows}x{vectors}", text)
+
+
+def chunk_function(kernel: Kernel, dtype: str, rows: int, vectors: int) -> str:
+    """Gives the C name of a function that multiplies a chunk of rows by a chunk of a panel, fetching meanwhile.
+
+    C signature: ``(rows, begin, depth, panel, ahead, ahead_step, sums, adds)``; row ``j`` has its factors at
+    ``rows[j] + begin``, ``depth`` of them, at most :data:`DEPTH_CHUNK`. Sums are added to where ``adds`` is not 0. The
+    rest is as in :func:`panel_tile`.
+    """
+    suffix, ctype = c_suffix(dtype), c_type(dtype)
+    tile = _PanelTile(suffix, kernel.unit.lanes(dtype), rows, vectors, fetches=True)
+    lines = [
+        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *const *rows, int64_t begin, int64_t depth,",
+        f"    const {ctype} *panel, const {ctype} *ahead, int64_t ahead_step, {ctype} *restrict sums, int adds) {{",
+        "  BYOC_CONTRACT",
+        f"  vec_{suffix} acc[{rows}][{vectors}];",
+        "  const int64_t end = begin + depth;",
+        *tile.clear("  "),
+        *tile.steps(ctype, "rows[j][k]", "  "),
+        "  if (adds) {",
+        *tile.store("+=", "    "),
+        "  } else {",
+        *tile.store("=", "    "),
+        "  }",
+        "}",
+        "",
+    ]
+    return kernel.helper(f"chunk_{suffix}_{rows}x{vectors}", "\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
