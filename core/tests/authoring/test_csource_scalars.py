@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
-from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES, c_suffix, c_type
+from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES, c_literal, c_suffix, c_type
 from byoc_core.dtypes import is_float
 from byoc_core.errors import ByocError
 from byoc_core.ir import FunctionBuilder, TensorType, tensor
@@ -36,7 +36,7 @@ DTYPES = tuple(dtype for dtype in C_TYPES if dtype not in HALF_DTYPES)
 
 ATTRIBUTES: Mapping[str, Sequence[dict[str, Any]]] = {
     "cast": [{"dtype": dtype} for dtype in DTYPES],
-    "clip": [{"min": -1.5, "max": 2.1}, {"min": 0.1}, {"max": 0.1}, {}],
+    "clip": [{"min": -1.5, "max": 2.1}, {"min": 0.0, "max": 3.0}, {"min": 0.1}, {"max": 0.1}, {}],
     "isinf": [{"detect_negative": n, "detect_positive": p} for n in (False, True) for p in (False, True)],
     "mod": [{"fmod": False}, {"fmod": True}],
     "nn.celu": [{}, {"alpha": 0.3}],
@@ -119,6 +119,12 @@ def test_halves_are_moved_and_cast_and_nothing_else(half: str) -> None:
     }
     assert offered == {"cast", "where"}
     assert scalar_expression("isnan", ["a"], [half], "bool", {}) is None
+
+
+def test_a_limit_that_is_not_a_number_wins_over_every_number() -> None:
+    limits = {"min": float("nan"), "max": 2.0}
+    text = scalar_expression("clip", ["a"], ["float32"], "float32", limits)
+    assert text == f"byoc_at_most_f32(byoc_maximum_f32(a, {c_literal(float('nan'), 'float32')}), 2.0f)"
 
 
 def _samples(dtype: str, seed: int) -> NDArray:

@@ -150,7 +150,9 @@ def test_a_block_with_a_residual_is_one_kernel(bench: Any, monkeypatch: pytest.M
     assert "f0_1" not in bench.module.get_source()
 
 
-def test_chains_read_and_write_rows_that_lie_apart(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_read_and_write_rows_that_lie_apart(
+    bench: Any, make_bench: Any, sum_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(LARGE, 0)
     layout = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     for first in (True, False):
@@ -166,15 +168,37 @@ def test_chains_read_and_write_rows_that_lie_apart(bench: Any, monkeypatch: pyte
         bench.add(builder, builder.emit("concat", image, right, axis=3))
     source = bench.module.get_source()
     array = _random((1, 9, 10, 48), seed=5)
+    sizes = make_bench()
+    sizes.constants.update({digest: np.abs(weight) for digest, weight in bench.constants.items()})
     for function in bench.functions:
         # The convolutions, and the copy of the other half.
         assert source.count(f"static void {function.name}_1") == 1
         assert source.count(f"static void {function.name}_2") == 0
         (actual,) = bench.run(function, array)
         (wide,) = bench.reference(function, array, wide=True)
+        (magnitude,) = sizes.reference(function, np.abs(array), wide=True)
         np.testing.assert_array_equal(actual[..., 40:], array[..., 24:])
-        # Three sums, of 24, 9 and 24 products of numbers of size 1.
-        np.testing.assert_allclose(actual, wide, rtol=0, atol=57 * 2**-24 * 57 * np.abs(wide).max())
+        sum_check(actual, wide, magnitude, 24 + 9 + 24)
+
+
+def test_what_two_read_ends_a_chain(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a squeeze and excitation stands before the last convolution."""
+    monkeypatch.setattr(LARGE, 0)
+    case = ((1, 9, 11, 24), 40, 0, (3, 3), {"padding": (1, 1)})
+    functions = []
+    for all_results in (False, True):
+        builder = bench.builder()
+        made = _emit(builder, builder.param("x", tensor(case[0])), case, "float32")
+        scaled = builder.emit("multiply", made[-1], builder.emit("mean", made[-1], axis=(1, 2), keepdims=True))
+        weight = builder.const(_random((1, 1, 40, 8), seed=9))
+        last = builder.emit("nn.conv2d", scaled, weight, data_layout="NHWC", kernel_layout="HWIO")
+        functions.append(bench.add(builder, *([*made, last] if all_results else [last])))
+    x = _random(case[0])
+    (actual,) = bench.run(functions[0], x)
+    np.testing.assert_array_equal(actual, bench.run(functions[1], x)[-1])
+    source = bench.module.get_source()
+    assert source.count("/* nn.conv2d, nn.bias_add, clip, nn.conv2d, nn.bias_add, nn.relu */") == 1
+    assert "static void f0_1_" in source
 
 
 def test_what_is_small_or_of_unknown_size_is_not_joined(bench: Any) -> None:

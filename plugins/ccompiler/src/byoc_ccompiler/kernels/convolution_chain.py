@@ -8,24 +8,20 @@ the last one a few rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_type
 from byoc_core.dims import Dim
-from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Group, Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.convolution_panels import count_panels, packed_constant, panel_size
 from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
 from byoc_ccompiler.kernels.implicit_gemm import copy_loop, window_line
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
-from byoc_ccompiler.kernels.tiles import panel_function
-from byoc_ccompiler.kernels.window_rows import rows_function
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
+from byoc_ccompiler.kernels.pixel_products import PixelProduct
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["write_chain"]
@@ -34,25 +30,9 @@ _MOST_PARTS = 16
 """Rings that there is room for: the threads that share the work, at most."""
 
 _LOCALS = (
-    *(
-        "ring",
-        "lines",
-        "runs",
-        "window",
-        "image",
-        "nothing",
-        "rows",
-        "ready",
-        "top",
-        "ring_row",
-        "line_row",
-        "from",
-        "item",
-        "n",
-        "y",
-        "y0",
-    ),
-    *("y_end", "x0", "x_count", "c0", "c_count", "p0", "p_end", "m_count", "n0", "n_count", "panel", "k", "taps"),
+    *("taps", "image", "window", "runs", "ring", "nothing", "lines", "rows", "ready", "top", "ring_row", "line_row"),
+    *("from", "item", "n", "batch", "y", "y0", "y_end", "x0", "x_count", "c0", "c_count", "p0", "p_end", "m_count"),
+    *("panel", "n0", "n_count", "k", "pixel"),
 )
 
 
@@ -241,28 +221,27 @@ class _ChainWriter:
         batch, _, row, pixel = source.image_steps(first.strides(anchor.operands[0]))
         image = first.input(anchor.operands[0], "x")
         left = shape.padding[1] * shape.channels
-        head = [
-            f"      const {ctype} *const from = {image} + {self.batch} * {c_dim(batch)} + ready * {c_dim(row)};",
-            f"      {ctype} *const ring_row = ring + ready % {self.block.in_rows} * {self.row_size} + {left};",
-        ]
-        width = _known(shape.width)
+        place = f"      {ctype} *const ring_row = ring + ready % {self.block.in_rows} * {self.row_size} + {left};"
+        width, leading = _known(shape.width), (self.batch, "ready")
         if self.windows is not None:
-            place = "ready" if self.windows.copies else f"({self.batch} * {c_dim(shape.height)} + ready)"
-            windows = (self.windows, f"{place} * {width} + p0")
-            image = "image" if self.windows.copies else image
-            tile = _Product(first, source, (self.batch, "ready"), "p0", (width,), image, windows=windows)
-            return [head[1], *tile.lines(str(width), "      ")]
+            row_number = "ready" if self.windows.copies else f"({self.batch} * {c_dim(shape.height)} + ready)"
+            windows = (self.windows, f"{row_number} * {width} + p0")
+            whole = "image" if self.windows.copies else image
+            tiles = PixelProduct(first, source, leading, "p0", (width,), whole, windows=windows)
+            return [place, *tiles.lines(str(width), "      ")]
+        line = f"      const {ctype} *const from = {image} + {self.batch} * {c_dim(batch)} + ready * {c_dim(row)};"
+        step = c_dim(pixel)
         if self.expand is not None:
-            step = c_dim(pixel)
-            tile = _Product(first, source, (self.batch, "ready"), "p0", (width,), f"from + p0 * {step}", step)
-            return [*head, *tile.lines(str(width), "      ")]
+            tiles = PixelProduct(first, source, leading, "p0", (width,), f"from + p0 * {step}", step)
+            return [place, line, *tiles.lines(str(width), "      ")]
         if pixel == shape.channels:
-            return [*head, f"      memcpy(ring_row, from, {width * shape.channels} * sizeof(*from));"]
-        nbytes = f"{shape.channels} * sizeof(*from)"
+            return [place, line, f"      memcpy(ring_row, from, {width * shape.channels} * sizeof(*from));"]
         return [
-            *head,
+            place,
+            line,
             f"      for (int64_t k = 0; k < {width}; ++k) {{",
-            f"        memcpy(ring_row + k * {shape.channels}, from + k * {c_dim(pixel)}, {nbytes});",
+            f"        const {ctype} *const pixel = from + k * {step};",
+            f"        memcpy(ring_row + k * {shape.channels}, pixel, {shape.channels} * sizeof(*pixel));",
             "      }",
         ]
 
@@ -305,107 +284,5 @@ class _ChainWriter:
         first = f"(y0 * {width} + p0)"
         source = _geometry(project.group)
         step = str(self.shape.channels)
-        tile = _Product(project, source, (self.batch,), first, sorted(counts), f"lines + p0 * {step}", step)
+        tile = PixelProduct(project, source, (self.batch,), first, sorted(counts), f"lines + p0 * {step}", step)
         return [f"    const int64_t p_end = (y_end - y0) * {width};", *tile.lines("p_end", "    ")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """The loop that multiplies some neighbouring pixels by the filters of a convolution.
-
-    Attributes:
-        kernel: the convolution, and what follows it.
-        shape: its sizes.
-        leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
-        first_row: the index of the pixel ``p0`` along those that follow.
-        counts: how many pixels there may be.
-        source: the C expression of the pointer to the pixel ``p0`` of a pointwise convolution; of any other the one to
-            the whole image.
-        pixel_step: elements from one pixel to the next; unused where there are windows.
-        windows: how the factors are found where the convolution is not pointwise, and the number of the pixel ``p0``.
-    """
-
-    kernel: Kernel
-    shape: ConvolutionGeometry
-    leading: tuple[str, ...]
-    first_row: str
-    counts: Sequence[int]
-    source: str
-    pixel_step: str = ""
-    windows: tuple[ImplicitGemm, str] | None = None
-
-    def lines(self, end: str, indent: str) -> list[str]:
-        """Gives the loop over ``end`` pixels."""
-        kernel, shape = self.kernel, self.shape
-        weight = kernel.group.steps[0].operands[1]
-        assert isinstance(weight, Constant)
-        rows, vectors = choose_tile(kernel.unit, shape, max(self.counts), self._runs)
-        columns = vectors * kernel.unit.lanes(shape.dtype)
-        packed = kernel.input(packed_constant(kernel, shape, weight, columns), "weights")
-        panels, size = count_panels(shape, columns), panel_size(shape, columns)
-        is_whole = shape.out_channels % columns == 0
-        has_tail = any(count % rows for count in self.counts)
-        tile = SumsTile(
-            "sums",
-            row_step=str(columns),
-            first_row=self.first_row,
-            num_rows="m_count" if has_tail else str(rows),
-            first_column="n0",
-            num_columns=str(columns) if is_whole else "n_count",
-            full_columns=None if is_whole else columns,
-            leading=self.leading,
-        )
-        tails = sorted({count % rows for count in self.counts} - {0})
-        row_counts = ([rows] if max(self.counts) >= rows else []) + tails
-        text = [
-            f"for (int64_t p0 = 0; p0 < {end}; p0 += {rows}) {{",
-            *([f"  const int64_t m_count = byoc_min({rows}, {end} - p0);"] if has_tail else []),
-            *self._window_lines(rows, row_counts),
-            f"  for (int64_t panel = 0; panel < {panels}; ++panel) {{",
-            f"    const int64_t n0 = panel * {columns};",
-            *([] if is_whole else [f"    const int64_t n_count = byoc_min({columns}, {shape.out_channels} - n0);"]),
-            f"    {c_type(shape.dtype)} sums[{rows * columns}];",
-            *(f"  {line}" for line in self._tile_lines(vectors, row_counts, f"{packed} + panel * {size}")),
-            *epilogue_lines(kernel, tile, "    "),
-            "  }",
-            "}",
-        ]
-        return [indent + line for line in text]
-
-    @property
-    def _runs(self) -> int:
-        return 1 if self.windows is None else self.windows[0].runs
-
-    def _window_lines(self, rows: int, row_counts: Sequence[int]) -> list[str]:
-        """Gives the lines that find the factors of a tile."""
-        if self.windows is None:
-            return []
-        plan, first = self.windows
-        ctype = c_type(self.shape.dtype)
-        arguments = f"(runs, {self.source}, {self.source}, &window, {first});"
-        finders = {count: rows_function(self.kernel, self.shape.dtype, count) + arguments for count in row_counts}
-        return [f"  const {ctype} *runs[{plan.runs * rows}];", *_by_count(finders)]
-
-    def _tile_lines(self, vectors: int, row_counts: Sequence[int], panel: str) -> list[str]:
-        """Gives the lines that compute the sums of a tile."""
-        kernel, dtype = self.kernel, self.shape.dtype
-        if self.windows is None:
-            arguments = f"({self.source}, {self.pixel_step}, {panel}, {self.shape.channels}, sums);"
-        else:
-            arguments = f"(runs, {self._runs}, {self.windows[0].depth}, {panel}, sums);"
-        is_indirect = self.windows is not None
-        return _by_count(
-            {
-                count: panel_function(kernel, dtype, count, vectors, indirect=is_indirect) + arguments
-                for count in row_counts
-            }
-        )
-
-
-def _by_count(calls: Mapping[int, str]) -> list[str]:
-    """Gives the calls for tiles of so many rows, of which one is made."""
-    *others, last = calls
-    lines = [
-        f"  {'else ' if index else ''}if (m_count == {count}) {calls[count]}" for index, count in enumerate(others)
-    ]
-    return [*lines, f"  {'else ' if others else ''}{calls[last]}"]
