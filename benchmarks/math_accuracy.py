@@ -4,8 +4,8 @@ Every function is compiled as the toolchain compiles, with and without fused mul
 with the C library's in `long double`; those of float32 with their float64 namesakes where these need no call (some ten
 times quicker, and wrong by less than 1e-8 of the unit), else with the C library's.
 
-Errors are in units in the last place (ULP) of the result, or of the operand where that is larger and the op's formula
-is a product with it; below the normal range the unit is the smallest number.
+Errors are in units in the last place (ULP) of the result or of a larger magnitude, the one that the headers name; below
+the normal range the unit is the smallest number. Attributes are those that ops have by default.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ class Function(NamedTuple):
     Attributes:
         reference: the same in C, in `real`, over `x`; functions of the C library are called `R(name)`.
         call: how it is called, where it takes more than one argument.
-        by_operand: whether the operand's ULP counts where it is larger than the result's.
+        least: whose ULP counts where it is larger than the result.
     """
 
     reference: str
     call: str = "(x)"
-    by_operand: bool = False
+    least: str = "0"
 
 
+# A factor of products whose other one is 0 long before.
+_LIMITED = "(x < -1e5 ? -1e5 : x)"
+_OPERAND = "R(fabs)(x)"
+_SELU = ("1.0507009873554805", "1.7580993408473766")
 _SOFTPLUS = "(x > 0 ? x : 0) + R(log1p)(R(exp)(-R(fabs)(x)))"
 FUNCTIONS = {
     "exp": Function("R(exp)(x)"),
@@ -50,13 +54,21 @@ FUNCTIONS = {
     "erf": Function("R(erf)(x)"),
     "sigmoid": Function("1 / (1 + R(exp)(-x))"),
     "softplus": Function(_SOFTPLUS),
-    "gelu": Function("x == -INFINITY ? 0 : x * (R(erfc)(x / -R(sqrt)(2)) / 2)", by_operand=True),
+    "gelu": Function(f"{_LIMITED} * (R(erfc)(x / -R(sqrt)(2)) / 2)", least=_OPERAND),
     "gelu_tanh": Function(
-        "x < -1e5 ? 0 : x / (1 + R(exp)(-2 * R(sqrt)(2 / R(acos)(-1)) * (x + (real)0.044715L * x * x * x)))",
-        by_operand=True,
+        f"{_LIMITED} / (1 + R(exp)(-2 * R(sqrt)(2 / R(acos)(-1)) * (x + (real)0.044715L * x * x * x)))",
+        least=_OPERAND,
     ),
-    "swish": Function("x == -INFINITY ? 0 : x / (1 + R(exp)(-x))", "(x, 1)", by_operand=True),
-    "mish": Function(f"x == -INFINITY ? 0 : x * R(tanh)({_SOFTPLUS})", by_operand=True),
+    "swish": Function(f"{_LIMITED} / (1 + R(exp)(-x))", "(x, 1)", least=_OPERAND),
+    "mish": Function(f"{_LIMITED} * R(tanh)({_SOFTPLUS})", least=_OPERAND),
+    "softsign": Function("R(fabs)(x) == INFINITY ? (x > 0 ? 1 : -1) : x / (1 + R(fabs)(x))"),
+    "hard_swish": Function(
+        "x < -3 ? 0 : x / 6 + (real)0.5 > 1 ? x : x * (x / 6 + (real)0.5)",
+        least=_OPERAND,
+    ),
+    "elu": Function("x < 0 ? R(expm1)(x) : x", "(x, 1)"),
+    "selu": Function(f"x < 0 ? {_SELU[1]} * R(expm1)(x) : {_SELU[0]} * x", f"(x, {', '.join(_SELU)})"),
+    "celu": Function("x < 0 ? R(expm1)(x) : x", "(x, 1)", least="1"),
 }
 
 _COMMON = """
@@ -84,11 +96,11 @@ enum { BLOCK = 1024 };
 
 /* Infinity counts as 2**128. The exponent field of 1 / unit is 2046 + 23 less that of the result. Where a result is no
  * number and should be one, or the other way round, the error is infinite. */
-static inline float error_f32(float x, float actual, double expected, int by_operand) {
+static inline float error_f32(float actual, double expected, double least) {
   const double largest = 0x1p128;
   const double wanted = expected > largest ? largest : expected < -largest ? -largest : expected;
   const double given = actual > largest ? largest : actual < -largest ? -largest : (double)actual;
-  const double size = by_operand && fabsf(x) > fabs(wanted) ? fabsf(x) : fabs(wanted);
+  const double size = least > fabs(wanted) ? least : fabs(wanted);
   const uint64_t exponent = byoc_bits_f64(size > FLT_MIN ? size : FLT_MIN) & UINT64_C(0x7ff0000000000000);
   const double error = fabs(given - wanted) * byoc_from_bits_f64((UINT64_C(2069) << 52) - exponent);
   const int both = (actual != actual) & (expected != expected);
@@ -99,18 +111,27 @@ static inline float error_f32(float x, float actual, double expected, int by_ope
 _SWEEP_F32 = """
 BYOC_EXPORT void sweep_{name}_f32(uint64_t first, uint64_t end, uint64_t step, struct worst *worst) {{
   for (uint64_t start = first; start < end; start += BLOCK * step) {{
-    float errors[BLOCK];
+    float operands[BLOCK], given[BLOCK], errors[BLOCK];
+    real wanted[BLOCK], least[BLOCK];
     for (uint32_t k = 0; k < BLOCK; ++k) {{
-      const float operand = byoc_from_bits_f32((uint32_t)start + k * (uint32_t)step);
-      const real x = operand;
-      errors[k] = error_f32(operand, byoc_{name}_f32{call}, {reference}, {by_operand});
+      operands[k] = byoc_from_bits_f32((uint32_t)start + k * (uint32_t)step);
     }}
+    for (uint32_t k = 0; k < BLOCK; ++k) {{
+      const float operand = operands[k];
+      given[k] = byoc_{name}_f32{call};
+    }}
+    for (uint32_t k = 0; k < BLOCK; ++k) {{
+      const real x = operands[k];
+      wanted[k] = {reference};
+      least[k] = {least};
+    }}
+    for (uint32_t k = 0; k < BLOCK; ++k) errors[k] = error_f32(given[k], wanted[k], least[k]);
     uint32_t most = 0;
     for (uint32_t k = 0; k < BLOCK; ++k) most = byoc_bits_f32(errors[k]) > most ? byoc_bits_f32(errors[k]) : most;
     if (byoc_from_bits_f32(most) <= worst->error) continue;
     for (uint32_t k = 0; k < BLOCK; ++k) {{
       if (byoc_bits_f32(errors[k]) != most) continue;
-      worst->at = byoc_from_bits_f32((uint32_t)start + k * (uint32_t)step);
+      worst->at = operands[k];
     }}
     worst->error = byoc_from_bits_f32(most);
     worst->wrong = worst->error == INFINITY;
@@ -148,7 +169,7 @@ BYOC_EXPORT void sweep_{name}_f64(uint64_t first, uint64_t end, uint64_t step, s
       if (!same && !edge && !worst->wrong++) worst->at = operand;
       continue;
     }}
-    const long double size = {by_operand} && fabsl(x) > fabsl(expected) ? fabsl(x) : fabsl(expected);
+    const long double least = {least}, size = least > fabsl(expected) ? least : fabsl(expected);
     int exponent;
     frexpl(size > DBL_MIN ? size : DBL_MIN, &exponent);
     const double error = (double)ldexpl(fabsl(actual - expected), DBL_MANT_DIG - exponent);
@@ -166,9 +187,9 @@ def _source() -> str:
     parts = [_COMMON]
     for head, sweep in ((_F32, _SWEEP_F32), (_F64, _SWEEP_F64)):
         parts.append(head)
-        for name, (reference, call, by_operand) in FUNCTIONS.items():
+        for name, (reference, call, least) in FUNCTIONS.items():
             operand = call.replace("x", "operand")
-            parts.append(sweep.format(name=name, reference=reference, call=operand, by_operand=int(by_operand)))
+            parts.append(sweep.format(name=name, reference=reference, call=operand, least=least))
     return "\n".join(parts)
 
 

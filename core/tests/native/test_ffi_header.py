@@ -42,7 +42,15 @@ def test_layouts_and_codes_equal_those_of_the_package(tmp_path: Path) -> None:
     lines += [f'_Static_assert((int){name} == (int)kOur{name[1:]}, "{name}");' for name in CONSTANTS]
     source = tmp_path / "pins.c"
     source.write_text("\n".join(lines) + "\nint main(void) { return 0; }\n")
-    command = [*find_toolchain().command, "-std=c11", f"-I{_real_headers()}", "-fsyntax-only", str(source)]
+    command = [
+        *find_toolchain().command,
+        "-std=c11",
+        f"-I{_real_headers()}",
+        "-c",
+        "-o",
+        str(tmp_path / "made.o"),
+        str(source),
+    ]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
 
@@ -51,7 +59,7 @@ def test_the_package_s_own_headers_may_come_first(tmp_path: Path) -> None:
     source = tmp_path / "both.c"
     source.write_text('#include <tvm/ffi/c_api.h>\n#include "byoc_ffi.h"\nint main(void) { return 0; }\n')
     includes = [f"-I{_real_headers()}", f"-I{include_directory()}"]
-    command = [*find_toolchain().command, "-std=c11", *includes, "-fsyntax-only", str(source)]
+    command = [*find_toolchain().command, "-std=c11", *includes, "-c", "-o", str(tmp_path / "made.o"), str(source)]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
 

@@ -236,6 +236,8 @@ def test_a_target_is_a_triple(target: str) -> None:
 
 
 def test_another_target_needs_zig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for variable in ("BYOC_CC", "CC"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("byoc_core.native.toolchain.find_spec", lambda name: None)
     with pytest.raises(ToolchainError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -222,7 +223,7 @@ def test_the_whole_road(tmp_path: Path) -> None:
         "assert not [name for name in sys.modules if name.startswith(('byoc_ccompiler', 'byoc_core.ir'))]\n"
     )
     files = [str(tmp_path / name) for name in ("model.byoc", "x.npy", "y.npy")]
-    environment = {"BYOC_CC": "no-such-compiler", "BYOC_DISABLE_BACKENDS": "ccompiler"}
+    environment = {**os.environ, "BYOC_CC": "no-such-compiler", "BYOC_DISABLE_BACKENDS": "ccompiler"}
     finished = subprocess.run(
         [sys.executable, "-c", script, *files], capture_output=True, text=True, env=environment, check=False
     )

@@ -43,7 +43,19 @@ MISFITS: list[tuple[tuple[str, dict[str, Any]], list[TensorType], list[tuple[int
         ("nn.max_pool2d", POOL),
         [tensor((1, 1, "h", "w"))],
         [(1, 1, 4, 2)],
-        "`nn.max_pool2d`: axis 3 of the padded image is too small; got 2",
+        "`nn.max_pool2d`: axis 3 of the padded image (N, C, H, W) is too small; got 2",
+    ),
+    (
+        ("nn.max_pool2d", {**POOL, "layout": "NHWC"}),
+        [tensor((1, "h", "w", 1))],
+        [(1, 4, 2, 1)],
+        "`nn.max_pool2d`: axis 3 of the padded image (N, C, H, W) is too small; got 2",
+    ),
+    (
+        ("nn.conv1d_transpose", {"padding": (2,)}),
+        [tensor((1, 1, "w")), tensor((1, 1, 3))],
+        [(1, 1, 1), (1, 1, 3)],
+        "`nn.conv1d_transpose`: axis 2 of the result (N, C, W) is too small; got -1",
     ),
     (
         ("nn.conv2d", {"padding": (1,)}),
@@ -83,7 +95,7 @@ def test_sizes_that_no_output_shows_are_checked(
         _call(bench.module.get_function(function.name), *inputs)
     message, expected = str(caught.value).rsplit(", expected ", 1)
     assert message == f"function `{function.name}`, op {text}"
-    assert expected in ("4 or 1", "3 or 1", "1 or 1", "2 or 1", "3 or more", "0 or more")
+    assert expected in ("4 or 1", "3 or 1", "1 or 1", "2 or 1", "3 or more", "1 or more", "0 or more")
     reference = host.byoc_codegen([function], CompileContext("host", None, {})).module
     assert reference is not None
     with pytest.raises(ExecutionError):

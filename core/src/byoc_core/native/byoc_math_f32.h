@@ -5,16 +5,16 @@
  * coefficients rounded one after another to float32.
  *
  * Infinities, NaN and subnormal numbers are right, and so are the signs of zeros unless a function says otherwise. Errors
- * of results are in units in the last place (below the normal range the smallest number); measured are those of every
- * seventh input (`python -m benchmarks.run math-accuracy --sizes 7`; without `--sizes` it takes all).
+ * of results are in units in the last place (below the normal range the smallest number); measured are those of all
+ * inputs (`python -m benchmarks.run math-accuracy`; with `--sizes 7` it takes every seventh).
  *
  *     function  bound  measured with fused multiply-add, and without
- *     exp        1.5   0.91  1.21
- *     expm1      2     1.54  1.69
- *     log        1     0.85  0.84
- *     tanh       3     2.49  2.49
- *     erf        3     1.77  2.48
- *     sigmoid    2.5   2.34  2.38
+ *     exp        1.5   0.92  1.21
+ *     expm1      2     1.56  1.70
+ *     log        1     0.85  0.86
+ *     tanh       3     2.50  2.50
+ *     erf        3     1.84  2.66
+ *     sigmoid    2.5   2.40  2.40
  */
 #ifndef BYOC_MATH_F32_H_
 #define BYOC_MATH_F32_H_

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim
+from byoc_core.ops.windows import axis_letters
 
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["require_broadcast", "require_equal_sizes", "require_results", "require_window"]
+__all__ = ["require_broadcast", "require_equal_sizes", "require_results", "require_spatial"]
 
 
 def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0) -> None:
@@ -33,16 +34,20 @@ def require_equal_sizes(
     scope.require_equal(step.op, names[operand], dims, wanted)
 
 
-def require_window(scope: FunctionScope, step: Step, padded: Sequence[Dim], window: Sequence[int]) -> None:
-    """Has the padded image checked to be no smaller than the window.
+def require_spatial(scope: FunctionScope, step: Step, what: str, sizes: Sequence[Dim], least: Sequence[int]) -> None:
+    """Has spatial sizes checked; axes are named as those of images, channels first.
+
+    So they are the same whatever the layout is, which a rewrite of the region may have changed.
 
     Args:
         scope: the function.
         step: the op.
-        padded: the sizes of the image, padding included.
-        window: the sizes of the window, dilation included; 0 along axes that it does not move along.
+        what: the image that has the sizes, for the message.
+        sizes: one for each spatial axis.
+        least: the smallest that each may be.
     """
-    scope.require_at_least(step.op, "the padded image", padded, window)
+    axes = ", ".join("NC" + axis_letters(len(sizes)))
+    scope.require_at_least(step.op, f"{what} ({axes})", [1, 1, *sizes], [0, 0, *least])
 
 
 def require_results(scope: FunctionScope, step: Step) -> None:

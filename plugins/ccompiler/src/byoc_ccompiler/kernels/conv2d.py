@@ -7,7 +7,7 @@ from collections.abc import Callable
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding
-from byoc_core.ops.windows import RANKS, axes_of, axis_letters
+from byoc_core.ops.windows import RANKS, axes_of
 
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
@@ -16,6 +16,7 @@ from byoc_ccompiler.kernels import convolution_loops, depthwise, few_pixels, imp
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
+from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY", "choose_writer"]
@@ -57,20 +58,17 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has the padded image checked to hold a window, and a transposed convolution to leave something."""
-    layout, rank = str(step.binding.attrs["data_layout"]), len(shape_of(step.result)) - 2
-    axes = axes_of(layout, "NC")[2:]
+    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
+    rank = len(axes)
     if step.op.endswith("_transpose"):
-        least = [1 if axis in axes else 0 for axis in range(rank + 2)]
-        scope.require_at_least(step.op, "the result", shape_of(step.result), least)
+        require_spatial(scope, step, "the result", [shape_of(step.result)[axis] for axis in axes], [1] * rank)
         return
-    # In one order whatever the layout is, which a rewrite of the region may have changed.
     image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
     padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
     taps = axes_of(str(step.binding.attrs["kernel_layout"]), "OI")[2:]
     sizes = [image[axis] + padding[index] + padding[index + rank] for index, axis in enumerate(axes)]
     window = [(int(str(weight[tap])) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
-    what = f"the padded image ({', '.join('NC' + axis_letters(rank))})"
-    scope.require_at_least(step.op, what, [1, 1, *sizes], [0, 0, *window])
+    require_spatial(scope, step, "the padded image", sizes, window)
 
 
 def _reads(step: Step, index: int) -> Access:

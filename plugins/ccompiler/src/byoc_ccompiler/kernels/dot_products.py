@@ -86,13 +86,16 @@ def _dots_function(kernel: Kernel, p: Product) -> str:
         source = "x + m * x_step + begin, x_step, w + n * w_step + begin, w_step"
         return f"{names[r, c]}({source}, end - begin, sums + m * pitch + n, pitch, begin > 0);"
 
+    # Where the rest begins is computed from the count, so that a compiler sees where there is none.
     def across(r: int) -> list[str]:
-        return [
-            "      int64_t n = 0;",
-            f"      for (; n + {columns} <= num_columns; n += {columns}) {call(r, columns)}",
-            *([f"      for (; n < num_columns; ++n) {call(r, 1)}"] if columns > 1 else []),
-        ]
+        loops = [f"      for (int64_t n = 0; n + {columns} <= num_columns; n += {columns}) {call(r, columns)}"]
+        if columns > 1:
+            loops.append(
+                f"      for (int64_t n = num_columns / {columns} * {columns}; n < num_columns; ++n) {call(r, 1)}"
+            )
+        return loops
 
+    rest = [f"    for (int64_t m = num_rows / {rows} * {rows}; m < num_rows; ++m) {{", *across(1), "    }"]
     chunk = DEPTH_CHUNK * unit.lanes(p.dtype)
     lines = [
         f"static void {{name}}(const {ctype} *x, int64_t x_step, const {ctype} *w, int64_t w_step, int64_t depth,",
@@ -100,11 +103,10 @@ def _dots_function(kernel: Kernel, p: Product) -> str:
         "  int64_t begin = 0;",
         "  do {",
         f"    const int64_t end = depth - begin > {chunk} ? begin + {chunk} : depth;",
-        "    int64_t m = 0;",
-        f"    for (; m + {rows} <= num_rows; m += {rows}) {{",
+        f"    for (int64_t m = 0; m + {rows} <= num_rows; m += {rows}) {{",
         *across(rows),
         "    }",
-        *(["    for (; m < num_rows; ++m) {", *across(1), "    }"] if rows > 1 else []),
+        *(rest if rows > 1 else []),
         "    begin = end;",
         "  } while (begin < depth);",
         "}",

@@ -178,7 +178,8 @@ class _Epilogue:
         offset = self._row_offset(dims, strides)
         is_single = not tile.has_columns or dims[-1] == 1
         if not is_single and tile.first_column != "0":
-            offset = f"{offset} + {self._column(dims, tile.first_column)}" if offset else tile.first_column
+            first = self._column(dims, tile.first_column)
+            offset = f"{offset} + {first}" if offset else first
         if is_single and not is_stored:
             return f"*({pointer} + {offset})" if offset else f"*{pointer}"
         line = kernel.names.unique(f"{pointer}_line")

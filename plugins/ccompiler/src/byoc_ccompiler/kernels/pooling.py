@@ -13,7 +13,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import pooling_elements, pooling_planes, pooling_rows
 from byoc_ccompiler.kernels.pooling_windows import Pooling
 from byoc_ccompiler.rejections import FLOATS, operand_type, reject_non_floats
-from byoc_ccompiler.size_checks import require_window
+from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step
 
 __all__ = ["FAMILY"]
@@ -48,14 +48,11 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    pooling = Pooling.of_step(step)
-    padded, window = {}, {}
-    for name, axis in zip(pooling.names, pooling.axes, strict=True):
-        padded[name.upper()] = axis.size + axis.begin + axis.end
-        # Adaptive pooling shares out what is there.
-        window[name.upper()] = (axis.window - 1) * axis.dilation + 1 if axis.window else 1
-    letters = pooling.layout
-    require_window(scope, step, [padded.get(a, 0) for a in letters], [window.get(a, 0) for a in letters])
+    axes = Pooling.of_step(step).axes
+    padded = [axis.size + axis.begin + axis.end for axis in axes]
+    # Adaptive pooling shares out what is there.
+    window = [(axis.window - 1) * axis.dilation + 1 if axis.window else 1 for axis in axes]
+    require_spatial(scope, step, "the padded image", padded, window)
 
 
 def _access(step: Step, index: int) -> Access:
