@@ -139,16 +139,7 @@ def turn_definitions(unit: VectorUnit, text: str) -> str:
     elements apart.
     """
     found = sorted(set(re.findall(r"\bvec_turn_u(32|64)\(", text)))
-    return _SHUFFLE + "".join(_turn(unit, int(bits)) for bits in found) if found else ""
-
-
-_SHUFFLE = """
-#if defined(__clang__) || __GNUC__ >= 12
-#define VEC_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define VEC_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
-#endif
-"""
+    return "".join(_turn(unit, int(bits)) for bits in found)
 
 
 def _turn(unit: VectorUnit, bits: int) -> str:
