@@ -5,7 +5,7 @@ from __future__ import annotations
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Value
+from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernels.pointwise import element_lines
 from byoc_ccompiler.kernels.row_plan import Pass
@@ -57,6 +57,10 @@ class ColumnWriter(RowWriter):
             step = product(self.inner.sizes[loop + 1 :]) * self.row_width
             terms.append(f"{index} * {c_dim(step)}")
         return " + ".join([*terms, start or self.column])
+
+    def lends(self, result: Var) -> bool:
+        """No result does: rows of it are not in the first cache together."""
+        return False
 
     @property
     def column(self) -> str:

@@ -84,11 +84,11 @@ class RowWriter(ABC):
         self.inner = StridedNest(self.space, layouts, sorted(reduced), prefix="r")
         self.columns = StridedNest(self.space, layouts, columns, prefix="c")
         kernel.names.reserve([*self.outer.indices, *self.inner.indices, *self.columns.indices])
-        kernel.names.reserve(["r", "c", "block", "first", "end", "c_first", "c_end", "whole"])
+        kernel.names.reserve(["r", "c", "block", "first", "end", "next", "stop", "line", "c_first", "c_end", "whole"])
         self.row_size: Dim = product(self.inner.sizes)
         self._buffers: dict[Var, str] = {}
         self._buffered_nbytes = 0
-        self._plan = plan_rows(kernel, self._take_buffer)
+        self._plan = plan_rows(kernel, self._take_buffer, self.lends)
         self.passes = self._plan.passes
         self.row_values: dict[Value, str] = {}
 
@@ -104,6 +104,10 @@ class RowWriter(ABC):
     @abstractmethod
     def buffer_index(self, *, start: str | None = None) -> str:
         """Gives where in a buffer the current element lies; ``start`` stands for the innermost variable."""
+
+    @abstractmethod
+    def lends(self, result: Var) -> bool:
+        """Tells whether another value had better wait in a result's memory than in a buffer."""
 
     def _take_buffer(self, value: Var) -> bool:
         """Reserves a buffer for a value of every element of a row, where the row is known to be short enough."""
