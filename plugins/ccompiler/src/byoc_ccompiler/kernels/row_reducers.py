@@ -11,6 +11,7 @@ import re
 from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
 from byoc_core.dtypes import dtype_info
 
+from byoc_ccompiler.kernels.row_extremes import extreme_function
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -132,6 +133,8 @@ def _float_function(unit: VectorUnit, op: str, dtype: str) -> str:
     widths = [lanes]
     while widths[-1] * dtype_info(dtype).itemsize > _LEAST_NBYTES:
         widths.append(widths[-1] // 2)
+    if op in ("max", "min"):
+        return extreme_function(name, op, dtype, widths, _fetch(unit))
     whole = _Register(op, dtype, lanes)
     shorter = "".join(_short_row(_Register(op, dtype, width)) for width in widths[1:])
     calls = "".join(f"\n  if (count >= {width}) return {name}_{width}(x, count);" for width in widths[1:])
@@ -161,11 +164,7 @@ def _walk(unit: VectorUnit, register: _Register) -> str:
     """Gives the loop over four registers at a time."""
     lanes, vector = register.lanes, register.vector
     wide = 4 * lanes
-    each = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)"
-    fetch = f"""
-      for (int v = 0; v < {max(1, 4 * unit.nbytes // _LINE_NBYTES)}; ++v) {{
-        __builtin_prefetch((const char *)((uintptr_t)(x + k) + {_FETCH_NBYTES} + {_LINE_NBYTES} * v));
-      }}"""
+    each, fetch = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)", _fetch(unit)
     element = register.load(f"x + k + v * {lanes}")
     if _kind(register.op) == "sum" and wide * _ROUNDS < PIECE:
         return f"""\
@@ -173,15 +172,24 @@ def _walk(unit: VectorUnit, register: _Register) -> str:
       const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
       {vector} part[4];
       {each} part[v] = ({vector}){{0}};
-      for (; k + {wide} <= end; k += {wide}) {{{fetch}
+      for (; k + {wide} <= end; k += {wide}) {{
+      {fetch}
         {each} part[v] += {element};
       }}
       {each} acc[v] += part[v];
     }}"""
     return f"""\
-    for (; k + {wide} <= count; k += {wide}) {{{fetch}
+    for (; k + {wide} <= count; k += {wide}) {{
+      {fetch}
       {each} acc[v] = {register.both("acc[v]", element)};
     }}"""
+
+
+def _fetch(unit: VectorUnit) -> str:
+    """Gives the loop that fetches what lies ahead of ``x + k``, as much as four registers."""
+    return f"""for (int v = 0; v < {max(1, 4 * unit.nbytes // _LINE_NBYTES)}; ++v) {{
+        __builtin_prefetch((const char *)((uintptr_t)(x + k) + {_FETCH_NBYTES} + {_LINE_NBYTES} * v));
+      }}"""
 
 
 def _short_row(register: _Register) -> str:
@@ -216,15 +224,7 @@ typedef {ctype} {vector} __attribute__((vector_size({nbytes})));
 typedef {ctype} {vector}u __attribute__((vector_size({nbytes}), aligned({bits // 8}), may_alias));
 typedef int{bits}_t {mask} __attribute__((vector_size({nbytes})));
 """
-        if self._is_order:
-            text += f"""
-static inline {vector} {self._name}({vector} a, {vector} b) {{
-  const {mask} keep = ({mask})(a {">=" if self.op == "max" else "<="} b) | ({mask})(a != a);
-  return ({vector})((keep & ({mask})a) | (~keep & ({mask})b));
-}}
-"""
-        else:
-            text += f"""
+        text += f"""
 /* The last lanes of a row, of which the first `known` are left out. */
 static inline {vector} {self._name}_last({vector} x, int{bits}_t known) {{
   const {mask} fresh = ({mask}){{{", ".join(map(str, range(self.lanes)))}}} >= known;
@@ -246,27 +246,18 @@ static inline {ctype} {self._name}_lanes({vector} x) {{
 }}
 """
 
-    @property
-    def _is_order(self) -> bool:
-        return self.op in ("max", "min")
-
     def both(self, left: str, right: str) -> str:
         """Gives two vectors combined."""
-        return f"{self._name}({left}, {right})" if self._is_order else combine(self.op, self.dtype, left, right)
+        return combine(self.op, self.dtype, left, right)
 
     def load(self, pointer: str) -> str:
         """Gives the elements at a pointer."""
         return f"*(const {self.vector}u *)({pointer})"
 
     def last(self, pointer: str, count: str, known: str) -> str:
-        """Gives the last elements of a row of which so many are combined already: of extremes, some of them again."""
-        loaded = self.load(f"{pointer} + {count} - {self.lanes}")
-        bits = dtype_info(self.dtype).bits
-        return (
-            loaded
-            if self._is_order
-            else f"{self._name}_last({loaded}, (int{bits}_t)({known} + {self.lanes} - {count}))"
-        )
+        """Gives the last elements of a row of which so many are combined already, these left out."""
+        loaded, bits = self.load(f"{pointer} + {count} - {self.lanes}"), dtype_info(self.dtype).bits
+        return f"{self._name}_last({loaded}, (int{bits}_t)({known} + {self.lanes} - {count}))"
 
     def fold(self, vector: str) -> str:
         """Gives the lanes combined, those of the halves with each other first."""
