@@ -13,21 +13,16 @@ from byoc_core.ir import Value, Var
 from byoc_ccompiler.kernels.pointwise import element_lines
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import PIECE, combine, row_function, start
-from byoc_ccompiler.kernels.row_writer import RowWriter, row_array
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, fetch_loop, row_array
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["LineWriter"]
-
-_LONG_NBYTES = 1 << 10
-"""Bytes of a row from which on it pays to think of what the next one needs."""
 
 _FETCH_NBYTES = 1 << 18
 """Bytes of a row up to which the next one is fetched meanwhile."""
 
 _FETCHED = 128
 """Elements of the next row that are fetched at a time."""
-
-_LINE_NBYTES = 64
 
 _BLOCK = 1 << 15
 """Elements of a whole tensor that one thread reduces at a time."""
@@ -56,7 +51,7 @@ class LineWriter(RowWriter):
 
     def lends(self, result: Var) -> bool:
         """Those with long rows do: so their memory is in the cache when the result is written."""
-        return self._row_nbytes(result) >= _LONG_NBYTES and self.lies_side_by_side(result)
+        return self._row_nbytes(result) >= LONG_NBYTES and self.lies_side_by_side(result)
 
     def _row_nbytes(self, value: Value) -> int:
         """Gives the bytes of a row of as many elements as the space has along one; 0 where that is not known."""
@@ -90,25 +85,14 @@ class LineWriter(RowWriter):
         """Gives statements that fetch some of what the first pass over the next row reads."""
         if not self.outer.sizes or len(self.inner.sizes) != 1:
             return []
-        depth = len(self.outer.sizes) - 1
-        after = f"({self.outer.indices[-1]} + 1)"
-        places: dict[str, int] = {}
-        for step in self.kernel.group.steps:
-            for index, operand in enumerate(step.operands):
-                key = (step, index)
-                if operand in self.kernel.group.results or self.kernel.literal(operand) is not None:
-                    continue
-                if step.result in self.row_values or not _LONG_NBYTES <= self._row_nbytes(operand) <= _FETCH_NBYTES:
-                    continue
-                if self.outer.step(key, depth)[0] == 0 or self.inner.step(key, 0) != (1, None):
-                    continue
-                place = f"{self.kernel.input(operand)} + {self.outer.offset(key, last=after)} + next"
-                places[place] = dtype_info(dtype_of(operand)).itemsize
-        return [
-            f"for (int line = 0; line < {_FETCHED * itemsize // _LINE_NBYTES}; ++line) "
-            f"__builtin_prefetch((const char *)(uintptr_t)({place}) + {_LINE_NBYTES} * line);"
-            for place, itemsize in places.items()
-        ]
+        depth, after = len(self.outer.sizes) - 1, f"({self.outer.indices[-1]} + 1)"
+        places = {}
+        for key, operand in self.element_operands():
+            is_next = self.outer.step(key, depth)[0] != 0 and self.inner.step(key, 0) == (1, None)
+            if is_next and LONG_NBYTES <= self._row_nbytes(operand) <= _FETCH_NBYTES:
+                nbytes = _FETCHED * dtype_info(dtype_of(operand)).itemsize
+                places[operand, self.outer.offset(key, last=after)] = nbytes
+        return [fetch_loop(self.kernel, operand, (row, "next"), nbytes) for (operand, row), nbytes in places.items()]
 
     def _pass(self, this: Pass, fetch: Sequence[str] = ()) -> list[str]:
         totals = {step: _Total(self, step, is_one_piece=self._is_one_piece) for step in this.reductions}
