@@ -48,6 +48,7 @@ _SELU = ("1.0507009873554805", "1.7580993408473766")
 _SOFTPLUS = "(x > 0 ? x : 0) + R(log1p)(R(exp)(-R(fabs)(x)))"
 FUNCTIONS = {
     "exp": Function("R(exp)(x)"),
+    "exp_nonpositive": Function("R(exp)(-(R(fabs)(x) < 87 ? R(fabs)(x) : 87))", "(-(fabs(x) < 87 ? fabs(x) : 87))"),
     "expm1": Function("R(expm1)(x)"),
     "log": Function("R(log)(x)"),
     "tanh": Function("R(tanh)(x)"),

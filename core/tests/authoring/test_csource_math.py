@@ -57,6 +57,8 @@ ORACLES: Mapping[str, Callable[[NDArray], NDArray]] = {
 }
 """In a longer type; no function of the code under test among them."""
 
+NONPOSITIVE = "exp_nonpositive"
+
 BY_C_LIBRARY = {("erf", "f64"), ("gelu", "f64")}
 """Whose oracle is the C library as well: it says nothing about itself."""
 
@@ -71,7 +73,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _source() -> str:
     lines = ['#include "byoc_ffi.h"', '#include "byoc_scalar.h"']
     for suffix, (type_, _) in TYPES.items():
-        for name in ORACLES:
+        for name in (*ORACLES, NONPOSITIVE):
             alpha = ", 1" if name == "swish" else ""
             lines.append(f"BYOC_EXPORT void {name}_{suffix}(const {type_} *x, {type_} *restrict out, int64_t n) {{")
             lines.append(f"  for (int64_t i = 0; i < n; ++i) out[i] = byoc_{name}_{suffix}(x[i]{alpha});\n}}")
@@ -142,6 +144,23 @@ def test_errors_are_within_the_bounds_that_the_headers_state(library: Library, s
         # A longer type that is none errs as well.
         slack = 0 if suffix == "f32" or has_longer else 2
         assert_close(library(name, suffix, x), exact, MAGNITUDES[unit](wide, exact), bound + slack, f"{name} {suffix}")
+
+
+@pytest.mark.parametrize("suffix", TYPES)
+def test_exponentials_of_nonpositive_numbers_fade_to_zero(library: Library, suffix: str) -> None:
+    x = -np.abs(_operands(suffix))
+    with np.errstate(all="ignore"):
+        exact = np.exp(x.astype(np.float64 if suffix == "f32" else np.longdouble))
+    actual = library(NONPOSITIVE, suffix, x)
+    bound, _ = stated_bounds(HEADERS[suffix])[NONPOSITIVE]
+    info = np.finfo(x.dtype)
+    least = exact.dtype.type(info.tiny)
+    normal = ~(exact < least)
+    assert_close(actual[normal], exact[normal], exact[normal], bound, suffix)
+    faded = ~normal
+    # What is less than the smallest normal number over the root of 2 is 0; 1 / log(2), which tells, is rounded once.
+    assert np.all(np.abs(actual[faded] - exact[faded]) <= least * (math.sqrt(0.5) - info.minexp * float(info.eps)))
+    assert np.all(actual[exact < least / 2] == 0)
 
 
 @pytest.mark.parametrize("suffix", TYPES)

@@ -64,6 +64,31 @@ def test_reductions_of_floats(bench: Any, sum_check: Any, dtype: str) -> None:
             sum_check(actual, oracle, magnitude, min(x.size, 280))
 
 
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+def test_rows_of_every_short_length(make_bench: Any, sum_check: Any, march: str) -> None:
+    bench = make_bench(march=march)
+    functions = {
+        (op, dtype): bench.op(op, [tensor(("m", "n"), dtype)], axis=(1,))
+        for op in ("sum", "prod", "max", "min")
+        for dtype in ("float32", "float64")
+    }
+    for (op, dtype), function in functions.items():
+        for length in range(72):
+            x = _random((3, length), length, dtype)
+            x = np.exp(x / 64).astype(dtype) if op == "prod" else x
+            if length and op in ("max", "min"):
+                x[1, length * 5 // 8] = np.nan
+                x[2, -1], x[0, 0], x[0, length // 2] = np.inf, -np.inf, np.inf
+            (actual,), (oracle,) = bench.run(function, x), bench.reference(function, x, wide=True)
+            if op == "sum":
+                (magnitude,) = bench.reference(function, np.abs(x), wide=True)
+                sum_check(actual, oracle, magnitude, length)
+            elif op == "prod":
+                np.testing.assert_allclose(actual, oracle, rtol=(length + 1) * float(np.finfo(dtype).eps))
+            else:
+                np.testing.assert_array_equal(actual, oracle.astype(dtype), err_msg=f"{op} {length}")
+
+
 def test_long_sums_are_no_worse_than_pairwise_ones(bench: Any) -> None:
     x = (np.random.default_rng(0).random(3_000_001) + 1).astype("float32")
     wide = x.astype("float64")

@@ -100,7 +100,7 @@ class FusedCodegen(CSourceCodegen):
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
         rows = reducer_definitions(self.unit, text)
         turns = turn_definitions(self.unit, text)
-        return include + vector_preamble(self.unit, rows + text) + rows + turns
+        return include + vector_preamble(self.unit, rows + turns + text) + rows + turns
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""

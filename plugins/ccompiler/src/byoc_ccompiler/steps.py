@@ -20,12 +20,14 @@ class Step:
         operands: what it reads.
         axes: for each operand, the axes of the result that its own axes lie along, where that is not the op's own way.
         origin: the op that this one is a part of, if any.
+        is_nonpositive: whether the operand is known to be no larger than 0.
     """
 
     binding: Binding
     operands: tuple[Value, ...]
     axes: tuple[tuple[int, ...], ...] | None = None
     origin: Binding | None = None
+    is_nonpositive: bool = False
 
     @property
     def op(self) -> str:

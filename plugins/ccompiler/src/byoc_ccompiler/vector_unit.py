@@ -56,9 +56,19 @@ def multiply_add_ps(unit: VectorUnit, dtype: str) -> int:
     return 160 // unit.lanes(dtype)
 
 
+_SHUFFLE = """
+/* The lanes of two vectors, numbered through, in the order given; T is a vector of as many integers of their size. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define VEC_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define VEC_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
+#endif
+"""
+
+
 def vector_preamble(unit: VectorUnit, text: str) -> str:
     """Gives the vector types, and sums over their lanes, that a text uses."""
-    parts = []
+    parts = [_SHUFFLE] if "VEC_SHUFFLE(" in text else []
     for dtype in ("float32", "float64"):
         suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
         itemsize = dtype_info(dtype).itemsize

@@ -147,7 +147,7 @@ def _softmax(kernel: Kernel, step: Step, every: str) -> list[str]:
         f"{ctype} top = -INFINITY, total = 0;",
         f"{every} top = scores[t] > top ? scores[t] : top;",
         *(["if (top == -INFINITY) top = 0;"] if zero_unseen else []),
-        f"{every} scores[t] = byoc_exp_{suffix}(scores[t] - top);",
+        f"{every} scores[t] = byoc_exp_nonpositive_{suffix}(scores[t] - top);",
         f"{every} total += scores[t];",
         *(["if (total == 0) total = 1;"] if zero_unseen else []),
         f"{every} scores[t] /= total;",

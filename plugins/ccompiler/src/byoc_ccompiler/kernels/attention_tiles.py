@@ -252,11 +252,11 @@ def _rows_text(kernel: Kernel, step: Step, shape: _Shape, dtype: str) -> tuple[s
       for (int l = 1; l < {lanes}; ++l) top = part[l] > top ? part[l] : top;
       /* where no key is seen yet, nothing may become NaN for that */
       const {ctype} base = top == -INFINITY ? 0 : top;
-      const {ctype} scale = byoc_exp_{suffix}(tops[i] - base);
+      const {ctype} scale = byoc_exp_nonpositive_{suffix}(tops[i] - base);
       for (int l = 0; l < {lanes}; ++l) part[l] = 0;
       for (int64_t t = 0; t < whole; t += {lanes}) {{
         for (int l = 0; l < {lanes}; ++l) {{
-          line[t + l] = byoc_exp_{suffix}(line[t + l] - base);
+          line[t + l] = byoc_exp_nonpositive_{suffix}(line[t + l] - base);
           part[l] += line[t + l];
         }}
       }}

@@ -84,6 +84,7 @@ def _powers(to: _Composer, axis: Sequence[int]) -> tuple[Var, Var, Var]:
     top = to.emit("max", x, axis=axis, keepdims=True, name="top")
     shifted = to.emit("subtract", x, top, name="shifted")
     powers = to.emit("exp", shifted, name="power")
+    to.steps[-1] = replace(to.steps[-1], is_nonpositive=True)
     return shifted, powers, to.emit("sum", powers, axis=axis, keepdims=True, name="total")
 
 

@@ -8,7 +8,7 @@ from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import tensor_type
-from byoc_core.authoring.csource_types import c_literal, c_type
+from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
 from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.errors import InternalError
@@ -82,6 +82,8 @@ def _expression(step: Step, values: Sequence[str]) -> str | None:
         root = "sqrtf" if result == "float32" else "sqrt"
         epsilon = c_literal(step.binding.attrs["epsilon"], result)
         return f"(({x} - {mean}) * ({gamma} / {root}({variance} + {epsilon})) + {beta})"
+    if step.op == "exp" and step.is_nonpositive:
+        return f"byoc_exp_nonpositive_{c_suffix(result)}({values[0]})"
     return scalar_expression(step.op, values, dtypes, result, step.binding.attrs)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Value
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernels.pointwise import element_lines
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import combine, start
-from byoc_ccompiler.kernels.row_writer import RowWriter
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, fetch_loop
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["ColumnWriter"]
@@ -23,6 +24,9 @@ _KEPT_ELEMENTS = 1 << 12
 
 _LANES = 16
 """Rows that are computed together, at least: a register of them."""
+
+_FETCHED_AHEAD = 4
+"""Elements along a row that what is fetched lies ahead."""
 
 _ROUNDS = 64
 """Elements that are added up one after the other, before their sum is added to that of the others in float64."""
@@ -58,6 +62,10 @@ class ColumnWriter(RowWriter):
             terms.append(f"{index} * {c_dim(step)}")
         return " + ".join([*terms, start or self.column])
 
+    def lends(self, result: Var) -> bool:
+        """No result does: rows of it are not in the first cache together."""
+        return False
+
     @property
     def column(self) -> str:
         """The C expression of the position in arrays over the columns of a block."""
@@ -73,7 +81,7 @@ class ColumnWriter(RowWriter):
         lines = self.buffer_lines()
         for index, this in enumerate(self.passes):
             lines += self._between(index)
-            lines += self._pass(this)
+            lines += self._pass(this, self._fetch_lines() if index == 0 else [])
         lines += self._between(len(self.passes))
         (size,) = self.columns.sizes
         width = self.row_width
@@ -120,14 +128,31 @@ class ColumnWriter(RowWriter):
             return []
         return [f"{kernel.output(step.result)}[{self.row_offset(step.result)}] = {value};"]
 
-    def _pass(self, this: Pass) -> list[str]:
+    def _fetch_lines(self) -> list[str]:
+        """Gives statements that fetch what lies some elements further along the rows of a block."""
+        if not self.inner.sizes or self.row_size == 1:
+            return []
+        loop, after = len(self.inner.sizes) - 1, f"({self.inner.indices[-1]} + {_FETCHED_AHEAD})"
+        places = {}
+        for key, operand in self.element_operands():
+            nbytes = self.row_width * dtype_info(dtype_of(operand)).itemsize
+            if nbytes >= LONG_NBYTES and self.inner.step(key, loop)[0] != 0 and self.columns.step(key, 0) == (1, None):
+                nests = (
+                    self.outer.offset(key),
+                    self.inner.offset(key, last=after),
+                    self.columns.offset(key, last="c_first"),
+                )
+                places[operand, nests] = nbytes
+        return [fetch_loop(self.kernel, operand, nests, nbytes) for (operand, nests), nbytes in places.items()]
+
+    def _pass(self, this: Pass, fetch: list[str]) -> list[str]:
         totals = {step: _Totals(self, step) for step in this.reductions}
         lines = [line for total in totals.values() for line in total.declarations()]
         lines += self._across([total.start() for total in totals.values()])
         known: dict[Value, str] = {}
         body = self.element_body(this, known)
         body += [total.add(self.reduced_element(step, known)) for step, total in totals.items()]
-        lines += self._rounds(self._across(body), [total for total in totals.values() if total.is_in_rounds])
+        lines += self._rounds([*fetch, *self._across(body)], [total for total in totals.values() if total.is_in_rounds])
         ends = []
         for step, total in totals.items():
             ends += total.finish(c_dim(self.row_size))

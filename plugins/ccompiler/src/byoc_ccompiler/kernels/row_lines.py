@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import product
+from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernels.pointwise import element_lines
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import PIECE, combine, row_function, start
-from byoc_ccompiler.kernels.row_writer import RowWriter, row_array
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, fetch_loop, row_array
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["LineWriter"]
+
+_FETCH_NBYTES = 1 << 18
+"""Bytes of a row up to which the next one is fetched meanwhile."""
+
+_FETCHED = 128
+"""Elements of the next row that are fetched at a time."""
 
 _BLOCK = 1 << 15
 """Elements of a whole tensor that one thread reduces at a time."""
@@ -42,6 +49,14 @@ class LineWriter(RowWriter):
             terms.append(name if step == 1 else f"{name} * {c_dim(step)}")
         return " + ".join(terms) or "0"
 
+    def lends(self, result: Var) -> bool:
+        """Those with long rows do: so their memory is in the cache when the result is written."""
+        return self._row_nbytes(result) >= LONG_NBYTES and self.lies_side_by_side(result)
+
+    def _row_nbytes(self, value: Value) -> int:
+        """Gives the bytes of a row of as many elements as the space has along one; 0 where that is not known."""
+        return self.row_size * dtype_info(dtype_of(value)).itemsize if isinstance(self.row_size, int) else 0
+
     def write(self) -> None:
         """Writes the kernel: rows one after the other, or where there is one large one, blocks of it."""
         if self._is_in_blocks:
@@ -50,7 +65,7 @@ class LineWriter(RowWriter):
         lines = self.buffer_lines()
         for index, this in enumerate(self.passes):
             lines += self._between(index)
-            lines += self._pass(this)
+            lines += self._pass(this, self._fetch_lines() if index == 1 else [])
         self.finish([*lines, *self._between(len(self.passes))])
 
     def _between(self, index: int) -> list[str]:
@@ -66,7 +81,20 @@ class LineWriter(RowWriter):
             if value in kernel.stored
         ]
 
-    def _pass(self, this: Pass) -> list[str]:
+    def _fetch_lines(self) -> list[str]:
+        """Gives statements that fetch some of what the first pass over the next row reads."""
+        if not self.outer.sizes or len(self.inner.sizes) != 1:
+            return []
+        depth, after = len(self.outer.sizes) - 1, f"({self.outer.indices[-1]} + 1)"
+        places = {}
+        for key, operand in self.element_operands():
+            is_next = self.outer.step(key, depth)[0] != 0 and self.inner.step(key, 0) == (1, None)
+            if is_next and LONG_NBYTES <= self._row_nbytes(operand) <= _FETCH_NBYTES:
+                nbytes = _FETCHED * dtype_info(dtype_of(operand)).itemsize
+                places[operand, self.outer.offset(key, last=after)] = nbytes
+        return [fetch_loop(self.kernel, operand, (row, "next"), nbytes) for (operand, row), nbytes in places.items()]
+
+    def _pass(self, this: Pass, fetch: Sequence[str] = ()) -> list[str]:
         totals = {step: _Total(self, step, is_one_piece=self._is_one_piece) for step in this.reductions}
         lines = [line for total in totals.values() for line in total.declaration()]
         depth = ""
@@ -74,7 +102,7 @@ class LineWriter(RowWriter):
             lines.append(f"{depth}for (int64_t {index} = 0; {index} < {c_dim(size)}; ++{index}) {{")
             depth += "  "
         size = self.inner.sizes[-1] if self.inner.sizes else 1
-        lines += [f"{depth}{line}" for line in self._pieces(this, totals, "0", c_dim(size))]
+        lines += [f"{depth}{line}" for line in self._pieces(this, totals, "0", c_dim(size), fetch)]
         lines += ["  " * level + "}" for level in reversed(range(len(self.inner.sizes[:-1])))]
         for step, total in totals.items():
             name = self.kernel.names.unique(step.result.name)
@@ -83,18 +111,20 @@ class LineWriter(RowWriter):
             self.row_values[step.result] = name
         return [*lines, *self._row_stores([step.result for step in this.reductions])]
 
-    def _pieces(self, this: Pass, totals: dict[Step, _Total], first: str, end: str) -> list[str]:
+    def _pieces(
+        self, this: Pass, totals: dict[Step, _Total], first: str, end: str, fetch: Sequence[str] = ()
+    ) -> list[str]:
         """Gives one walk along the innermost loop of a pass, in pieces where it is not known to be short."""
         if self._is_one_piece:
-            return self._piece(this, totals, first, end)
+            return self._piece(this, totals, first, end, fetch)
         return [
             f"for (int64_t first = {first}; first < {end}; first += {PIECE}) {{",
             f"  const int64_t end = byoc_min({end}, first + {PIECE});",
-            *(f"  {line}" for line in self._piece(this, totals, "first", "end")),
+            *(f"  {line}" for line in self._piece(this, totals, "first", "end", fetch)),
             "}",
         ]
 
-    def _piece(self, this: Pass, totals: dict[Step, _Total], first: str, end: str) -> list[str]:
+    def _piece(self, this: Pass, totals: dict[Step, _Total], first: str, end: str, fetch: Sequence[str]) -> list[str]:
         known: dict[Value, str] = {}
         body = self.element_body(this, known)
         variable = self.inner.indices[-1] if self.inner.indices else "r"
@@ -112,7 +142,17 @@ class LineWriter(RowWriter):
                 body.append(f"{tiles[operand]}[{at}] = {self.reduced_element(step, known)};")
             calls.append(total.add(source or tiles[operand], count))
         loop: list[str] = []
-        if body:
+        if body and fetch:
+            loop = [
+                f"for (int64_t next = {first}; next < {end}; next += {_FETCHED}) {{",
+                *(f"  {line}" for line in fetch),
+                f"  const int64_t stop = byoc_min({end}, next + {_FETCHED});",
+                f"  for (int64_t {variable} = next; {variable} < stop; ++{variable}) {{",
+                *(f"    {line}" for line in body),
+                "  }",
+                "}",
+            ]
+        elif body:
             head = f"for (int64_t {variable} = {first}; {variable} < {end}; ++{variable}) {{"
             loop = [head, *(f"  {line}" for line in body), "}"]
         return [*declarations, *loop, *calls]

@@ -62,23 +62,25 @@ class RowPlan:
     borrowed: dict[Var, Var]
 
 
-def plan_rows(kernel: Kernel, take_buffer: Callable[[Var], bool]) -> RowPlan:
+def plan_rows(kernel: Kernel, take_buffer: Callable[[Var], bool], lends: Callable[[Var], bool]) -> RowPlan:
     """Gives the plan of a kernel.
 
     Args:
         kernel: the kernel.
         take_buffer: says whether there is a buffer for a value, which then has it.
+        lends: says whether a value had better wait in the memory of a result than in a buffer.
 
     Cost: O(steps * passes).
     """
-    return _Planner(kernel, take_buffer).plan()
+    return _Planner(kernel, take_buffer, lends).plan()
 
 
 class _Planner:
-    def __init__(self, kernel: Kernel, take_buffer: Callable[[Var], bool]) -> None:
+    def __init__(self, kernel: Kernel, take_buffer: Callable[[Var], bool], lends: Callable[[Var], bool]) -> None:
         self.steps = kernel.group.steps
         self._stored = set(kernel.stored)
         self._take_buffer = take_buffer
+        self._lends = lends
         self._row_values = kernel.group.row_axes
         self._maker = {step.result: step for step in self.steps}
         self._borrowed: dict[Var, Var] = {}
@@ -132,11 +134,11 @@ class _Planner:
             return True
         if self._is_cheap(self._maker[value]):
             return False
-        if not self._take_buffer(value):
-            place = self._lender(value, index)
-            if place is None:
-                return False
+        place = self._lender(value, index)
+        if place is not None and (self._lends(place) or not self._take_buffer(value)):
             self._borrowed[value] = place
+        elif place is None and not self._take_buffer(value):
+            return False
         made.kept.append(value)
         return True
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
+from byoc_core.dtypes import dtype_info
 
+from byoc_ccompiler.kernels.row_extremes import extreme_function
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -33,6 +35,9 @@ _FETCH_NBYTES = 2048
 """How far ahead a row is fetched, which the processor itself does within a page only."""
 
 _LINE_NBYTES = 64
+
+_LEAST_NBYTES = 16
+"""Bytes of the narrowest register."""
 
 
 def reduced_axes(step: Step) -> tuple[int, ...]:
@@ -123,66 +128,137 @@ static inline {ctype} {row_function(op, dtype)}(const {ctype} *x, int64_t count)
 
 
 def _float_function(unit: VectorUnit, op: str, dtype: str) -> str:
-    suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
-    name, vector = row_function(op, dtype), f"vec_{suffix}"
-    helper = ""
+    """Gives the function for floats, and the one it calls for rows that fill less than a register."""
+    ctype, lanes, name = c_type(dtype), unit.lanes(dtype), row_function(op, dtype)
+    widths = [lanes]
+    while widths[-1] * dtype_info(dtype).itemsize > _LEAST_NBYTES:
+        widths.append(widths[-1] // 2)
     if op in ("max", "min"):
-        helper = f"""
-static inline {vector} {name}_of({vector} a, {vector} b) {{
-  typedef int{32 if dtype == "float32" else 64}_t mask __attribute__((vector_size({unit.nbytes})));
-  const mask keep = (mask)(a {">=" if op == "max" else "<="} b) | (mask)(a != a);
-  return ({vector})((keep & (mask)a) | (~keep & (mask)b));
+        return extreme_function(name, op, dtype, widths, _fetch(unit))
+    whole = _Register(op, dtype, lanes)
+    shorter = "".join(_short_row(_Register(op, dtype, width)) for width in widths[1:])
+    calls = "".join(f"\n  if (count >= {width}) return {name}_{width}(x, count);" for width in widths[1:])
+    return f"""{shorter}{whole.definitions()}
+static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
+  if (count >= {lanes}) {{
+    {whole.vector} acc[4];
+    int64_t k = 0;
+    BYOC_UNROLL
+    for (int v = 0; v < 4; ++v) acc[v] = ({whole.vector}){{0}} + {start(op, dtype)};
+{_walk(unit, whole)}
+    for (; k + {lanes} <= count; k += {lanes}) acc[0] = {whole.both("acc[0]", whole.load("x + k"))};
+    if (k < count) acc[1] = {whole.both("acc[1]", whole.last("x", "count", "k"))};
+    acc[0] = {whole.both("acc[0]", "acc[1]")};
+    acc[2] = {whole.both("acc[2]", "acc[3]")};
+    acc[0] = {whole.both("acc[0]", "acc[2]")};
+    return {whole.fold("acc[0]")};
+  }}{calls}
+  {ctype} total = {start(op, dtype)};
+  for (int64_t k = 0; k < count; ++k) total = {combine(op, dtype, "total", "x[k]")};
+  return total;
 }}
 """
 
-    def both(left: str, right: str) -> str:
-        return f"{name}_of({left}, {right})" if helper else combine(op, dtype, left, right)
 
-    def load(offset: str) -> str:
-        return f"*(const {vector}u *)(x + {offset})"
-
+def _walk(unit: VectorUnit, register: _Register) -> str:
+    """Gives the loop over four registers at a time."""
+    lanes, vector = register.lanes, register.vector
     wide = 4 * lanes
-    each = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)"
-    fetch = f"""
-      for (int v = 0; v < {max(1, 4 * unit.nbytes // _LINE_NBYTES)}; ++v) {{
-        __builtin_prefetch((const char *)((uintptr_t)(x + k) + {_FETCH_NBYTES} + {_LINE_NBYTES} * v));
-      }}"""
-    walk = f"""\
-    for (; k + {wide} <= count; k += {wide}) {{{fetch}
-      {each} acc[v] = {both("acc[v]", load(f"k + v * {lanes}"))};
-    }}"""
-    if _kind(op) == "sum" and wide * _ROUNDS < PIECE:
-        walk = f"""\
+    each, fetch = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)", _fetch(unit)
+    element = register.load(f"x + k + v * {lanes}")
+    if _kind(register.op) == "sum" and wide * _ROUNDS < PIECE:
+        return f"""\
     while (k + {wide} <= count) {{
       const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
       {vector} part[4];
       {each} part[v] = ({vector}){{0}};
-      for (; k + {wide} <= end; k += {wide}) {{{fetch}
-        {each} part[v] += {load(f"k + v * {lanes}")};
+      for (; k + {wide} <= end; k += {wide}) {{
+      {fetch}
+        {each} part[v] += {element};
       }}
       {each} acc[v] += part[v];
     }}"""
-    return f"""{helper}
+    return f"""\
+    for (; k + {wide} <= count; k += {wide}) {{
+      {fetch}
+      {each} acc[v] = {register.both("acc[v]", element)};
+    }}"""
+
+
+def _fetch(unit: VectorUnit) -> str:
+    """Gives the loop that fetches what lies ahead of ``x + k``, as much as four registers."""
+    return f"""for (int v = 0; v < {max(1, 4 * unit.nbytes // _LINE_NBYTES)}; ++v) {{
+        __builtin_prefetch((const char *)((uintptr_t)(x + k) + {_FETCH_NBYTES} + {_LINE_NBYTES} * v));
+      }}"""
+
+
+def _short_row(register: _Register) -> str:
+    """Gives the function for rows that fill this register, but no two of them."""
+    ctype, name = c_type(register.dtype), f"{row_function(register.op, register.dtype)}_{register.lanes}"
+    vector, neutral = register.vector, start(register.op, register.dtype)
+    return f"""{register.definitions()}
 static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
-  {ctype} total = {start(op, dtype)};
-  int64_t k = 0;
-  if (count >= {lanes}) {{
-    {vector} acc[4];
-    {ctype} lanes[{lanes}];
-    BYOC_UNROLL
-    for (int v = 0; v < 4; ++v) acc[v] = ({vector}){{0}} + total;
-{walk}
-    for (; k + {lanes} <= count; k += {lanes}) acc[0] = {both("acc[0]", load("k"))};
-    acc[0] = {both("acc[0]", "acc[1]")};
-    acc[2] = {both("acc[2]", "acc[3]")};
-    acc[0] = {both("acc[0]", "acc[2]")};
-    *({vector}u *)lanes = acc[0];
-    for (int width = {lanes // 2}; width > 0; width /= 2) {{
-      for (int lane = 0; lane < width; ++lane) lanes[lane] = {combine(op, dtype, "lanes[lane]", "lanes[lane + width]")};
-    }}
-    total = lanes[0];
-  }}
-  for (; k < count; ++k) total = {combine(op, dtype, "total", "x[k]")};
-  return total;
+  {vector} acc = ({vector}){{0}} + {neutral};
+  acc = {register.both("acc", register.load("x"))};
+  if (count > {register.lanes}) acc = {register.both("acc", register.last("x", "count", str(register.lanes)))};
+  return {register.fold("acc")};
 }}
 """
+
+
+class _Register:
+    """A vector of floats of any width, and C expressions of what one reduction does with it."""
+
+    def __init__(self, op: str, dtype: str, lanes: int) -> None:
+        self.op, self.dtype, self.lanes = op, dtype, lanes
+        self._name = f"{row_function(op, dtype)}_of_{lanes}"
+        self.vector, self._mask = f"{self._name}_t", f"{self._name}_mask"
+
+    def definitions(self) -> str:
+        """Gives the types, and the functions that the expressions call."""
+        ctype, bits = c_type(self.dtype), dtype_info(self.dtype).bits
+        nbytes = self.lanes * bits // 8
+        vector, mask = self.vector, self._mask
+        text = f"""
+typedef {ctype} {vector} __attribute__((vector_size({nbytes})));
+typedef {ctype} {vector}u __attribute__((vector_size({nbytes}), aligned({bits // 8}), may_alias));
+typedef int{bits}_t {mask} __attribute__((vector_size({nbytes})));
+"""
+        text += f"""
+/* The last lanes of a row, of which the first `known` are left out. */
+static inline {vector} {self._name}_last({vector} x, int{bits}_t known) {{
+  const {mask} fresh = ({mask}){{{", ".join(map(str, range(self.lanes)))}}} >= known;
+  const {vector} neutral = ({vector}){{0}} + {start(self.op, self.dtype)};
+  return ({vector})((fresh & ({mask})x) | (~fresh & ({mask})neutral));
+}}
+"""
+        lines = []
+        width = self.lanes // 2
+        while width:
+            order = ", ".join(str((lane + width) % self.lanes) for lane in range(self.lanes))
+            lines.append(f"  x = {self.both('x', f'VEC_SHUFFLE({mask}, x, x, {order})')};")
+            width //= 2
+        folds = "\n".join(lines)
+        return f"""{text}
+static inline {ctype} {self._name}_lanes({vector} x) {{
+{folds}
+  return x[0];
+}}
+"""
+
+    def both(self, left: str, right: str) -> str:
+        """Gives two vectors combined."""
+        return combine(self.op, self.dtype, left, right)
+
+    def load(self, pointer: str) -> str:
+        """Gives the elements at a pointer."""
+        return f"*(const {self.vector}u *)({pointer})"
+
+    def last(self, pointer: str, count: str, known: str) -> str:
+        """Gives the last elements of a row of which so many are combined already, these left out."""
+        loaded, bits = self.load(f"{pointer} + {count} - {self.lanes}"), dtype_info(self.dtype).bits
+        return f"{self._name}_last({loaded}, (int{bits}_t)({known} + {self.lanes} - {count}))"
+
+    def fold(self, vector: str) -> str:
+        """Gives the lanes combined, those of the halves with each other first."""
+        return f"{self._name}_lanes({vector})"

@@ -18,10 +18,15 @@ from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["RowWriter", "row_array", "row_layouts"]
+__all__ = ["LONG_NBYTES", "RowWriter", "fetch_loop", "row_array", "row_layouts"]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
+
+LONG_NBYTES = 1 << 10
+"""Bytes side by side from which on it pays to fetch what is needed next."""
+
+_LINE_NBYTES = 64
 
 _BUFFER_NBYTES = 1 << 15
 """Bytes of all buffers in which values of a row wait for a later pass: they stay in the first cache."""
@@ -57,6 +62,14 @@ def row_array(ctype: str, name: str, size: int) -> str:
     return f"_Alignas(64) {ctype} {name}[{size}];" if size else f"_Alignas(64) {ctype} {name}[1] = {{0}};"
 
 
+def fetch_loop(kernel: Kernel, operand: Value, offsets: Iterable[str], nbytes: int) -> str:
+    """Gives a C statement that fetches bytes of an operand, from a sum of offsets on that may lie behind its end."""
+    itemsize = dtype_info(dtype_of(operand)).itemsize
+    address = f"(uintptr_t){kernel.input(operand)} + {itemsize} * (uintptr_t)({_total(offsets)})"
+    head = f"for (int line = 0; line < {nbytes // _LINE_NBYTES}; ++line)"
+    return f"{head} __builtin_prefetch((const char *)({address} + {_LINE_NBYTES} * (uintptr_t)line));"
+
+
 class RowWriter(ABC):
     """Writes one row kernel.
 
@@ -84,11 +97,11 @@ class RowWriter(ABC):
         self.inner = StridedNest(self.space, layouts, sorted(reduced), prefix="r")
         self.columns = StridedNest(self.space, layouts, columns, prefix="c")
         kernel.names.reserve([*self.outer.indices, *self.inner.indices, *self.columns.indices])
-        kernel.names.reserve(["r", "c", "block", "first", "end", "c_first", "c_end", "whole"])
+        kernel.names.reserve(["r", "c", "block", "first", "end", "next", "stop", "line", "c_first", "c_end", "whole"])
         self.row_size: Dim = product(self.inner.sizes)
         self._buffers: dict[Var, str] = {}
         self._buffered_nbytes = 0
-        self._plan = plan_rows(kernel, self._take_buffer)
+        self._plan = plan_rows(kernel, self._take_buffer, self.lends)
         self.passes = self._plan.passes
         self.row_values: dict[Value, str] = {}
 
@@ -104,6 +117,10 @@ class RowWriter(ABC):
     @abstractmethod
     def buffer_index(self, *, start: str | None = None) -> str:
         """Gives where in a buffer the current element lies; ``start`` stands for the innermost variable."""
+
+    @abstractmethod
+    def lends(self, result: Var) -> bool:
+        """Tells whether another value had better wait in a result's memory than in a buffer."""
 
     def _take_buffer(self, value: Var) -> bool:
         """Reserves a buffer for a value of every element of a row, where the row is known to be short enough."""
@@ -157,6 +174,17 @@ class RowWriter(ABC):
         """Gives the declarations of the buffers."""
         size = c_dim(self.row_size * self.row_width)
         return [row_array(self.kernel.ctype(value), name, int(size)) for value, name in self._buffers.items()]
+
+    def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
+        """Gives the tensors that are read for every element, under their keys."""
+        group = self.kernel.group
+        return [
+            ((step, index), operand)
+            for step in group.steps
+            if step.op in REDUCTIONS or step.result not in group.row_axes
+            for index, operand in enumerate(step.operands)
+            if operand not in group.results and self.kernel.literal(operand) is None
+        ]
 
     def element_body(self, this: Pass, known: dict[Value, str]) -> list[str]:
         """Gives the lines of one pass for one element: reads, steps, stores; ``known`` grows by what they make."""

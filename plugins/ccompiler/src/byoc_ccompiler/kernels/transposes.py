@@ -19,6 +19,7 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.row_writer import fetch_loop
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -27,6 +28,12 @@ __all__ = ["FAMILY", "turn_definitions"]
 
 _MOVE_PS = 300
 """Estimated picoseconds to move one element to another order."""
+
+_ROWS_AHEAD = 8
+"""Rows that what is fetched lies ahead, where rows are copied."""
+
+_FETCHED_NBYTES = (128, 2048)
+"""Bytes of rows, from and to, that are fetched ahead: the processor itself does it for longer ones."""
 
 _SOURCE, _RESULT = "source", "result"
 
@@ -54,11 +61,33 @@ def _write(kernel: Kernel) -> None:
         return
     part = _first_wide(nest)
     text = nest.wrap([_move(kernel, nest)], part=part)
+    if _copies_rows(kernel, nest):
+        text.insert(len(nest.sizes) - 1, "  " * len(nest.sizes) + _fetch(kernel, nest))
     if part is None:
         kernel.finish(text)
         return
     items, rounds = _split(nest, part)
     kernel.finish([ParallelLoop(tuple(text), items, rounds * _MOVE_PS)])
+
+
+def _copies_rows(kernel: Kernel, nest: StridedNest) -> bool:
+    """Tells whether the innermost loop copies some lines of memory that do not follow those copied before."""
+    last = len(nest.sizes) - 1
+    if last < 1 or not isinstance(nest.sizes[last], int) or nest.step(_SOURCE, last)[0] != 1:
+        return False
+    return _FETCHED_NBYTES[0] <= _row_nbytes(kernel, nest) <= _FETCHED_NBYTES[1]
+
+
+def _row_nbytes(kernel: Kernel, nest: StridedNest) -> int:
+    size = nest.sizes[-1]
+    return size * dtype_info(dtype_of(kernel.stored[0])).itemsize if isinstance(size, int) else 0
+
+
+def _fetch(kernel: Kernel, nest: StridedNest) -> str:
+    """Gives the statement that fetches a row which is copied some rounds later."""
+    ahead = nest.step(_SOURCE, len(nest.sizes) - 2)[0] * _ROWS_AHEAD
+    source = kernel.group.steps[0].operands[0]
+    return fetch_loop(kernel, source, (nest.offset(_SOURCE, last="0"), c_dim(ahead)), _row_nbytes(kernel, nest))
 
 
 def _find_turned(kernel: Kernel, nest: StridedNest) -> int | None:
@@ -139,16 +168,7 @@ def turn_definitions(unit: VectorUnit, text: str) -> str:
     elements apart.
     """
     found = sorted(set(re.findall(r"\bvec_turn_u(32|64)\(", text)))
-    return _SHUFFLE + "".join(_turn(unit, int(bits)) for bits in found) if found else ""
-
-
-_SHUFFLE = """
-#if defined(__clang__) || __GNUC__ >= 12
-#define VEC_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define VEC_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
-#endif
-"""
+    return "".join(_turn(unit, int(bits)) for bits in found)
 
 
 def _turn(unit: VectorUnit, bits: int) -> str:
