@@ -9,20 +9,20 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from byoc_core.artifact.archive import Member, check_crc, read_archive
 from byoc_core.artifact.constants import MappedConstants
 from byoc_core.artifact.executable import Executable
-from byoc_core.artifact.manifest import Manifest, ModuleEntry, check_version, decode_manifest
+from byoc_core.artifact.manifest import Manifest, check_version, decode_manifest
 from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.errors import ArtifactError, ProgramError, UntrustedCodeError
 from byoc_core.runtime.module import RuntimeModule, Signature
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.hooks import LoadContext
     from byoc_core.runtime.registry import RuntimeHandle
     from byoc_core.vm.program import Program
 
@@ -71,7 +71,7 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
     """Gives the executable of an artifact whose manifest has been read; see :func:`load`."""
     artifact.check_payloads()
     program = artifact.read_program()
-    constants = artifact.constants
+    constants = artifact.map_constants()
     for digest, entry in artifact.manifest.constants.items():
         if entry.nbytes < VERIFIED_NBYTES:
             constants.check(digest)
@@ -85,8 +85,11 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
             f"holds native code (functions {', '.join(names)})",
             hint="Pass allow_native=True if you trust where it comes from.",
         )
+    from byoc_core.runtime.hooks import LoadContext
+
+    context = LoadContext(constants, allow_native, artifact.where)
     modules = [
-        _load_module(artifact, index, entry, handles[entry.type_key], allow_native=allow_native)
+        _load_module(artifact, index, handles[entry.type_key], context)
         for index, entry in enumerate(artifact.manifest.modules)
     ]
     return Executable(program, modules, constants, unpack_report(artifact.manifest.report))
@@ -158,9 +161,8 @@ class OpenedArtifact:
         """Gives the payload of a module, unchecked."""
         return self.read(f"modules/{index}/payload")
 
-    @cached_property
-    def constants(self) -> MappedConstants:
-        """The constants, mapped; unchecked but for their sizes.
+    def map_constants(self) -> MappedConstants:
+        """Gives the constants, mapped; unchecked but for their sizes.
 
         Raises:
             ArtifactError: a size is not what the manifest says.
@@ -264,12 +266,8 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
     return handles
 
 
-def _load_module(
-    artifact: OpenedArtifact, index: int, entry: ModuleEntry, handle: RuntimeHandle, *, allow_native: bool
-) -> RuntimeModule:
-    from byoc_core.runtime.hooks import LoadContext
-
-    context = LoadContext(artifact.constants, allow_native, artifact.where)
+def _load_module(artifact: OpenedArtifact, index: int, handle: RuntimeHandle, context: LoadContext) -> RuntimeModule:
+    entry = artifact.manifest.modules[index]
     module = handle.load(artifact.payload(index), context)
     if tuple(module.function_names) != entry.functions:
         raise ArtifactError(
