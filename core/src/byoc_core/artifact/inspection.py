@@ -10,7 +10,6 @@ from typing import Any
 
 from byoc_core.artifact.loading import OpenedArtifact, map_file
 from byoc_core.artifact.memory_need import MemoryNeed
-from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
 from byoc_core.runtime.module import Signature
@@ -181,5 +180,5 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         is_trusted=is_trusted(digest),
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
         listing=disassemble(program),
-        report_data=MappingProxyType(unpack_report(manifest.report)),
+        report_data=MappingProxyType(artifact.report_reader()()),
     )

@@ -6,16 +6,17 @@ import gc
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from byoc_core.artifact.archive import Member, check_crc, read_archive
 from byoc_core.artifact.constants import MappedConstants
 from byoc_core.artifact.executable import Executable
-from byoc_core.artifact.manifest import Manifest, check_version, decode_manifest
+from byoc_core.artifact.manifest import Manifest, check_version, decode_manifest, decode_report
 from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.errors import ArtifactError, ProgramError, UntrustedCodeError
@@ -92,7 +93,8 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
         _load_module(artifact, index, handles[entry.type_key], context)
         for index, entry in enumerate(artifact.manifest.modules)
     ]
-    return Executable(program, modules, constants, unpack_report(artifact.manifest.report))
+    artifact.give_back_pages()
+    return Executable(program, modules, constants, artifact.report_reader())
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
@@ -170,6 +172,25 @@ class OpenedArtifact:
         members = {digest: self.members[f"constants/{digest}"] for digest in self.manifest.constants}
         return MappedConstants(self.data, self.manifest.constants, members, self.where)
 
+    def report_reader(self) -> Callable[[], dict[str, Any]]:
+        """Gives what reads the offload report. It holds the file, and nothing else of the artifact."""
+        member = self.members["manifest.json"]
+        return partial(_read_report, self.data[member.offset : member.end], self.where)
+
+    def give_back_pages(self) -> None:
+        """Tells the system that what is not a constant has been read: those pages need not stay in memory.
+
+        Reading them again finds the same bytes, a little later.
+        """
+        mapping = self.data.obj
+        if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        members = [member for name, member in self.members.items() if not name.startswith("constants/")]
+        directory = max(member.end for member in self.members.values())
+        for start, end in (*((member.offset, member.end) for member in members), (directory, len(self.data))):
+            start -= start % mmap.PAGESIZE
+            mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
+
     def check_payloads(self) -> None:
         """Checks the modules' payloads against their digests.
 
@@ -217,6 +238,10 @@ class OpenedArtifact:
         member = self.members[name]
         if hashlib.sha256(self.data[member.offset : member.end]).hexdigest() != expected:
             raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
+
+
+def _read_report(manifest: memoryview, where: str) -> dict[str, Any]:
+    return unpack_report(decode_report(bytes(manifest), where))
 
 
 def _explain_foreign_zip(data: memoryview, where: str) -> None:
