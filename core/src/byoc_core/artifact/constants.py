@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -42,27 +41,29 @@ class MappedConstants(Mapping[str, NDArray]):
                     expected=f"{entry.nbytes} for {entry.dtype}{list(entry.shape)}",
                 )
         self._data = data
-        self._entries = dict(entries)
-        self._members = dict(members)
         self._where = where
-        self._arrays: dict[str, NDArray] = {}
+        # An entry and where its bytes begin, until there is an array: of thousands of constants each counts.
+        self._found: dict[str, NDArray | tuple[ConstantEntry, int]] = {
+            digest: (entry, members[digest].offset) for digest, entry in entries.items()
+        }
 
     def __getitem__(self, digest: str) -> NDArray:
-        array = self._arrays.get(digest)
-        if array is None:
-            entry, member = self._entries[digest], self._members[digest]
-            count = math.prod(entry.shape)
-            flat = np.frombuffer(self._data, to_numpy(entry.dtype), count, member.offset) if count else None
-            array = np.empty(entry.shape, to_numpy(entry.dtype)) if flat is None else flat.reshape(entry.shape)
+        found = self._found[digest]
+        if isinstance(found, tuple):
+            entry, offset = found
+            dtype = to_numpy(entry.dtype)
+            array: NDArray = (
+                np.ndarray(entry.shape, dtype, self._data, offset) if entry.nbytes else np.empty(entry.shape, dtype)
+            )
             array.flags.writeable = False
-            array = self._arrays.setdefault(digest, array)
-        return array
+            found = self._found[digest] = array
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._found)
 
     def check(self, digest: str) -> None:
         """Checks the bytes of one constant against its digest. Cost: one pass over its bytes.

@@ -26,25 +26,37 @@ class Executable:
         program: the VM's bytecode.
         modules: the compiled regions, in the order in which the program looks for its externs.
         constants: read-only arrays by digest: those that the program and the modules cite.
-        report_data: who took what and why not, as plain JSON values.
     """
 
     program: Program
     modules: tuple[RuntimeModule, ...]
     constants: Mapping[str, NDArray]
-    report_data: Mapping[str, Any]
+    _report: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
     def __init__(
         self,
         program: Program,
         modules: Iterable[RuntimeModule] = (),
         constants: Mapping[str, NDArray] = MappingProxyType({}),
-        report: Mapping[str, Any] = MappingProxyType({}),
+        report: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "modules", tuple(modules))
         object.__setattr__(self, "constants", constants)
-        object.__setattr__(self, "report_data", report)
+        object.__setattr__(self, "_report", report)
+
+    @property
+    def report_data(self) -> Mapping[str, Any]:
+        """Who took what and why not, as plain JSON values; read from the artifact when first asked for.
+
+        Raises:
+            ArtifactError: the artifact's file is not the one any more that was loaded.
+        """
+        report = self._report
+        if callable(report):
+            report = report()
+            object.__setattr__(self, "_report", report)
+        return report
 
     @property
     def functions(self) -> Mapping[str, Signature]:

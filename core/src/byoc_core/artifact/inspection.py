@@ -10,7 +10,6 @@ from typing import Any
 
 from byoc_core.artifact.loading import OpenedArtifact, map_file
 from byoc_core.artifact.memory_need import MemoryNeed
-from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
 from byoc_core.runtime.module import Signature
@@ -128,9 +127,10 @@ def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None]
     artifact = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
     result = _summarise(artifact, os.fspath(path))
     artifact.check_payloads()
+    constants = artifact.map_constants()
     done = 0
     for digest, entry in artifact.manifest.constants.items():
-        artifact.constants.check(digest)
+        constants.check(digest)
         done += entry.nbytes
         if progress is not None:
             progress(done, result.constants_nbytes)
@@ -145,7 +145,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
     manifest = artifact.manifest
     installed = set(runtimes().names())
     program = artifact.read_program()
-    constants = artifact.constants  # checks their sizes
+    artifact.map_constants()  # checks their sizes
     digest = artifact.digest
     modules = tuple(
         ModuleSummary(
@@ -170,7 +170,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
             for e in manifest.runtimes
         ),
         modules=modules,
-        num_constants=len(constants),
+        num_constants=len(manifest.constants),
         constants_nbytes=constants_nbytes,
         arena_nbytes=MappingProxyType({function.name: function.arena_nbytes for function in program.functions}),
         memory=MappingProxyType(
@@ -180,5 +180,5 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         is_trusted=is_trusted(digest),
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
         listing=disassemble(program),
-        report_data=MappingProxyType(unpack_report(manifest.report)),
+        report_data=MappingProxyType(artifact.report_reader()()),
     )

@@ -6,23 +6,24 @@ import gc
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from byoc_core.artifact.archive import Member, check_crc, read_archive
 from byoc_core.artifact.constants import MappedConstants
 from byoc_core.artifact.executable import Executable
-from byoc_core.artifact.manifest import Manifest, ModuleEntry, check_version, decode_manifest
+from byoc_core.artifact.manifest import Manifest, check_version, decode_manifest, decode_report
 from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.errors import ArtifactError, ProgramError, UntrustedCodeError
 from byoc_core.runtime.module import RuntimeModule, Signature
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.hooks import LoadContext
     from byoc_core.runtime.registry import RuntimeHandle
     from byoc_core.vm.program import Program
 
@@ -71,7 +72,7 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
     """Gives the executable of an artifact whose manifest has been read; see :func:`load`."""
     artifact.check_payloads()
     program = artifact.read_program()
-    constants = artifact.constants
+    constants = artifact.map_constants()
     for digest, entry in artifact.manifest.constants.items():
         if entry.nbytes < VERIFIED_NBYTES:
             constants.check(digest)
@@ -85,11 +86,15 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
             f"holds native code (functions {', '.join(names)})",
             hint="Pass allow_native=True if you trust where it comes from.",
         )
+    from byoc_core.runtime.hooks import LoadContext
+
+    context = LoadContext(constants, allow_native, artifact.where)
     modules = [
-        _load_module(artifact, index, entry, handles[entry.type_key], allow_native=allow_native)
+        _load_module(artifact, index, handles[entry.type_key], context)
         for index, entry in enumerate(artifact.manifest.modules)
     ]
-    return Executable(program, modules, constants, unpack_report(artifact.manifest.report))
+    artifact.give_back_pages()
+    return Executable(program, modules, constants, artifact.report_reader())
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
@@ -158,15 +163,33 @@ class OpenedArtifact:
         """Gives the payload of a module, unchecked."""
         return self.read(f"modules/{index}/payload")
 
-    @cached_property
-    def constants(self) -> MappedConstants:
-        """The constants, mapped; unchecked but for their sizes.
+    def map_constants(self) -> MappedConstants:
+        """Gives the constants, mapped; unchecked but for their sizes.
 
         Raises:
             ArtifactError: a size is not what the manifest says.
         """
         members = {digest: self.members[f"constants/{digest}"] for digest in self.manifest.constants}
         return MappedConstants(self.data, self.manifest.constants, members, self.where)
+
+    def report_reader(self) -> Callable[[], dict[str, Any]]:
+        """Gives what reads the offload report. It holds the file, and nothing else of the artifact."""
+        member = self.members["manifest.json"]
+        return partial(_read_report, self.data[member.offset : member.end], self.where)
+
+    def give_back_pages(self) -> None:
+        """Tells the system that what is not a constant has been read: those pages need not stay in memory.
+
+        Reading them again finds the same bytes, a little later.
+        """
+        mapping = self.data.obj
+        if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        members = [member for name, member in self.members.items() if not name.startswith("constants/")]
+        directory = max(member.end for member in self.members.values())
+        for start, end in (*((member.offset, member.end) for member in members), (directory, len(self.data))):
+            start -= start % mmap.PAGESIZE
+            mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def check_payloads(self) -> None:
         """Checks the modules' payloads against their digests.
@@ -217,6 +240,10 @@ class OpenedArtifact:
             raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
 
 
+def _read_report(manifest: memoryview, where: str) -> dict[str, Any]:
+    return unpack_report(decode_report(bytes(manifest), where))
+
+
 def _explain_foreign_zip(data: memoryview, where: str) -> None:
     """Raises the right error where the container is a sound zip that a newer core made, or that no core made."""
     import io
@@ -264,12 +291,8 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
     return handles
 
 
-def _load_module(
-    artifact: OpenedArtifact, index: int, entry: ModuleEntry, handle: RuntimeHandle, *, allow_native: bool
-) -> RuntimeModule:
-    from byoc_core.runtime.hooks import LoadContext
-
-    context = LoadContext(artifact.constants, allow_native, artifact.where)
+def _load_module(artifact: OpenedArtifact, index: int, handle: RuntimeHandle, context: LoadContext) -> RuntimeModule:
+    entry = artifact.manifest.modules[index]
     module = handle.load(artifact.payload(index), context)
     if tuple(module.function_names) != entry.functions:
         raise ArtifactError(

@@ -108,7 +108,6 @@ class Manifest:
         modules: the runtime modules, in the order in which the program looks for its externs.
         constants: by digest.
         program: SHA-256 of the member ``program``.
-        report: the offload report, as data.
     """
 
     format: str
@@ -119,7 +118,6 @@ class Manifest:
     modules: tuple[ModuleEntry, ...]
     constants: Mapping[str, ConstantEntry]
     program: str
-    report: Mapping[str, Any]
 
     def member_names(self) -> set[str]:
         """Gives the names of the members that an artifact of this manifest has."""
@@ -131,23 +129,37 @@ class Manifest:
         }
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Gives the JSON form; equal manifests have equal bytes.
+def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
+    """Gives the JSON form of a manifest with an offload report; equal ones have equal bytes.
 
     Raises:
         ArtifactError: a name is longer than :func:`decode_manifest` permits, or something else would not be read back.
     """
-    data = json.dumps(manifest, default=to_json, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    content = {**to_json(manifest), "report": report}
+    data = json.dumps(content, default=to_json, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     decode_manifest(data, "executable")
     return data
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
-    """Reads a manifest.
+    """Reads a manifest; checks its report, and leaves it for :func:`decode_report`.
 
     Raises:
         ArtifactError: it is no manifest, or is of a newer format version.
     """
+    return _decode(data, where)[0]
+
+
+def decode_report(data: bytes, where: str) -> dict[str, Any]:
+    """Reads the offload report in a manifest, as data.
+
+    Raises:
+        ArtifactError: as :func:`decode_manifest`.
+    """
+    return _decode(data, where)[1]
+
+
+def _decode(data: bytes, where: str) -> tuple[Manifest, dict[str, Any]]:
     place = f"{where}, member manifest.json"
     if len(data) > MAX_NBYTES:
         raise ArtifactError(place, "is too large", got=f"{len(data)} bytes", expected=f"at most {MAX_NBYTES}")
@@ -189,7 +201,7 @@ _VERSION = integer(1)
 _TENSORS = list_of(record(TensorSpec, name=_TEXT, dtype=DTYPE, shape=shape_of()))
 
 _read_manifest = record(
-    Manifest,
+    lambda report, **fields: (Manifest(**fields), report),
     format=one_of("byoc"),
     format_version=_VERSION,
     core_version=_TEXT,

@@ -100,9 +100,8 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         modules=tuple(entries),
         constants=constants,
         program=hashlib.sha256(program).hexdigest(),
-        report=pack_report(_plain_json(executable.report_data)),
     )
-    members["manifest.json"] = encode_manifest(manifest)
+    members["manifest.json"] = encode_manifest(manifest, pack_report(_plain_json(executable.report_data)))
     return members
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -170,6 +170,7 @@ class Toolchain:
         self.command = tuple(command)
         self.timeout_s = timeout_s
         self._build_cache = build_cache
+        self._version: str | None = None
         self._macros: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     @staticmethod
@@ -184,13 +185,18 @@ class Toolchain:
             return ToolchainStatus(ok=False, reason=reason, remedy=error.hint or REMEDY)
         return ToolchainStatus(ok=True)
 
-    @cached_property
+    @property
     def version(self) -> str:
         """What the compiler prints for ``--version``.
 
         Raises:
             ToolchainError: it does not run.
         """
+        if self._version is None:
+            self._version = self._ask_version()
+        return self._version
+
+    def _ask_version(self) -> str:
         try:
             finished = run_compiler([*self.command, "--version"], self.timeout_s)
         except ToolchainError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -12,6 +11,7 @@ import numpy as np
 from byoc_core.errors import InternalError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary, load_library
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
+from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
 from byoc_core.runtime.threads import use_openmp
 
@@ -57,7 +57,7 @@ class CSourceModule(RuntimeModule):
         )
         self._loaded: NativeLibrary | None = None
         self._functions: dict[str, PackedFunction] = {}
-        self._lock = threading.RLock()
+        self._fork_lock = ForkLock()
 
     @property
     def type_key(self) -> str:
@@ -114,7 +114,7 @@ class CSourceModule(RuntimeModule):
         Raises:
             ToolchainError: no C compiler, or it refuses the text.
         """
-        with self._lock:
+        with self._fork_lock.lock:
             if self._library is None:
                 self._library = find_toolchain(self._options.target).compile(self._source, self._options)
             return self._library
@@ -134,7 +134,7 @@ class CSourceModule(RuntimeModule):
             ToolchainError: the library must be built and cannot be.
             ArtifactError: the library does not fit this machine, or lacks the function.
         """
-        with self._lock:
+        with self._fork_lock.lock:
             if name not in self._functions:
                 signature = self._signatures[name]
                 takes_workspace = self.call_traits(name).workspace_nbytes != 0

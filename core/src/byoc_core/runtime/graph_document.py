@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 
 from byoc_core.dims import Dim, DimExpr, symbols_of
+from byoc_core.runtime.computed_once import computed_once
 from byoc_core.runtime.module import Signature, TensorSpec
 
 __all__ = [
@@ -92,7 +92,7 @@ class GraphFunction:
     nodes: tuple[GraphNode, ...]
     outputs: tuple[tuple[str, int], ...]
 
-    @cached_property
+    @computed_once
     def values(self) -> tuple[GraphTensor, ...]:
         """The types of all values, by id."""
         return (
@@ -101,7 +101,7 @@ class GraphFunction:
             *(tensor for node in self.nodes for tensor in node.outputs),
         )
 
-    @cached_property
+    @computed_once
     def signature(self) -> Signature:
         """What the function takes and gives."""
         return Signature(
@@ -109,7 +109,7 @@ class GraphFunction:
             tuple(TensorSpec(name, self.values[id_].dtype, self.values[id_].shape) for name, id_ in self.outputs),
         )
 
-    @cached_property
+    @computed_once
     def given_symbols(self) -> frozenset[str]:
         """The symbols in the shapes that a caller passes: of the inputs, and of the outputs where it allocates them."""
         signature = self.signature

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 
+from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule, Signature
 
 __all__ = ["SerialModule"]
@@ -13,13 +13,16 @@ __all__ = ["SerialModule"]
 class SerialModule(RuntimeModule):
     """A module whose calls wait for each other: one lock for all its functions.
 
+    In a forked child calls wait for none of the parent's; one that was under way in another thread never ends there,
+    and whether the inner module bears that is its own affair.
+
     Args:
         inner: the module that is not re-entrant.
     """
 
     def __init__(self, inner: RuntimeModule) -> None:
         self.inner = inner
-        self._lock = threading.Lock()
+        self._fork_lock = ForkLock()
 
     @property
     def type_key(self) -> str:
@@ -61,7 +64,7 @@ class SerialModule(RuntimeModule):
         function = self.inner.find_function(name)
 
         def call_alone(*arguments: NDArray) -> object:
-            with self._lock:
+            with self._fork_lock.lock:
                 return function.impl(*arguments)
 
         return PackedFunction(name, call_alone, function.signature)

@@ -10,12 +10,12 @@ Calls from several threads share what there is; see :mod:`byoc_core.runtime.work
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from types import ModuleType
 
 from byoc_core.errors import OptionsError
 from byoc_core.native.processors import count_cpus
+from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.openmp import OpenMP, load_openmp
 from byoc_core.runtime.worker_accounts import Accounts, CallToken, NativeAccounts, WorkerAccounts
 
@@ -130,7 +130,7 @@ class _Process:
     """What is one for all threads: the number, the library, the accounts."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._fork_lock = ForkLock()
         self._limit: int | None = None
         self.accounts: Accounts | None = None
         self._openmp: OpenMP | None = None
@@ -141,7 +141,7 @@ class _Process:
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
 
     def open_accounts(self, extension: ModuleType | None = None) -> Accounts:
-        with self._lock:
+        with self._fork_lock.lock:
             if self.accounts is None:
                 accounts: Accounts = NativeAccounts(extension) if extension else WorkerAccounts()
                 accounts.set_limit(self.limit())
@@ -158,13 +158,13 @@ class _Process:
         return self._limit
 
     def set_limit(self, number: int) -> None:
-        with self._lock:
+        with self._fork_lock.lock:
             self._limit = number
             if self.accounts is not None:
                 self.accounts.set_limit(number)
 
     def use_openmp(self) -> OpenMP | None:
-        with self._lock:
+        with self._fork_lock.lock:
             if not self._searched:
                 self._openmp = load_openmp()
                 self._searched = True
@@ -177,7 +177,6 @@ class _Process:
         self._team_lost = self._alone or (self._openmp is not None and not self._openmp.dissolve_team())
 
     def _in_child(self) -> None:
-        self._lock = threading.RLock()
         self._alone = self._team_lost
         if self.accounts is not None:
             self.accounts.start_anew(self._alone)

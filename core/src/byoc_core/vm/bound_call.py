@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
+
+from byoc_core.runtime.fork_lock import ForkLock
 
 __all__ = ["BoundCall"]
 
@@ -20,9 +20,8 @@ class BoundCall:
     def __init__(self, run: Callable[[], object], results: object) -> None:
         self._run = run
         self._results = results
-        self._process = os.getpid()
-        self._lock = threading.RLock()
-        self._is_running = False
+        self._fork_lock = ForkLock()
+        self._runs_under: object = None
 
     def __call__(self) -> object:
         """Runs the function.
@@ -30,14 +29,13 @@ class BoundCall:
         Raises:
             RuntimeError: it runs in this thread already.
         """
-        if self._process != os.getpid():  # the lock may be that of a thread that a forked child does not have
-            self._process, self._lock, self._is_running = os.getpid(), threading.RLock(), False
-        with self._lock:
-            if self._is_running:
+        lock = self._fork_lock.lock
+        with lock:
+            if self._runs_under is lock:  # another lock is that of a thread that a forked child does not have
                 raise RuntimeError("a bound function is called while it runs in this thread")
             try:
-                self._is_running = True
+                self._runs_under = lock
                 self._run()
             finally:
-                self._is_running = False
+                self._runs_under = None
         return self._results

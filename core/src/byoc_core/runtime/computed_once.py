@@ -1,0 +1,31 @@
+"""Properties that are computed when first asked for, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+__all__ = ["computed_once"]
+
+T = TypeVar("T")
+
+
+class computed_once(Generic[T]):  # noqa: N801 - used as a decorator
+    """Makes a method a property whose value stays in the instance's ``__dict__``.
+
+    As ``functools.cached_property``, whose lock for all instances, in Python 3.11, a child may find taken that was
+    forked while another thread computed. Here two threads may compute at once, and must get equal values.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        if instance is None:
+            return self  # type: ignore[return-value]  # of the class, as documentation asks
+        value: T = instance.__dict__.setdefault(self._name, self._compute(instance))
+        return value

@@ -1,0 +1,73 @@
+"""What a loaded executable keeps in memory: constants as one array each, and nothing that can be read again."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from byoc_core.artifact import Executable, load
+from byoc_core.artifact.archive import Member
+from byoc_core.artifact.constants import MappedConstants
+from byoc_core.artifact.manifest import ConstantEntry
+from byoc_core.vm import Program
+
+ROWS = [{"name": f"value_{number}", "text": f"{number} reasons " * 20} for number in range(10_000)]
+
+
+def traced(make: Callable[[], object]) -> int:
+    """Gives the bytes of Python's objects that are held by what a function makes, or has made."""
+    tracemalloc.start()
+    try:
+        made = make()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        del made
+
+
+@pytest.fixture
+def reporting(tmp_path: Path) -> Path:
+    path = tmp_path / "model.byoc"
+    Executable(Program(()), report={"ops": ROWS}).save(path)
+    load(path)  # what is imported on the way is not measured
+    return path
+
+
+def test_a_report_is_read_when_it_is_asked_for(reporting: Path) -> None:
+    assert traced(lambda: load(reporting)) < reporting.stat().st_size / 100
+    loaded = load(reporting)
+    assert loaded.report_data == {"ops": ROWS}
+    assert loaded.report_data is loaded.report_data
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_that_were_read_once_are_given_back(reporting: Path) -> None:
+    loaded = load(reporting)
+    lines = iter(Path("/proc/self/smaps").read_text("utf-8").splitlines())
+    assert any(line.endswith(str(reporting)) for line in lines)
+    resident = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss:"))
+    assert resident < reporting.stat().st_size / 10
+    assert loaded.report_data == {"ops": ROWS}
+
+
+def test_a_constant_costs_one_array_and_its_place_in_a_table() -> None:
+    count, nbytes = 4096, 64
+    data = memoryview(bytes(count * nbytes))
+    entries = {f"{number:064x}": ConstantEntry("float32", (4, 4)) for number in range(count)}
+    members = {digest: Member("", index * nbytes, nbytes, 0) for index, digest in enumerate(entries)}
+
+    def read_all() -> MappedConstants:
+        constants = MappedConstants(data, entries, members, "artifact")
+        assert all(constants[digest].shape == (4, 4) for digest in entries)
+        return constants
+
+    array = sys.getsizeof(np.empty(0)) + 4 * 8  # with its sizes and strides
+    table = sys.getsizeof(dict.fromkeys(entries)) / count
+    rounding = 2 * 16  # an object and its sizes, each
+    assert traced(read_all) / count < array + table + rounding
