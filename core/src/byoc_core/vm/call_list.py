@@ -2,8 +2,8 @@
 
 Every instruction that machine code can do (a call of a function with a :class:`NativeEntry`, builtins that fill
 buffers, jumps) is an entry of the list; the others are left to Python, and the list goes on behind them. A function
-is *whole* where the sizes of its inputs tell all others, and so the memory of all registers: the extension then checks the
-arguments, computes sizes, makes the results, and calls what is left to Python with arrays of its own making.
+is *whole* where the sizes of its inputs tell all others: the extension then checks the arguments, computes sizes, makes
+the results, and calls what is left to Python with arrays of its own making.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from byoc_core.dims import Dim, shape_symbols
 from byoc_core.dtypes import dtype_info, to_numpy
-from byoc_core.errors import ExecutionError
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.vm.arena import ArenaLayout, no_memory
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
-from byoc_core.vm.program import Program, Register, RegisterKind, VMFunction
+from byoc_core.vm.program import Program, RegisterKind, VMFunction
 from byoc_core.vm.size_table import SizeTable, symbol_sources
 
 if TYPE_CHECKING:
@@ -80,7 +79,9 @@ class CallList:
         self._table = SizeTable(extension, sorted(self._symbols()))
         self._sources = symbol_sources(function.params, self._table.symbols)
         pairs = list(zip(function.code, steps, strict=True))
-        self.is_whole = self._sources is not None and all(early_results) and all(self._is_whole(*pair) for pair in pairs)
+        self.is_whole = (
+            self._sources is not None and all(early_results) and all(self._is_whole(*pair) for pair in pairs)
+        )
         instructions = tuple(
             self._instruction(instruction, step, entry)
             for instruction, step, entry in zip(function.code, steps, entries, strict=True)
@@ -113,14 +114,12 @@ class CallList:
         entry: Callable[..., Any] = self._native.Entry(self._plan, fallback)
         return entry
 
-    def run(
-        self, inputs: Sequence[object], outputs: Sequence[object | None]
-    ) -> NDArray | tuple[NDArray, ...] | None:
+    def run(self, inputs: Sequence[object], outputs: Sequence[object | None]) -> NDArray | tuple[NDArray, ...] | None:
         """Runs a whole function on any arguments; ``None`` for an output stands for a new array.
 
         Returns:
-            The result, or a tuple of all where there is not exactly one. ``None`` where Python has to run it: an argument
-            is not as it should be, say, or an output overlaps another array.
+            The result, or a tuple of all where there is not exactly one. ``None`` where Python has to run it: an
+            argument is not as it should be, say, or an output overlaps another array.
         """
         assert self._plan is not None
         return self._plan.run(list(inputs), list(outputs))

@@ -43,19 +43,19 @@ class Step(NamedTuple):
     Attributes:
         function: what to call.
         pick: picks its arguments out of the registers.
-        index: its instruction.
+        instruction: its number.
         registers: those arguments, in order.
     """
 
     function: Callable[..., object]
     pick: Callable[[list[Any]], tuple[Any, ...]]
-    index: int
+    instruction: int
     registers: tuple[int, ...]
 
     @classmethod
-    def of(cls, function: Callable[..., object], registers: tuple[int, ...], index: int) -> Self:
+    def of(cls, function: Callable[..., object], registers: tuple[int, ...], instruction: int) -> Self:
         """Gives the step of an instruction that calls a function on registers."""
-        return cls(function, _picker(registers), index, registers)
+        return cls(function, _picker(registers), instruction, registers)
 
 
 class _Block:

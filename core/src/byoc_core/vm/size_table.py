@@ -1,4 +1,4 @@
-"""Sizes of a function as the C extension computes them: numbers in one table, filled by operations from the symbols' sizes."""
+"""Sizes of a function as the C extension computes them: a table, filled by operations from the sizes of symbols."""
 
 from __future__ import annotations
 
