@@ -46,7 +46,7 @@ def evaluate_at_one(dim: Dim) -> int:
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """Replaces symbols by dimensions (all at once, not one after the other)."""
-    if isinstance(dim, int):
+    if isinstance(dim, int) or not values:
         return dim
     total: Dim = 0
     for monomial, factor in dim.terms:
