@@ -9,8 +9,9 @@ import numpy.typing as npt
 _NDArray: TypeAlias = npt.NDArray[Any]
 # Operation, registers, target, address of the function and of its context, what does it in Python.
 _Instruction: TypeAlias = tuple[int, tuple[int, ...], int, int, int, Callable[..., object] | None]
-# Place, its storage or the register it lies in, dtype code and bits (DLPack), bytes of an element, dtype, shape, strides
-# in elements (or None), bytes behind the start of its home, a constant's array. Shape, strides, offset: numbers of sizes.
+# Place, its storage or the register it lies in, dtype code and bits (DLPack), bytes of an element, dtype, shape,
+# strides in elements (or None), bytes behind the start of its home, a constant's array. Shape, strides and bytes are
+# given as numbers of sizes.
 _Register: TypeAlias = tuple[
     int, int, int, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...] | None, int, _NDArray | None
 ]
