@@ -129,8 +129,8 @@ static void bound_dealloc(BoundObject *self) {
 }
 
 static PyType_Slot bound_slots[] = {
-    {Py_tp_doc, "Bound(frame, arrays, results)\n--\n\nRuns a frame, which is laid out, on these arrays; gives `results`. Calls from "
-                "several threads wait for each other; one inside another fails."},
+    {Py_tp_doc, "Bound(frame, arrays, results)\n--\n\nRuns a frame, which is laid out, on these arrays; gives `results`. Calls "
+                "from several threads wait for each other; one inside another fails."},
     {Py_tp_new, bound_new},
     {Py_tp_call, bound_call},
     {Py_tp_traverse, bound_traverse},

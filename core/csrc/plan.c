@@ -295,8 +295,8 @@ static PyMethodDef plan_methods[] = {
 };
 
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame)\n--\n\nWhat calls of a function need that is run here from its "
-                "start to its end."},
+    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame)\n--\n\nWhat calls of a function need that is run "
+                "here from its start to its end."},
     {Py_tp_new, plan_new},
     {Py_tp_methods, plan_methods},
     {Py_tp_traverse, plan_traverse},

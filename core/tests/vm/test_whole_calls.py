@@ -144,7 +144,8 @@ def test_steps_of_python_see_what_they_would(native: bool, slow_calls: list[str]
     seen: list[Any] = []
 
     def look(*arrays: NDArray) -> None:
-        seen.append([(a.dtype, a.shape, a.strides, a.flags.writeable, type(a)) for a in arrays])
+        seen.append([(a.dtype, a.shape, a.strides, a.flags.writeable, a.flags.c_contiguous) for a in arrays])
+        assert all(type(array) is np.ndarray and array.flags.aligned for array in arrays)
         for array in arrays[-2:]:
             array[...] = 1
 
@@ -176,22 +177,23 @@ def test_steps_of_python_see_what_they_would(native: bool, slow_calls: list[str]
     executable = Executable(program, module)
     executable.constants["0" * 64] = values
     vm = VirtualMachine(executable, native=native)
-    f32, kind = np.dtype(np.float32), np.ndarray
+    f32 = np.dtype(np.float32)
     for size in (3, 3, 1, 4):
         given = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
         given.flags.writeable = size != 4
         expected = np.stack([np.full(size, 2), 4 * given[:, 1]], axis=1)
-        x_like = ((size, 2), (8, 4))
+        x_like, column = ((size, 2), (8, 4)), ((size,), (8,))
+        is_compact = size == 1  # numpy's word for a column of one element
         for call in (partial(vm["main"], given), vm.bind("main", {"x": given})):
             np.testing.assert_array_equal(call(), expected)
             assert seen.pop() == [
-                (f32, *x_like, size != 4, kind),
-                (f32, (2, 3), (12, 4), False, kind),
-                (f32, (size,), (8,), size != 4, kind),
-                (f32, (3,), (4,), False, kind),
-                (f32, (size,), (8,), True, kind),
-                (f32, (size,), (8,), True, kind),
-                (f32, *x_like, True, kind),
+                (f32, *x_like, size != 4, True),
+                (f32, (2, 3), (12, 4), False, True),
+                (f32, *column, size != 4, is_compact),
+                (f32, (3,), (4,), False, True),
+                (f32, *column, True, is_compact),
+                (f32, *column, True, is_compact),
+                (f32, *x_like, True, True),
             ]
     assert (slow_calls == []) == native
 
@@ -330,6 +332,17 @@ def test_an_arena_of_a_size_that_is_too_large_is_told_and_forgotten(native: bool
         with pytest.raises(ExecutionError) as caught:
             vm["main"](counted(3))
         assert str(caught.value) == (f"function `main`: {3 * 2**61 // 4} bytes for intermediates cannot be allocated")
+
+
+@BOTH_WAYS
+def test_nothing_is_no_output(native: bool) -> None:
+    vm = of_one_function(QUADRUPLE, native_function("add", add), tensors=(X,), native=native)
+    with pytest.raises(CallError) as caught:
+        vm.run("main", {"x": counted(3)}, {"y": None})
+    assert str(caught.value) == (
+        "function `main`, output 0 `y`: is not an array; "
+        "got NoneType, expected a numpy array or an object with __dlpack__"
+    )
 
 
 def test_outputs_may_be_given_in_part() -> None:

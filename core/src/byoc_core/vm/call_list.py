@@ -19,10 +19,10 @@ from byoc_core.vm.arena import ArenaLayout, no_memory
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 from byoc_core.vm.size_table import SizeTable, symbol_sources
+from byoc_core.vm.step import Step
 
 if TYPE_CHECKING:
     from byoc_core._native import Code, Frame, Plan, _Instruction, _Register
-    from byoc_core.vm.linked_function import Step
 
 __all__ = ["CallList", "has_native_calls"]
 

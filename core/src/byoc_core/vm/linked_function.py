@@ -8,8 +8,7 @@ Where the C extension is there, native calls go through a list of calls (:mod:`b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,33 +28,13 @@ from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.step import Step
 from byoc_core.vm.views import ViewMaker
 
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
 
-__all__ = ["LinkedFunction", "Step"]
-
-
-class Step(NamedTuple):
-    """One linked call.
-
-    Attributes:
-        function: what to call.
-        pick: picks its arguments out of the registers.
-        instruction: its number.
-        registers: those arguments, in order.
-    """
-
-    function: Callable[..., object]
-    pick: Callable[[list[Any]], tuple[Any, ...]]
-    instruction: int
-    registers: tuple[int, ...]
-
-    @classmethod
-    def of(cls, function: Callable[..., object], registers: tuple[int, ...], instruction: int) -> Self:
-        """Gives the step of an instruction that calls a function on registers."""
-        return cls(function, _picker(registers), instruction, registers)
+__all__ = ["LinkedFunction"]
 
 
 class _Block:
@@ -274,10 +253,10 @@ class LinkedFunction:
         calls = self.call_list
         return calls.make_entry(fallback) if calls is not None and calls.is_whole else fallback
 
-    def run_again(
+    def run_as_given(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> NDArray | tuple[NDArray, ...] | None:
-        """Runs the function on arrays by name if they are like those of the last call; gives ``None`` if not."""
+        """Runs the function on arrays by name if nothing has to be converted or refused; gives ``None`` if not."""
         calls = self.call_list
         if calls is None or not calls.is_whole or type(inputs) is not dict or type(outputs) is not dict:
             return None
@@ -288,7 +267,7 @@ class LinkedFunction:
             arrays, buffers = [inputs[name] for name in names], [outputs[name] for name in out_names]
         except KeyError:
             return None  # whoever checks the names says what is wrong
-        return calls.run(arrays, buffers)
+        return None if any(buffer is None for buffer in buffers) else calls.run(arrays, buffers)
 
     def bind(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], sizes: Sizes) -> Callable[[], Any]:
         """Gives a callable that runs the function on these arrays each time and gives its result.
@@ -406,11 +385,3 @@ class LinkedFunction:
             f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
             f"failed with {type(error).__name__}: {error}",
         )
-
-
-def _picker(registers: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Gives a function that picks these registers, in order, as a tuple."""
-    if len(registers) == 1:
-        (only,) = registers
-        return lambda values: (values[only],)
-    return itemgetter(*registers)

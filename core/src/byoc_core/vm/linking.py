@@ -13,9 +13,10 @@ from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFun
 from byoc_core.runtime.workspaces import takes_workspace
 from byoc_core.vm.frame import Frame
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
-from byoc_core.vm.linked_function import LinkedFunction, Step
+from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.permissions import check_permissions
 from byoc_core.vm.program import Program, Register, RegisterKind
+from byoc_core.vm.step import Step
 
 __all__ = ["link"]
 
