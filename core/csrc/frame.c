@@ -2,7 +2,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* The bytes of a part of a frame's block, and where it begins: every part is for things of 8 bytes. */
+/* Gives the next part of a block, for so many things; their bytes are multiples of 8. */
 static char *take_part(char **end, size_t count, size_t nbytes) {
   char *start = *end;
   *end += count * nbytes;
