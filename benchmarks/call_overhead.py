@@ -4,7 +4,8 @@ The time is what the calling thread takes of a processor: on an idle machine the
 large enough to be shared among threads; on a busy one what others take is left out.
 
 All ways of all models run in the same rounds, after their results were compared. Beside them stand what
-calls are made of, by itself: a Python function, a fresh array for the result, one foreign call through ``ctypes``.
+calls are made of, by itself: a Python function, a fresh array for the result, one foreign call through ``ctypes``; of
+the model with a region on the host that region, and numpy's own call for its op.
 """
 
 from __future__ import annotations
@@ -91,7 +92,11 @@ def list_calls(name: str) -> dict[str, Call]:
             calls |= {f"{way}, {label}": call for way, call in peer_calls(session, inputs).items()}
     calls["numpy"] = numpy_call(model.arithmetic, inputs)
     compare_results(name, calls)
-    return calls | (parts(executable, inputs) if name == SHORTEST else {})
+    if name == SHORTEST:
+        calls |= parts(executable, inputs)
+    elif model.on_host:
+        calls |= host_parts(executable, inputs)
+    return calls
 
 
 def compare_results(model: str, calls: Mapping[str, Call]) -> None:
@@ -116,6 +121,18 @@ def parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Ca
         "alone, a Python function that does nothing": Call("nothing()", names, ""),
         "alone, a fresh array": Call(f"np.empty({shape}, np.float32)", names, ""),
         "alone, the region's function through ctypes": Call(f"function({', '.join(inputs)}, y)", names, ""),
+    }
+
+
+def host_parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
+    """Gives the region of one subtraction that the host runs, and the subtraction in numpy, into memory of its own."""
+    (region,) = (module for module in executable.modules if module.type_key == "graph")
+    function = region.get_function(region.function_names[0])
+    x, y, *_ = inputs.values()
+    names = {"x": x, "y": y, "out": np.empty_like(x), "function": function.impl, "subtract": np.subtract}
+    return {
+        "alone, the host's region": Call("function(x, y, out)", names, ""),
+        "alone, numpy's call for it": Call("subtract(x, y, out=out)", names, ""),
     }
 
 

@@ -40,6 +40,7 @@ FIGURES = {
     "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
     "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running models over what they need"),
     "call-overhead": Figure("benchmarks.call_overhead", "run", 31, "calls of tiny models, beside ONNX Runtime"),
+    "changing-shapes": Figure("benchmarks.changing_shapes", "run", 31, "such calls with other shapes each time"),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of such calls, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),

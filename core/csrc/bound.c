@@ -6,7 +6,7 @@
 typedef struct {
   PyObject_HEAD
   FrameObject *frame;
-  PyObject *results, *fallback;
+  PyObject *results;
   PyThread_type_lock lock; /* held while the frame runs */
   unsigned num_forks;      /* of the process that took it last */
   unsigned long runner;    /* the thread that runs the frame, where one does */
@@ -52,19 +52,41 @@ static void end(BoundObject *self) {
   PyThread_release_lock(self->lock);
 }
 
+/* Lets a frame that is laid out point to arrays, which it holds. */
+static int hold(FrameObject *frame, PyObject *arrays) {
+  const Py_ssize_t count = PyTuple_Size(arrays);
+  if (count > frame->code->num_registers || !frame->is_laid_out) {
+    PyErr_SetString(PyExc_ValueError, "a frame has not so many registers, or no place for them");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *array = PyTuple_GetItem(arrays, i);
+    const Register *known = &frame->code->registers[i];
+    if (!PyArray_Check(array) || known->place != BYOC_ARGUMENT || known->ndim != PyArray_NDIM((PyArrayObject *)array)) {
+      PyErr_SetString(PyExc_TypeError, "a register takes an array of its rank");
+      return -1;
+    }
+    PyObject *before = frame->arrays[i];
+    frame->arrays[i] = Py_NewRef(array);
+    Py_XDECREF(before);
+  }
+  byoc_frame_point(frame, 0, frame->arrays, count);
+  return 0;
+}
+
 static PyObject *bound_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"frame", "results", "fallback", NULL};
+  static char *names[] = {"frame", "arrays", "results", NULL};
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  PyObject *frame, *results, *fallback;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO", names, byoc_frame_type, &frame, &results, &fallback))
+  PyObject *frame, *arrays, *results;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O", names, byoc_frame_type, &frame, &PyTuple_Type, &arrays, &results))
     return NULL;
+  if (hold((FrameObject *)frame, arrays)) return NULL;
   (void)pthread_once(&once, count_forks);
   BoundObject *self = (BoundObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->num_forks = num_forks;
   self->frame = (FrameObject *)Py_NewRef(frame);
   self->results = Py_NewRef(results);
-  self->fallback = Py_NewRef(fallback);
   self->lock = PyThread_allocate_lock();
   if (!self->lock) {
     Py_DECREF(self);
@@ -79,23 +101,20 @@ static PyObject *bound_call(BoundObject *self, PyObject *args, PyObject *kwargs)
     return NULL;
   }
   if (begin(self)) return NULL;
-  int32_t index = byoc_frame_run(self->frame, 0);
+  const int status = byoc_frame_run_whole(self->frame);
   end(self);
-  if (index < 0) return NULL;
-  return byoc_frame_is_finished(self->frame, index) ? Py_NewRef(self->results) : PyObject_CallNoArgs(self->fallback);
+  return status ? NULL : Py_NewRef(self->results);
 }
 
 static int bound_traverse(BoundObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
   Py_VISIT(self->frame);
   Py_VISIT(self->results);
-  Py_VISIT(self->fallback);
   return 0;
 }
 
 static int bound_clear(BoundObject *self) {
   Py_CLEAR(self->results);
-  Py_CLEAR(self->fallback);
   return 0;
 }
 
@@ -110,9 +129,8 @@ static void bound_dealloc(BoundObject *self) {
 }
 
 static PyType_Slot bound_slots[] = {
-    {Py_tp_doc, "Bound(frame, results, fallback)\n--\n\nRuns a frame whose registers all point somewhere; gives `results`, or "
-                "what fallback() gives where the frame stops before its end. Calls from several threads wait for each "
-                "other; one inside another fails."},
+    {Py_tp_doc, "Bound(frame, arrays, results)\n--\n\nRuns a frame, which is laid out, on these arrays; gives `results`. Calls "
+                "from several threads wait for each other; one inside another fails."},
     {Py_tp_new, bound_new},
     {Py_tp_call, bound_call},
     {Py_tp_traverse, bound_traverse},

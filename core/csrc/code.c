@@ -1,11 +1,11 @@
 #include "objects.h"
 
 static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *out, int32_t *num_operands) {
-  PyObject *registers;
+  PyObject *registers, *step;
   int op, target;
   unsigned long long function, context;
-  if (!PyArg_ParseTuple(item, "iO!iKK;an instruction is (op, registers, target, function, context)", &op, &PyTuple_Type,
-                        &registers, &target, &function, &context))
+  if (!PyArg_ParseTuple(item, "iO!iKKO;an instruction is (op, registers, target, function, context, step)", &op,
+                        &PyTuple_Type, &registers, &target, &function, &context, &step))
     return -1;
   Py_ssize_t count = PyTuple_Size(registers);
   if (op < 0 || op >= BYOC_NUM_OPS || target < 0 || target >= self->num_instructions || (op == BYOC_CALL && !function)) {
@@ -20,47 +20,55 @@ static int read_instruction(CodeObject *self, PyObject *item, byoc_instruction *
   }
   *out = (byoc_instruction){op,     *num_operands, (int32_t)count, target, (byoc_function)(uintptr_t)function,
                             (void *)(uintptr_t)context};
-  int32_t *grown = PyMem_Realloc(self->registers, (size_t)(*num_operands + count + 1) * sizeof *grown);
+  if (step != Py_None) {
+    self->steps[out - self->instructions] = Py_NewRef(step);
+    self->has_steps = 1;
+  }
+  int32_t *grown = PyMem_Realloc(self->operands, (size_t)(*num_operands + count + 1) * sizeof *grown);
   if (!grown) {
     PyErr_NoMemory();
     return -1;
   }
-  self->registers = grown;
+  self->operands = grown;
   for (Py_ssize_t i = 0; i < count; ++i) {
     long number = PyLong_AsLong(PyTuple_GetItem(registers, i));
     if (number == -1 && PyErr_Occurred()) return -1;
-    if (number < 0 || number >= self->num_registers) {
-      PyErr_SetString(PyExc_ValueError, "an instruction names a register that does not exist");
+    if (number < 0 || number >= self->num_registers || self->registers[number].place == BYOC_NOWHERE) {
+      PyErr_SetString(PyExc_ValueError, "an instruction names a register that has no memory");
       return -1;
     }
-    self->registers[(*num_operands)++] = (int32_t)number;
+    self->operands[(*num_operands)++] = (int32_t)number;
   }
   return 0;
 }
 
 static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"instructions", "num_registers", "fail", "num_threads", NULL};
-  PyObject *instructions, *fail;
-  int num_registers, num_threads = -1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iO|i", names, &PyTuple_Type, &instructions, &num_registers, &fail,
-                                   &num_threads))
+  static char *names[] = {"instructions", "registers", "sizes", "fail", "num_threads", NULL};
+  PyObject *instructions, *registers, *sizes, *fail;
+  int num_threads = -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O|i", names, &PyTuple_Type, &instructions, &PyTuple_Type,
+                                   &registers, &PyTuple_Type, &sizes, &fail, &num_threads))
     return NULL;
   Py_ssize_t count = PyTuple_Size(instructions);
-  if (count == 0 || count > INT32_MAX / 2 || num_registers < 0) {
+  if (count == 0 || count > INT32_MAX / 2) {
     PyErr_SetString(PyExc_ValueError, "a function has instructions");
     return NULL;
   }
   CodeObject *self = (CodeObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->fail = Py_NewRef(fail);
-  self->num_registers = num_registers;
   self->num_threads = num_threads;
-  self->num_instructions = (int32_t)count;
+  if (byoc_read_sizes(self, sizes) || byoc_read_registers(self, registers)) {
+    Py_DECREF(self);
+    return NULL;
+  }
   self->instructions = PyMem_Calloc((size_t)count, sizeof *self->instructions);
-  if (!self->instructions) {
+  self->steps = PyMem_Calloc((size_t)count, sizeof *self->steps);
+  if (!self->instructions || !self->steps) {
     Py_DECREF(self);
     return PyErr_NoMemory();
   }
+  self->num_instructions = (int32_t)count;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (read_instruction(self, PyTuple_GetItem(instructions, i), &self->instructions[i], &self->num_operands)) {
       Py_DECREF(self);
@@ -79,11 +87,14 @@ static PyObject *code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
 static int code_traverse(CodeObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
   Py_VISIT(self->fail);
+  for (int32_t i = 0; i < self->num_instructions; ++i) Py_VISIT(self->steps[i]);
+  for (int32_t i = 0; i < self->num_registers; ++i) Py_VISIT(self->registers[i].array);
   return 0;
 }
 
 static int code_clear(CodeObject *self) {
   Py_CLEAR(self->fail);
+  for (int32_t i = 0; i < self->num_instructions; ++i) Py_CLEAR(self->steps[i]);
   return 0;
 }
 
@@ -92,13 +103,15 @@ static void code_dealloc(CodeObject *self) {
   PyObject_GC_UnTrack(self);
   code_clear(self);
   PyMem_Free(self->instructions);
-  PyMem_Free(self->registers);
+  PyMem_Free(self->steps);
+  PyMem_Free(self->operands);
+  byoc_free_registers(self);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
 
 static PyType_Slot code_slots[] = {
-    {Py_tp_doc, "Code(instructions, num_registers, fail, num_threads=-1)\n--\n\nThe instructions of a function, without memory."},
+    {Py_tp_doc, "Code(instructions, registers, sizes, fail, num_threads=-1)\n--\n\nA function, without memory."},
     {Py_tp_new, code_new},
     {Py_tp_traverse, code_traverse},
     {Py_tp_clear, code_clear},

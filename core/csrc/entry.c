@@ -4,15 +4,16 @@
 typedef struct {
   PyObject_HEAD
   PyObject *fallback;
-  PlanObject *plan; /* NULL: none yet */
+  PlanObject *plan;
 } EntryObject;
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"fallback", NULL};
-  PyObject *fallback;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &fallback)) return NULL;
+  static char *names[] = {"plan", "fallback", NULL};
+  PyObject *plan, *fallback;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O", names, byoc_plan_type, &plan, &fallback)) return NULL;
   EntryObject *self = (EntryObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
+  self->plan = (PlanObject *)Py_NewRef(plan);
   self->fallback = Py_NewRef(fallback);
   return (PyObject *)self;
 }
@@ -30,29 +31,11 @@ static PyObject *call_plan(PlanObject *plan, PyObject *args) {
 }
 
 static PyObject *entry_call(EntryObject *self, PyObject *args, PyObject *kwargs) {
-  PlanObject *plan = self->plan;
-  if (plan && (!kwargs || !PyDict_Size(kwargs))) {
-    Py_INCREF((PyObject *)plan);
-    PyObject *result = call_plan(plan, args);
-    Py_DECREF((PyObject *)plan);
+  if (!kwargs || !PyDict_Size(kwargs)) {
+    PyObject *result = call_plan(self->plan, args);
     if (result || PyErr_Occurred()) return result;
   }
   return PyObject_Call(self->fallback, args, kwargs);
-}
-
-static PyObject *entry_get_plan(EntryObject *self, void *closure) {
-  return Py_NewRef(self->plan ? (PyObject *)self->plan : Py_None);
-}
-
-static int entry_set_plan(EntryObject *self, PyObject *value, void *closure) {
-  if (!value || (value != Py_None && !PyObject_TypeCheck(value, byoc_plan_type))) {
-    PyErr_SetString(PyExc_TypeError, "a plan, or None");
-    return -1;
-  }
-  PlanObject *before = self->plan;
-  self->plan = value == Py_None ? NULL : (PlanObject *)Py_NewRef(value);
-  Py_XDECREF((PyObject *)before);
-  return 0;
 }
 
 static int entry_traverse(EntryObject *self, visitproc visit, void *arg) {
@@ -76,17 +59,11 @@ static void entry_dealloc(EntryObject *self) {
   Py_DECREF(type);
 }
 
-static PyGetSetDef entry_getset[] = {
-    {"plan", (getter)entry_get_plan, (setter)entry_set_plan, "What native calls need; None for none yet.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
 static PyType_Slot entry_slots[] = {
-    {Py_tp_doc, "Entry(fallback)\n--\n\nA function as it is called: natively where the arguments fit its plan, else "
+    {Py_tp_doc, "Entry(plan, fallback)\n--\n\nA function as it is called: natively where the arguments fit its plan, else "
                 "fallback(*arguments)."},
     {Py_tp_new, entry_new},
     {Py_tp_call, entry_call},
-    {Py_tp_getset, entry_getset},
     {Py_tp_traverse, entry_traverse},
     {Py_tp_clear, entry_clear},
     {Py_tp_dealloc, entry_dealloc},

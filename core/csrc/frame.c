@@ -1,197 +1,245 @@
 #include "objects.h"
-#include "threads.h"
 
-#include <string.h>
+enum { ALIGNMENT = 64 };
 
-/* Fills in a register; its shape and strides go to *sizes, which moves on. */
-static int read_register(FrameObject *self, Py_ssize_t number, PyObject *item, int64_t **sizes, const int64_t *end) {
-  unsigned long long address;
-  int dtype_code, bits;
-  Py_ssize_t itemsize;
-  PyObject *shape, *strides;
-  if (item == Py_None) return 0;
-  if (!PyArg_ParseTuple(item, "KiinO!O;a register is (address, dtype code, bits, itemsize, shape, strides)", &address,
-                        &dtype_code, &bits, &itemsize, &PyTuple_Type, &shape, &strides))
-    return -1;
-  Py_ssize_t ndim = PyTuple_Size(shape);
-  int is_strided = strides != Py_None;
-  if (is_strided && (!PyTuple_Check(strides) || PyTuple_Size(strides) != ndim)) {
-    PyErr_SetString(PyExc_ValueError, "a register has not as many strides as axes");
-    return -1;
-  }
-  if (end - *sizes < ndim * (1 + is_strided)) {
-    PyErr_SetString(PyExc_RuntimeError, "registers changed while they were read");
-    return -1;
-  }
-  DLTensor *tensor = &self->frame.tensors[number];
-  tensor->data = (void *)(uintptr_t)address;
-  tensor->device = (DLDevice){kDLCPU, 0};
-  tensor->ndim = (int32_t)ndim;
-  tensor->dtype = (DLDataType){(uint8_t)dtype_code, (uint8_t)bits, 1};
-  self->frame.itemsizes[number] = itemsize;
-  for (int part = 0; part <= is_strided; ++part) {
-    if (part)
-      tensor->strides = *sizes;
-    else
-      tensor->shape = *sizes;
-    for (Py_ssize_t axis = 0; axis < ndim; ++axis) {
-      long long size = PyLong_AsLongLong(PyTuple_GetItem(part ? strides : shape, axis));
-      if (size == -1 && PyErr_Occurred()) return -1;
-      *(*sizes)++ = size;
-    }
-  }
-  return 0;
+/* Gives the next part of a block, for so many things; their bytes are multiples of 8. */
+static char *take_part(char **end, size_t count, size_t nbytes) {
+  char *start = *end;
+  *end += count * nbytes;
+  return start;
 }
 
-static Py_ssize_t count_sizes(PyObject *registers) {
-  Py_ssize_t count = 0;
-  for (Py_ssize_t i = 0; i < PyTuple_Size(registers); ++i) {
-    PyObject *item = PyTuple_GetItem(registers, i);
-    if (PyTuple_Check(item) && PyTuple_Size(item) == 6 && PyTuple_Check(PyTuple_GetItem(item, 4)))
-      count += 2 * PyTuple_Size(PyTuple_GetItem(item, 4));
-  }
+static size_t count_dims(const CodeObject *code) {
+  size_t count = 0;
+  for (int32_t i = 0; i < code->num_registers; ++i)
+    count += (size_t)code->registers[i].ndim * (size_t)(1 + code->registers[i].is_strided);
   return count;
 }
 
-static int read_registers(FrameObject *self, PyObject *registers) {
-  CodeObject *code = self->code;
-  if (PyTuple_Size(registers) != code->num_registers) {
-    PyErr_SetString(PyExc_ValueError, "a frame has as many registers as its code");
-    return -1;
-  }
-  size_t num_registers = (size_t)code->num_registers, num_operands = (size_t)code->num_operands;
-  size_t num_sizes = (size_t)count_sizes(registers);
-  size_t tensors = num_registers * sizeof(DLTensor), operands = num_operands * sizeof(TVMFFIAny);
-  char *block = PyMem_Calloc(1, tensors + operands + (num_registers + num_sizes + 1) * sizeof(int64_t));
-  if (!block) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  self->block = block;
+/* Makes one block of all that has a known number of bytes. */
+static int make_block(FrameObject *self) {
+  const CodeObject *code = self->code;
+  const size_t num_registers = (size_t)code->num_registers, num_operands = (size_t)code->num_operands;
+  const size_t num_sizes = (size_t)code->num_symbols + (size_t)code->num_operations + 1, num_dims = count_dims(code);
+  const size_t num_storages = (size_t)code->num_storages;
+  char *end = PyMem_Calloc(1, num_registers * (sizeof(DLTensor) + sizeof(int64_t) + sizeof(PyObject *)) +
+                                  num_operands * sizeof(TVMFFIAny) + (num_sizes + num_dims) * sizeof(int64_t) +
+                                  (num_storages + 1) * sizeof(char *));
+  if (!end) return -1;
+  self->block = end;
   self->frame.code = code->instructions;
-  self->frame.tensors = (DLTensor *)block;
-  self->frame.operands = (TVMFFIAny *)(block + tensors);
-  self->frame.itemsizes = (int64_t *)(block + tensors + operands);
-  int64_t *sizes = self->frame.itemsizes + num_registers, *end = sizes + num_sizes;
-  for (Py_ssize_t i = 0; i < code->num_registers; ++i) {
-    if (read_register(self, i, PyTuple_GetItem(registers, i), &sizes, end)) return -1;
+  self->frame.tensors = (DLTensor *)take_part(&end, num_registers, sizeof(DLTensor));
+  self->frame.operands = (TVMFFIAny *)take_part(&end, num_operands, sizeof(TVMFFIAny));
+  self->frame.itemsizes = (int64_t *)take_part(&end, num_registers, sizeof(int64_t));
+  self->sizes = (int64_t *)take_part(&end, num_sizes, sizeof(int64_t));
+  int64_t *dims = (int64_t *)take_part(&end, num_dims, sizeof(int64_t));
+  self->starts = (char **)take_part(&end, num_storages, sizeof(char *));
+  self->arrays = (PyObject **)take_part(&end, num_registers, sizeof(PyObject *));
+  for (size_t i = 0; i < num_registers; ++i) {
+    const Register *known = &code->registers[i];
+    self->frame.tensors[i] = (DLTensor){
+        .device = {kDLCPU, 0},
+        .ndim = known->ndim,
+        .dtype = known->dtype,
+        .shape = dims,
+        .strides = known->is_strided ? dims + known->ndim : NULL,
+    };
+    self->frame.itemsizes[i] = known->itemsize;
+    dims += known->ndim * (1 + known->is_strided);
   }
   for (size_t i = 0; i < num_operands; ++i) {
     self->frame.operands[i].type_index = kTVMFFIDLTensorPtr;
-    self->frame.operands[i].v_ptr = &self->frame.tensors[code->registers[i]];
+    self->frame.operands[i].v_ptr = &self->frame.tensors[code->operands[i]];
   }
-  return 0;
-}
-
-static int read_followers(FrameObject *self, PyObject *followers) {
-  Py_ssize_t count = PyTuple_Size(followers);
-  self->followers = PyMem_Calloc((size_t)count + 1, sizeof *self->followers);
-  if (!self->followers) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    Follower *follower = &self->followers[i];
-    long long offset;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(followers, i), "iiL;a follower is (view, base, offset)", &follower->view,
-                          &follower->base, &offset))
-      return -1;
-    if (follower->view < 0 || follower->view >= self->code->num_registers || follower->base < 0 ||
-        follower->base >= self->code->num_registers) {
-      PyErr_SetString(PyExc_ValueError, "a follower names a register that does not exist");
-      return -1;
-    }
-    follower->nbytes_offset = offset;
-  }
-  self->num_followers = count;
   return 0;
 }
 
 static PyObject *frame_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"code", "registers", "followers", "owners", NULL};
-  PyObject *code, *registers, *followers, *owners;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O", names, byoc_code_type, &code, &PyTuple_Type, &registers,
-                                   &PyTuple_Type, &followers, &owners))
-    return NULL;
+  static char *names[] = {"code", NULL};
+  PyObject *code;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!", names, byoc_code_type, &code)) return NULL;
   FrameObject *self = (FrameObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
   self->code = (CodeObject *)Py_NewRef(code);
-  self->owners = Py_NewRef(owners);
-  if (read_registers(self, registers) || read_followers(self, followers)) {
+  if (make_block(self)) {
     Py_DECREF(self);
-    return NULL;
+    return PyErr_NoMemory();
   }
   return (PyObject *)self;
 }
 
-void byoc_frame_point(FrameObject *frame, int32_t reg, PyArrayObject *array) {
-  DLTensor *tensor = &frame->frame.tensors[reg];
-  tensor->data = PyArray_DATA(array);
-  for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(array, axis);
+int byoc_frame_compute(FrameObject *frame) {
+  const CodeObject *code = frame->code;
+  frame->is_laid_out = 0;
+  return byoc_compute_sizes(code->operations, code->num_operations, code->num_symbols, frame->sizes);
 }
 
-void byoc_frame_follow(FrameObject *frame) {
-  for (Py_ssize_t i = 0; i < frame->num_followers; ++i) {
-    const Follower *follower = &frame->followers[i];
-    char *base = frame->frame.tensors[follower->base].data;
-    frame->frame.tensors[follower->view].data = base + follower->nbytes_offset;
+/* Makes the arena hold so many bytes. One that grows grows by more: sizes that rise by one each time would else take new memory
+ * in each call. */
+static int provide_arena(FrameObject *frame, int64_t nbytes) {
+  npy_intp wanted = (npy_intp)nbytes;
+  if (nbytes < 0 || nbytes > PTRDIFF_MAX - nbytes / 8 - ALIGNMENT) return 0;
+  if (frame->arena) {
+    if (PyArray_NBYTES((PyArrayObject *)frame->arena) >= wanted + ALIGNMENT) return 1;
+    wanted += wanted / 8;
+  }
+  wanted += ALIGNMENT;
+  Py_CLEAR(frame->arena);
+  frame->arena = PyArray_SimpleNew(1, &wanted, NPY_UINT8);
+  if (!frame->arena) PyErr_Clear();
+  return frame->arena != NULL;
+}
+
+/* Finds where each storage begins. */
+static int place_storages(FrameObject *frame) {
+  const CodeObject *code = frame->code;
+  int64_t total = 0;
+  for (int32_t i = 0; i < code->num_storages; ++i) {
+    int64_t nbytes = frame->sizes[code->storages[i]];
+    if (__builtin_add_overflow(nbytes, ALIGNMENT - 1, &nbytes)) return 0;
+    nbytes &= -(int64_t)ALIGNMENT;
+    if (__builtin_add_overflow(total, nbytes, &total)) return 0;
+  }
+  if (!provide_arena(frame, total)) return 0;
+  char *start = PyArray_BYTES((PyArrayObject *)frame->arena);
+  start += (ALIGNMENT - (uintptr_t)start % ALIGNMENT) % ALIGNMENT;
+  for (int32_t i = 0; i < code->num_storages; ++i) {
+    frame->starts[i] = start;
+    start += (frame->sizes[code->storages[i]] + ALIGNMENT - 1) & -(int64_t)ALIGNMENT;
+  }
+  return 1;
+}
+
+/* Gives a register its shape and strides; 0 where an axis has a negative size. */
+static int set_dims(const FrameObject *frame, int32_t number) {
+  const Register *known = &frame->code->registers[number];
+  int64_t *dims = frame->frame.tensors[number].shape;
+  for (int32_t i = 0; i < known->ndim * (1 + known->is_strided); ++i) {
+    dims[i] = frame->sizes[known->dims[i]];
+    if (i < known->ndim && dims[i] < 0) return 0;
+  }
+  return 1;
+}
+
+int byoc_frame_lay_out(FrameObject *frame) {
+  const CodeObject *code = frame->code;
+  byoc_frame_forget_arrays(frame);
+  for (int32_t i = 0; i < code->num_registers; ++i)
+    if (!set_dims(frame, i)) return 0;
+  if (!place_storages(frame)) return 0;
+  for (int32_t i = 0; i < code->num_registers; ++i) {
+    const Register *known = &code->registers[i];
+    char *base = NULL;
+    if (known->place == BYOC_TENSOR) base = frame->starts[known->home];
+    if (known->place == BYOC_VIEW) base = frame->frame.tensors[known->home].data;
+    if (known->place == BYOC_CONSTANT) base = PyArray_BYTES((PyArrayObject *)known->array);
+    frame->frame.tensors[i].data = base ? base + frame->sizes[known->offset] : NULL;
+  }
+  frame->is_laid_out = 1;
+  return 1;
+}
+
+void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyArrayObject *array = (PyArrayObject *)arrays[i];
+    if (!array) continue;
+    DLTensor *tensor = &frame->frame.tensors[first + i];
+    tensor->data = PyArray_DATA(array);
+    for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(array, axis);
+  }
+  for (int32_t i = 0; i < frame->code->num_followers; ++i) {
+    const int32_t number = frame->code->followers[i];
+    const Register *known = &frame->code->registers[number];
+    frame->frame.tensors[number].data = (char *)frame->frame.tensors[known->home].data + frame->sizes[known->offset];
   }
 }
 
-int32_t byoc_frame_run(FrameObject *frame, int32_t index) {
-  int32_t op = frame->frame.code[index].op;
-  if (op == BYOC_PYTHON || op == BYOC_RET) return index;
-  byoc_stop stop = {index, 0};
-  const int num_threads = frame->code->num_threads;
-  do {
-    Py_BEGIN_ALLOW_THREADS;
-    if (num_threads < 0) {
-      stop = byoc_run(&frame->frame, stop.index);
-    } else {
-      const byoc_call call = byoc_threads_enter(num_threads);
-      stop = byoc_run(&frame->frame, stop.index);
-      byoc_threads_leave(call);
+void byoc_frame_forget_arguments(FrameObject *frame) {
+  const CodeObject *code = frame->code;
+  for (int32_t i = 0; i < code->num_registers && code->registers[i].place == BYOC_ARGUMENT; ++i)
+    Py_CLEAR(frame->arrays[i]);
+  for (int32_t i = 0; i < code->num_followers; ++i) Py_CLEAR(frame->arrays[code->followers[i]]);
+}
+
+void byoc_frame_forget_arrays(FrameObject *frame) {
+  for (int32_t i = 0; i < frame->code->num_registers; ++i) Py_CLEAR(frame->arrays[i]);
+}
+
+static PyObject *make_array(FrameObject *frame, int32_t number, PyObject *base) {
+  const Register *known = &frame->code->registers[number];
+  const DLTensor *tensor = &frame->frame.tensors[number];
+  npy_intp shape[BYOC_MAX_NDIM], strides[BYOC_MAX_NDIM];
+  for (int32_t axis = 0; axis < known->ndim; ++axis) {
+    shape[axis] = (npy_intp)tensor->shape[axis];
+    if (known->is_strided) strides[axis] = (npy_intp)(tensor->strides[axis] * known->itemsize);
+  }
+  const int flags = PyArray_ISWRITEABLE((PyArrayObject *)base) ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO;
+  Py_INCREF((PyObject *)known->descr);
+  PyObject *array = PyArray_NewFromDescr(&PyArray_Type, known->descr, known->ndim, shape,
+                                         known->is_strided ? strides : NULL, tensor->data, flags, NULL);
+  if (!array) return NULL;
+  if (PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(base))) Py_CLEAR(array);
+  return array;
+}
+
+PyObject *byoc_frame_array(FrameObject *frame, int32_t number) {
+  const Register *known = &frame->code->registers[number];
+  if (known->place == BYOC_CONSTANT) return Py_NewRef(known->array);
+  if (!frame->arrays[number]) {
+    PyObject *base = NULL;
+    if (known->place == BYOC_VIEW) base = byoc_frame_array(frame, known->home);
+    if (known->place == BYOC_TENSOR) base = Py_NewRef(frame->arena);
+    if (!base) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "an argument is missing");
+      return NULL;
     }
-    Py_END_ALLOW_THREADS;
-    op = frame->frame.code[stop.index].op;
-    if ((op == BYOC_GOTO || op == BYOC_IF) && PyErr_CheckSignals()) return -1;
-  } while (op == BYOC_GOTO || op == BYOC_IF);
-  if (!stop.status) return stop.index;
-  PyObject *made = PyObject_CallFunction(frame->code->fail, "ii", (int)stop.index, (int)stop.status);
-  if (made) {
-    Py_DECREF(made);
-    PyErr_SetString(PyExc_RuntimeError, "a failure was not raised");
+    PyObject *made = make_array(frame, number, base);
+    Py_DECREF(base);
+    if (!made) return NULL;
+    frame->arrays[number] = made;
   }
-  return -1;
+  return Py_NewRef(frame->arrays[number]);
 }
 
-int byoc_frame_is_finished(const FrameObject *frame, int32_t index) { return frame->frame.code[index].op == BYOC_RET; }
+static PyObject *frame_lay_out(FrameObject *self, PyObject *args) {
+  PyObject *sizes;
+  if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &sizes)) return NULL;
+  if (PyTuple_Size(sizes) != self->code->num_symbols) {
+    PyErr_SetString(PyExc_ValueError, "a frame needs a size for each symbol");
+    return NULL;
+  }
+  self->is_laid_out = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(sizes); ++i) {
+    const long long size = PyLong_AsLongLong(PyTuple_GetItem(sizes, i));
+    if (size == -1 && PyErr_Occurred()) return NULL;
+    self->sizes[i] = size;
+  }
+  return PyBool_FromLong(byoc_frame_compute(self) && byoc_frame_lay_out(self));
+}
 
 static PyObject *frame_point(FrameObject *self, PyObject *args) {
   int first;
-  PyObject *arrays;
-  if (!PyArg_ParseTuple(args, "iO!", &first, &PyList_Type, &arrays)) return NULL;
-  Py_ssize_t count = PyList_Size(arrays);
+  PyObject *given;
+  if (!PyArg_ParseTuple(args, "iO!", &first, &PyList_Type, &given)) return NULL;
+  const Py_ssize_t count = PyList_Size(given);
   if (first < 0 || first + count > self->code->num_registers) {
     PyErr_SetString(PyExc_ValueError, "there are not so many registers");
     return NULL;
   }
+  PyObject **arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
+  if (!arrays) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject *array = PyList_GetItem(arrays, i);
+    PyObject *array = PyList_GetItem(given, i);
     if (array == Py_None) continue;
-    if (!PyArray_Check(array)) {
-      PyErr_SetString(PyExc_TypeError, "a register takes an array");
+    arrays[i] = array;
+    if (!PyArray_Check(array) || self->frame.tensors[first + i].ndim != PyArray_NDIM((PyArrayObject *)array)) {
+      PyErr_SetString(PyExc_TypeError, "a register takes an array of its rank");
+      PyMem_Free(arrays);
       return NULL;
     }
-    DLTensor *tensor = &self->frame.tensors[first + i];
-    PyArrayObject *given = (PyArrayObject *)array;
-    if (tensor->ndim != PyArray_NDIM(given)) {
-      PyErr_SetString(PyExc_ValueError, "an array has another rank than its register");
-      return NULL;
-    }
-    byoc_frame_point(self, (int32_t)(first + i), given);
   }
-  byoc_frame_follow(self);
+  byoc_frame_point(self, (int32_t)first, arrays, count);
+  PyMem_Free(arrays);
   Py_RETURN_NONE;
 }
 
@@ -202,8 +250,8 @@ static PyObject *frame_run(FrameObject *self, PyObject *args) {
     PyErr_SetString(PyExc_ValueError, "there is no such instruction");
     return NULL;
   }
-  if (self->is_running) {
-    PyErr_SetString(PyExc_RuntimeError, "the frame is running");
+  if (self->is_running || !self->is_laid_out) {
+    PyErr_SetString(PyExc_RuntimeError, self->is_running ? "the frame is running" : "the frame is not laid out");
     return NULL;
   }
   self->is_running = 1;
@@ -212,15 +260,20 @@ static PyObject *frame_run(FrameObject *self, PyObject *args) {
   return index < 0 ? NULL : PyLong_FromLong(index);
 }
 
+static PyObject *frame_get_arena(FrameObject *self, void *closure) {
+  return Py_NewRef(self->arena ? self->arena : Py_None);
+}
+
 static int frame_traverse(FrameObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
   Py_VISIT(self->code);
-  Py_VISIT(self->owners);
+  Py_VISIT(self->arena);
+  for (int32_t i = 0; self->block && i < self->code->num_registers; ++i) Py_VISIT(self->arrays[i]);
   return 0;
 }
 
 static int frame_clear(FrameObject *self) {
-  Py_CLEAR(self->owners);
+  if (self->block) byoc_frame_forget_arrays(self);
   return 0;
 }
 
@@ -228,21 +281,22 @@ static void frame_dealloc(FrameObject *self) {
   PyTypeObject *type = Py_TYPE((PyObject *)self);
   PyObject_GC_UnTrack(self);
   frame_clear(self);
+  Py_CLEAR(self->arena);
   Py_CLEAR(self->code);
   PyMem_Free(self->block);
-  PyMem_Free(self->followers);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
 
-static PyObject *frame_get_owners(FrameObject *self, void *closure) { return Py_NewRef(self->owners); }
-
 static PyGetSetDef frame_getset[] = {
-    {"owners", (getter)frame_get_owners, NULL, "What the frame holds.", NULL},
+    {"arena", (getter)frame_get_arena, NULL, "The bytes of intermediates; None before they are laid out.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef frame_methods[] = {
+    {"lay_out", (PyCFunction)frame_lay_out, METH_VARARGS,
+     "lay_out(sizes)\n--\n\nGives each register its shape and place for known sizes of the symbols; False where a size has no "
+     "value, or the memory cannot be had."},
     {"point", (PyCFunction)frame_point, METH_VARARGS,
      "point(first, arrays)\n--\n\nLets registers from `first` on point to arrays of their rank; None leaves one as it is."},
     {"run", (PyCFunction)frame_run, METH_VARARGS,
@@ -251,7 +305,7 @@ static PyMethodDef frame_methods[] = {
 };
 
 static PyType_Slot frame_slots[] = {
-    {Py_tp_doc, "Frame(code, registers, followers, owners)\n--\n\nThe memory of one running call."},
+    {Py_tp_doc, "Frame(code)\n--\n\nThe memory of one running call."},
     {Py_tp_new, frame_new},
     {Py_tp_methods, frame_methods},
     {Py_tp_getset, frame_getset},

@@ -1,89 +1,61 @@
 #include "objects.h"
 
-#include <string.h>
-
 enum { MAX_STACK_ARGUMENTS = 16 };
 
-static int read_specs(PlanObject *self, PyObject *items, Py_ssize_t start, npy_intp **sizes) {
-  for (Py_ssize_t i = 0; i < PyTuple_Size(items); ++i) {
-    ArraySpec *spec = &self->specs[start + i];
-    PyObject *shape;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(items, i), "O!O!;a specification is (dtype, shape)", &PyArrayDescr_Type,
-                          &spec->dtype, &PyTuple_Type, &shape)) {
-      spec->dtype = NULL;
-      return -1;
-    }
-    Py_INCREF((PyObject *)spec->dtype);
-    spec->ndim = (int)PyTuple_Size(shape);
-    spec->shape = *sizes;
-    for (int axis = 0; axis < spec->ndim; ++axis) {
-      Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(shape, axis));
-      if (size == -1 && PyErr_Occurred()) return -1;
-      *(*sizes)++ = size;
-    }
+/* Whether the first registers are those of arguments. */
+static int are_arguments(const CodeObject *code, Py_ssize_t count) {
+  if (count > code->num_registers) return 0;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (code->registers[i].place != BYOC_ARGUMENT) return 0;
+  return 1;
+}
+
+static int read_source(const PlanObject *self, PyObject *item, SymbolSource *out) {
+  long long factor, constant;
+  if (!PyArg_ParseTuple(item, "iiiLL;a symbol's source is (symbol, input, axis, factor, constant)", &out->symbol, &out->input,
+                        &out->axis, &factor, &constant))
+    return -1;
+  if (out->symbol < 0 || out->symbol >= self->code->num_symbols || out->input < 0 || out->input >= self->num_inputs ||
+      out->axis < 0 || out->axis >= self->code->registers[out->input].ndim || factor == 0) {
+    PyErr_SetString(PyExc_ValueError, "a symbol's size is nowhere");
+    return -1;
   }
+  out->factor = factor;
+  out->constant = constant;
   return 0;
 }
 
-static Py_ssize_t count_axes(PyObject *items) {
-  Py_ssize_t count = 0;
-  for (Py_ssize_t i = 0; i < PyTuple_Size(items); ++i) {
-    PyObject *item = PyTuple_GetItem(items, i);
-    if (PyTuple_Check(item) && PyTuple_Size(item) == 2 && PyTuple_Check(PyTuple_GetItem(item, 1)))
-      count += PyTuple_Size(PyTuple_GetItem(item, 1));
-  }
-  return count;
-}
-
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"inputs", "outputs", "new_frame", NULL};
-  PyObject *inputs, *outputs, *new_frame;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O", names, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
-                                   &new_frame))
+  static char *names[] = {"code", "num_inputs", "num_outputs", "sources", "new_frame", NULL};
+  PyObject *code, *sources, *new_frame;
+  int num_inputs, num_outputs;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iiO!O", names, byoc_code_type, &code, &num_inputs, &num_outputs,
+                                   &PyTuple_Type, &sources, &new_frame))
     return NULL;
   PlanObject *self = (PlanObject *)PyType_GenericAlloc(type, 0);
   if (!self) return NULL;
+  self->code = (CodeObject *)Py_NewRef(code);
   self->new_frame = Py_NewRef(new_frame);
-  Py_ssize_t num_inputs = PyTuple_Size(inputs), num_outputs = PyTuple_Size(outputs);
-  self->specs = PyMem_Calloc((size_t)(num_inputs + num_outputs + 1), sizeof *self->specs);
-  self->sizes = PyMem_Calloc((size_t)(count_axes(inputs) + count_axes(outputs) + 1), sizeof *self->sizes);
-  if (!self->specs || !self->sizes) {
+  self->num_inputs = num_inputs;
+  self->num_outputs = num_outputs;
+  if (num_inputs < 0 || num_outputs < 0 || !are_arguments(self->code, (Py_ssize_t)num_inputs + num_outputs)) {
+    Py_DECREF(self);
+    PyErr_SetString(PyExc_ValueError, "a function has a register for each input and output");
+    return NULL;
+  }
+  const Py_ssize_t count = PyTuple_Size(sources);
+  self->sources = PyMem_Calloc((size_t)count + 1, sizeof *self->sources);
+  if (!self->sources) {
     Py_DECREF(self);
     return PyErr_NoMemory();
   }
-  self->num_inputs = num_inputs;
-  self->num_outputs = num_outputs;
-  npy_intp *sizes = self->sizes;
-  if (read_specs(self, inputs, 0, &sizes) || read_specs(self, outputs, num_inputs, &sizes)) {
-    Py_DECREF(self);
-    return NULL;
+  for (; self->num_sources < count; ++self->num_sources) {
+    if (read_source(self, PyTuple_GetItem(sources, self->num_sources), &self->sources[self->num_sources])) {
+      Py_DECREF(self);
+      return NULL;
+    }
   }
   return (PyObject *)self;
-}
-
-/* Whether an array has the dtype and shape of a specification and is compact and aligned. */
-static int fits(const ArraySpec *spec, PyObject *value) {
-  if (!PyArray_CheckExact(value)) return 0;
-  PyArrayObject *array = (PyArrayObject *)value;
-  if (PyArray_NDIM(array) != spec->ndim) return 0;
-  if (spec->ndim && memcmp(PyArray_DIMS(array), spec->shape, (size_t)spec->ndim * sizeof(npy_intp))) return 0;
-  int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
-  if ((PyArray_FLAGS(array) & wanted) != wanted) return 0;
-  return PyArray_DESCR(array) == spec->dtype || PyArray_EquivTypes(PyArray_DESCR(array), spec->dtype);
-}
-
-static FrameObject *make_frame(PlanObject *plan) {
-  PyObject *frame = PyObject_CallNoArgs(plan->new_frame);
-  if (frame && !PyObject_TypeCheck(frame, byoc_frame_type)) {
-    PyErr_SetString(PyExc_TypeError, "new_frame gave no frame");
-    Py_CLEAR(frame);
-  }
-  FrameObject *made = (FrameObject *)frame;
-  if (made && made->code->num_registers < plan->num_inputs + plan->num_outputs) {
-    PyErr_SetString(PyExc_ValueError, "a frame has a register for each input and output");
-    Py_CLEAR(made);
-  }
-  return made;
 }
 
 /* Takes over the reference; without memory to keep it, the frame is freed. */
@@ -101,17 +73,102 @@ static void give_frame(PlanObject *plan, FrameObject *frame) {
   plan->frames[plan->num_frames++] = frame;
 }
 
-/* New references to one array for each output; NULL without an exception where an array cannot be made. */
-static int make_outputs(const PlanObject *plan, PyObject *const *given, PyObject **outputs) {
-  for (Py_ssize_t i = 0; i < plan->num_outputs; ++i) {
-    const ArraySpec *spec = &plan->specs[plan->num_inputs + i];
-    if (given) {
-      outputs[i] = Py_NewRef(given[i]);
-      continue;
-    }
-    Py_INCREF((PyObject *)spec->dtype);
-    outputs[i] =
-        PyArray_NewFromDescr(&PyArray_Type, spec->dtype, spec->ndim, spec->shape, NULL, NULL, 0, NULL);
+/* Gives a frame that nobody else uses; NULL with an exception. */
+static FrameObject *take_frame(PlanObject *plan) {
+  if (plan->num_frames) return plan->frames[--plan->num_frames];
+  PyObject *frame = PyObject_CallNoArgs(plan->new_frame);
+  if (frame && (!PyObject_TypeCheck(frame, byoc_frame_type) || ((FrameObject *)frame)->code != plan->code)) {
+    PyErr_SetString(PyExc_TypeError, "new_frame gave no frame of the function");
+    Py_CLEAR(frame);
+  }
+  return (FrameObject *)frame;
+}
+
+/* Whether a value is an array of a register's dtype and rank, compact and aligned. */
+static int is_like(const Register *known, PyObject *value) {
+  if (!PyArray_CheckExact(value)) return 0;
+  PyArrayObject *array = (PyArrayObject *)value;
+  if (PyArray_NDIM(array) != known->ndim) return 0;
+  const int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+  if ((PyArray_FLAGS(array) & wanted) != wanted) return 0;
+  return PyArray_DESCR(array) == known->descr || PyArray_EquivTypes(PyArray_DESCR(array), known->descr);
+}
+
+static int has_shape(PyObject *array, const DLTensor *tensor) {
+  const npy_intp *shape = PyArray_DIMS((PyArrayObject *)array);
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis)
+    if (shape[axis] != tensor->shape[axis]) return 0;
+  return 1;
+}
+
+/* Lays a frame out for the sizes of inputs; 0 where they contradict each other, or it cannot be done. */
+static int lay_out(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
+  frame->is_laid_out = 0;
+  for (Py_ssize_t i = 0; i < plan->num_sources; ++i) {
+    const SymbolSource *source = &plan->sources[i];
+    int64_t size;
+    if (__builtin_sub_overflow((int64_t)PyArray_DIM((PyArrayObject *)inputs[source->input], source->axis),
+                               source->constant, &size) ||
+        size % source->factor || (size /= source->factor) < 0)
+      return 0;
+    frame->sizes[source->symbol] = size;
+  }
+  if (!byoc_frame_compute(frame)) return 0;
+  for (int32_t i = 0; i < plan->num_inputs; ++i) {
+    const Register *known = &plan->code->registers[i];
+    for (int32_t axis = 0; axis < known->ndim; ++axis)
+      if (PyArray_DIM((PyArrayObject *)inputs[i], axis) != frame->sizes[known->dims[axis]]) return 0;
+  }
+  return byoc_frame_lay_out(frame);
+}
+
+/* Whether a function can read inputs; the frame is laid out for them then. */
+static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs) {
+  int is_laid_out = frame->is_laid_out;
+  for (int32_t i = 0; i < plan->num_inputs; ++i) {
+    if (!is_like(&plan->code->registers[i], inputs[i])) return 0;
+    is_laid_out = is_laid_out && has_shape(inputs[i], &frame->frame.tensors[i]);
+  }
+  return is_laid_out || lay_out(plan, frame, inputs);
+}
+
+/* Whether compact arrays share memory. */
+static int overlaps(PyArrayObject *left, PyArrayObject *right) {
+  const char *a = PyArray_BYTES(left), *b = PyArray_BYTES(right);
+  return a < b + PyArray_NBYTES(right) && b < a + PyArray_NBYTES(left);
+}
+
+/* Whether a function that a frame is laid out for can write outputs. */
+static int can_write(const PlanObject *plan, const FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
+  for (int32_t i = 0; i < plan->num_outputs; ++i) {
+    const int32_t number = plan->num_inputs + i;
+    PyArrayObject *output = (PyArrayObject *)outputs[i];
+    if (!output) continue;
+    if (!is_like(&plan->code->registers[number], outputs[i]) || !PyArray_ISWRITEABLE(output) ||
+        !has_shape(outputs[i], &frame->frame.tensors[number]))
+      return 0;
+    for (int32_t j = 0; j < plan->num_inputs; ++j)
+      if (overlaps(output, (PyArrayObject *)inputs[j])) return 0;
+    for (int32_t j = 0; j < i; ++j)
+      if (outputs[j] && overlaps(output, (PyArrayObject *)outputs[j])) return 0;
+  }
+  return 1;
+}
+
+static PyObject *make_output(const PlanObject *plan, const FrameObject *frame, int32_t index) {
+  const int32_t number = plan->num_inputs + index;
+  const DLTensor *tensor = &frame->frame.tensors[number];
+  PyArray_Descr *dtype = plan->code->registers[number].descr;
+  npy_intp shape[BYOC_MAX_NDIM];
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis) shape[axis] = (npy_intp)tensor->shape[axis];
+  Py_INCREF((PyObject *)dtype);
+  return PyArray_NewFromDescr(&PyArray_Type, dtype, tensor->ndim, shape, NULL, NULL, 0, NULL);
+}
+
+/* New references to one array for each output; -1 without an exception where an array cannot be made. */
+static int make_outputs(const PlanObject *plan, const FrameObject *frame, PyObject *const *given, PyObject **outputs) {
+  for (int32_t i = 0; i < plan->num_outputs; ++i) {
+    outputs[i] = given && given[i] ? Py_NewRef(given[i]) : make_output(plan, frame, i);
     if (!outputs[i]) {
       PyErr_Clear();
       while (i) Py_DECREF(outputs[--i]);
@@ -134,94 +191,78 @@ static PyObject *pack_outputs(Py_ssize_t count, PyObject **outputs) {
   return packed;
 }
 
-/* Whether compact arrays share memory. */
-static int overlaps(PyArrayObject *left, PyArrayObject *right) {
-  const char *a = PyArray_BYTES(left), *b = PyArray_BYTES(right);
-  return a < b + PyArray_NBYTES(right) && b < a + PyArray_NBYTES(left);
+/* Lets Python's steps see arrays as registers. */
+static void show(FrameObject *frame, int32_t first, PyObject *const *arrays, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) frame->arrays[first + i] = Py_NewRef(arrays[i]);
 }
 
-static int can_write(const PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs) {
-  for (Py_ssize_t i = 0; i < plan->num_outputs; ++i) {
-    if (!fits(&plan->specs[plan->num_inputs + i], outputs[i])) return 0;
-    PyArrayObject *output = (PyArrayObject *)outputs[i];
-    if (!PyArray_ISWRITEABLE(output)) return 0;
-    for (Py_ssize_t j = 0; j < plan->num_inputs; ++j)
-      if (overlaps(output, (PyArrayObject *)inputs[j])) return 0;
-    for (Py_ssize_t j = 0; j < i; ++j)
-      if (overlaps(output, (PyArrayObject *)outputs[j])) return 0;
-  }
-  return 1;
+/* Runs a function on arrays that fit. */
+static int run_on(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
+  byoc_frame_point(frame, 0, inputs, plan->num_inputs);
+  byoc_frame_point(frame, plan->num_inputs, outputs, plan->num_outputs);
+  if (!plan->code->has_steps) return byoc_frame_run_whole(frame);
+  show(frame, 0, inputs, plan->num_inputs);
+  show(frame, plan->num_inputs, outputs, plan->num_outputs);
+  const int status = byoc_frame_run_whole(frame);
+  byoc_frame_forget_arguments(frame);
+  return status;
 }
 
-/* Whether the function can run on inputs, and on outputs where there are any. */
-static int can_run(const PlanObject *plan, PyObject *const *inputs, PyObject *const *outputs) {
-  for (Py_ssize_t i = 0; i < plan->num_inputs; ++i)
-    if (!fits(&plan->specs[i], inputs[i])) return 0;
-  return !outputs || can_write(plan, inputs, outputs);
-}
-
-PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *given) {
+static PyObject *run_in(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *given) {
   PyObject *few[MAX_STACK_ARGUMENTS], **outputs = few, *result = NULL;
-  if (!can_run(plan, inputs, given)) return NULL;
-  while (!plan->num_frames) {
-    FrameObject *made = make_frame(plan);
-    if (!made) return NULL;
-    give_frame(plan, made);
-    if (!plan->num_frames) return PyErr_NoMemory();
-    /* Python has run, and other threads, which may have given the arrays other shapes. */
-    if (!can_run(plan, inputs, given)) return NULL;
-  }
-  FrameObject *frame = plan->frames[--plan->num_frames];
-  if (plan->num_outputs > MAX_STACK_ARGUMENTS) {
-    outputs = PyMem_Calloc((size_t)plan->num_outputs, sizeof *outputs);
-    if (!outputs) {
-      give_frame(plan, frame);
-      return PyErr_NoMemory();
-    }
-  }
-  if (!make_outputs(plan, given, outputs)) {
-    for (Py_ssize_t i = 0; i < plan->num_inputs; ++i)
-      byoc_frame_point(frame, (int32_t)i, (PyArrayObject *)inputs[i]);
-    for (Py_ssize_t i = 0; i < plan->num_outputs; ++i)
-      byoc_frame_point(frame, (int32_t)(plan->num_inputs + i), (PyArrayObject *)outputs[i]);
-    byoc_frame_follow(frame);
-    int32_t index = byoc_frame_run(frame, 0);
-    if (index >= 0 && byoc_frame_is_finished(frame, index)) {
+  if (!can_read(plan, frame, inputs) || (given && !can_write(plan, frame, inputs, given))) return NULL;
+  if (plan->num_outputs > MAX_STACK_ARGUMENTS && !(outputs = PyMem_Calloc((size_t)plan->num_outputs, sizeof *outputs)))
+    return PyErr_NoMemory();
+  if (!make_outputs(plan, frame, given, outputs)) {
+    if (!run_on(plan, frame, inputs, outputs)) {
       result = pack_outputs(plan->num_outputs, outputs);
     } else {
-      for (Py_ssize_t i = 0; i < plan->num_outputs; ++i) Py_DECREF(outputs[i]);
+      for (int32_t i = 0; i < plan->num_outputs; ++i) Py_DECREF(outputs[i]);
     }
   }
-  give_frame(plan, frame);
   if (outputs != few) PyMem_Free(outputs);
   return result;
 }
 
-static PyObject *plan_run_into(PlanObject *self, PyObject *args) {
+PyObject *byoc_plan_run(PlanObject *plan, PyObject *const *inputs, PyObject *const *given) {
+  FrameObject *frame = take_frame(plan);
+  if (!frame) return NULL;
+  PyObject *result = run_in(plan, frame, inputs, given);
+  give_frame(plan, frame);
+  return result;
+}
+
+static PyObject *plan_run(PlanObject *self, PyObject *args) {
   PyObject *inputs, *outputs;
   if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &inputs, &PyList_Type, &outputs)) return NULL;
   if (PyList_Size(inputs) != self->num_inputs || PyList_Size(outputs) != self->num_outputs) Py_RETURN_NONE;
-  Py_ssize_t count = self->num_inputs + self->num_outputs;
+  const Py_ssize_t count = (Py_ssize_t)self->num_inputs + self->num_outputs;
   PyObject **arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays), *result = NULL;
   if (!arrays) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < count; ++i) {
-    int is_input = i < self->num_inputs;
-    arrays[i] = Py_NewRef(PyList_GetItem(is_input ? inputs : outputs, is_input ? i : i - self->num_inputs));
+    const int is_input = i < self->num_inputs;
+    PyObject *array = PyList_GetItem(is_input ? inputs : outputs, is_input ? i : i - self->num_inputs);
+    arrays[i] = is_input || array != Py_None ? Py_NewRef(array) : NULL;
   }
   result = byoc_plan_run(self, arrays, arrays + self->num_inputs);
-  for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(arrays[i]);
+  for (Py_ssize_t i = 0; i < count; ++i) Py_XDECREF(arrays[i]);
   PyMem_Free(arrays);
   if (!result && !PyErr_Occurred()) Py_RETURN_NONE;
   return result;
 }
 
-static PyObject *plan_take_frame(PlanObject *self, PyObject *ignored) {
-  if (!self->num_frames) Py_RETURN_NONE;
-  return (PyObject *)self->frames[--self->num_frames];
+/* Makes the first frame; what cannot be had now is left to the call. */
+static PyObject *plan_prepare(PlanObject *self, PyObject *ignored) {
+  FrameObject *frame = take_frame(self);
+  if (!frame) return NULL;
+  const int is_done = byoc_frame_compute(frame) && byoc_frame_lay_out(frame);
+  give_frame(self, frame);
+  return PyBool_FromLong(is_done);
 }
 
 static int plan_traverse(PlanObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE((PyObject *)self));
+  Py_VISIT(self->code);
   Py_VISIT(self->new_frame);
   for (Py_ssize_t i = 0; i < self->num_frames; ++i) Py_VISIT(self->frames[i]);
   return 0;
@@ -237,25 +278,25 @@ static void plan_dealloc(PlanObject *self) {
   PyTypeObject *type = Py_TYPE((PyObject *)self);
   PyObject_GC_UnTrack(self);
   plan_clear(self);
-  for (Py_ssize_t i = 0; i < self->num_inputs + self->num_outputs; ++i) Py_XDECREF((PyObject *)self->specs[i].dtype);
-  PyMem_Free(self->specs);
-  PyMem_Free(self->sizes);
+  Py_CLEAR(self->code);
+  PyMem_Free(self->sources);
   PyMem_Free(self->frames);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
 
 static PyMethodDef plan_methods[] = {
-    {"run_into", (PyCFunction)plan_run_into, METH_VARARGS,
-     "run_into(inputs, outputs)\n--\n\nRuns the function into the outputs; gives its result, or None where Python has to run "
-     "it: an array does not fit, or an output shares memory with another array."},
-    {"take_frame", (PyCFunction)plan_take_frame, METH_NOARGS,
-     "take_frame()\n--\n\nGives a frame that is free, which the plan then has no more; None where there is none."},
+    {"run", (PyCFunction)plan_run, METH_VARARGS,
+     "run(inputs, outputs)\n--\n\nRuns the function into the outputs, None standing for a new one; gives its result, or None "
+     "where Python has to run it: an array does not fit, or an output shares memory with another array."},
+    {"prepare", (PyCFunction)plan_prepare, METH_NOARGS,
+     "prepare()\n--\n\nMakes a frame for the first call of a function without symbols; False where it cannot be laid out."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(inputs, outputs, new_frame)\n--\n\nWhat calls of one set of input shapes need."},
+    {Py_tp_doc, "Plan(code, num_inputs, num_outputs, sources, new_frame)\n--\n\nWhat calls of a function need that is run "
+                "here from its start to its end."},
     {Py_tp_new, plan_new},
     {Py_tp_methods, plan_methods},
     {Py_tp_traverse, plan_traverse},

@@ -7,9 +7,18 @@ import numpy as np
 import numpy.typing as npt
 
 _NDArray: TypeAlias = npt.NDArray[Any]
-_Instruction: TypeAlias = tuple[int, tuple[int, ...], int, int, int]
-_Register: TypeAlias = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...] | None]
-_Spec: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
+# Operation, registers, target, address of the function and of its context, what does it in Python.
+_Instruction: TypeAlias = tuple[int, tuple[int, ...], int, int, int, Callable[..., object] | None]
+# Place, its storage or the register it lies in, dtype code and bits (DLPack), bytes of an element, dtype, shape,
+# strides in elements (or None), bytes behind the start of its home, a constant's array. Shape, strides and bytes are
+# given as numbers of sizes.
+_Register: TypeAlias = tuple[
+    int, int, int, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...] | None, int, _NDArray | None
+]
+# Operation, the sizes that it reads, a constant's value.
+_Operation: TypeAlias = tuple[int, int, int, int]
+# Symbol, input and axis that tell its size, factor and constant.
+_Source: TypeAlias = tuple[int, int, int, int, int]
 
 PYTHON: int
 RET: int
@@ -21,6 +30,23 @@ LOOP_TEST: int
 IF: int
 GOTO: int
 
+# Places of registers.
+ARGUMENT: int
+CONSTANT: int
+TENSOR: int
+VIEW: int
+
+# Operations on sizes.
+SIZE_CONSTANT: int
+SIZE_UNKNOWN: int
+SIZE_ADD: int
+SIZE_MULTIPLY: int
+SIZE_FLOORDIV: int
+SIZE_MOD: int
+SIZE_MAX: int
+SIZE_MIN: int
+SIZE_BROADCAST: int
+
 # The accounts of byoc_core.runtime.worker_accounts; the addresses: omp_get_max_threads, omp_set_num_threads and
 # omp_pause_resource_all, or 0.
 def threads_enter(wanted: int, /) -> tuple[int, int, int]: ...
@@ -31,40 +57,35 @@ def threads_set_openmp(addresses: tuple[int, int, int], /) -> None: ...
 def threads_start_anew(alone: bool, /) -> None: ...
 
 class Code:
-    # An instruction: operation, registers, target, address of the function and of its context.
-
+    # Sizes: the number of symbols, operations, and the sizes of storages.
     def __new__(
         cls,
         instructions: tuple[_Instruction, ...],
-        num_registers: int,
-        fail: Callable[[int, int], object],
+        registers: tuple[_Register | None, ...],
+        sizes: tuple[int, tuple[_Operation, ...], tuple[int, ...]],
+        fail: Callable[[int, int | Exception], object],
         num_threads: int = -1,
     ) -> Self: ...
 
 class Frame:
-    owners: object
-    # A register: address, dtype code and bits (DLPack), bytes of an element, shape, strides in elements (or None).
-    # A follower: register, the one in whose memory it lies, bytes behind its start.
-    def __new__(
-        cls,
-        code: Code,
-        registers: tuple[_Register | None, ...],
-        followers: tuple[tuple[int, int, int], ...],
-        owners: object,
-    ) -> Self: ...
+    @property
+    def arena(self) -> _NDArray: ...
+    def __new__(cls, code: Code) -> Self: ...
+    def lay_out(self, sizes: tuple[int, ...]) -> bool: ...
     def point(self, first: int, arrays: list[_NDArray | None]) -> None: ...
     def run(self, index: int) -> int: ...
 
 class Plan:
-    def __new__(cls, inputs: tuple[_Spec, ...], outputs: tuple[_Spec, ...], new_frame: Callable[[], Frame]) -> Self: ...
-    def run_into(self, inputs: list[_NDArray], outputs: list[_NDArray]) -> _NDArray | tuple[_NDArray, ...] | None: ...
-    def take_frame(self) -> Frame | None: ...
+    def __new__(
+        cls, code: Code, num_inputs: int, num_outputs: int, sources: tuple[_Source, ...], new_frame: Callable[[], Frame]
+    ) -> Self: ...
+    def run(self, inputs: list[Any], outputs: list[Any]) -> _NDArray | tuple[_NDArray, ...] | None: ...
+    def prepare(self) -> bool: ...
 
 class Entry:
-    plan: Plan | None
-    def __new__(cls, fallback: Callable[..., Any]) -> Self: ...
+    def __new__(cls, plan: Plan, fallback: Callable[..., Any]) -> Self: ...
     def __call__(self, *arguments: object) -> Any: ...
 
 class Bound:
-    def __new__(cls, frame: Frame, results: object, fallback: Callable[[], object]) -> Self: ...
+    def __new__(cls, frame: Frame, arrays: tuple[_NDArray, ...], results: object) -> Self: ...
     def __call__(self) -> Any: ...

@@ -441,7 +441,7 @@ def test_a_region_of_ours_does_not_warn() -> None:
 def test_sizes_of_another_call_are_not_taken_over() -> None:
     flat = GraphNode("reshape", (0,), (tensor("2*n"),), {"shape": (parse_dim("2*n"),)})
     run = make_region([flat, GraphNode("add", (1, 1), (tensor("2*n"),))], [tensor("n", 2)], [2])
-    for n in (3, 1, 0, 3, 4):
+    for n in (3, 1, 0, 3, 4, *range(20), 3, 19, 0):  # more than are kept
         x = np.arange(2 * n, dtype="float32").reshape(n, 2)
         out = np.empty(2 * n, "float32")
         run(x, out)

@@ -12,7 +12,20 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
-from byoc_core._native import CALL, COPY, GOTO, IF, INCREMENT, LOOP_TEST, RET, ZERO, Code, Frame
+from byoc_core._native import (
+    CALL,
+    CONSTANT,
+    COPY,
+    GOTO,
+    IF,
+    INCREMENT,
+    LOOP_TEST,
+    RET,
+    SIZE_CONSTANT,
+    ZERO,
+    Code,
+    Frame,
+)
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 
@@ -30,33 +43,51 @@ BYOC_EXPORT int32_t __tvm_ffi_count(void *handle, const TVMFFIAny *args, int32_t
 """
 
 
-def _fail(index: int, status: int) -> None:
-    raise RuntimeError(f"instruction {index} failed with {status}")
+_Instruction = tuple[int, tuple[int, ...], int, int, int, None]
+END: _Instruction = (RET, (), 0, 0, 0, None)
 
 
-def _frame(instructions: list[tuple[int, tuple[int, ...], int, int, int]], arrays: list[NDArray]) -> Frame:
-    code = Code(tuple(instructions), len(arrays), _fail)
+def _fail(index: int, reason: int | Exception) -> None:
+    raise RuntimeError(f"instruction {index} failed with {reason}")
+
+
+def _frame(instructions: list[_Instruction], arrays: list[NDArray]) -> Frame:
     codes = {"int64": (0, 64), "bool": (6, 8)}
+    sizes = [0, *dict.fromkeys(size for array in arrays for size in array.shape)]
     registers = tuple(
-        (array.ctypes.data, *codes[array.dtype.name], array.itemsize, array.shape, None) for array in arrays
+        (
+            CONSTANT,
+            0,
+            *codes[array.dtype.name],
+            array.itemsize,
+            array.dtype,
+            tuple(map(sizes.index, array.shape)),
+            None,
+            0,
+            array,
+        )
+        for array in arrays
     )
-    return Frame(code, registers, (), (arrays,))
+    operations = tuple((SIZE_CONSTANT, 0, 0, size) for size in sizes)
+    frame = Frame(Code(tuple(instructions), registers, (0, operations, ()), _fail))
+    assert frame.lay_out(())
+    return frame
 
 
-def _race(step: tuple[int, tuple[int, ...], int, int, int]) -> None:
+def _race(step: _Instruction) -> None:
     """Two threads, each with a frame of its own, run a loop of which one register is the same memory."""
     shared = np.zeros((), np.int64)
-    loop = [
+    loop: list[_Instruction] = [
         step,
-        (INCREMENT, (1,), 0, 0, 0),
-        (LOOP_TEST, (1, 2, 3, 4), 0, 0, 0),
-        (IF, (4,), 5, 0, 0),
-        (GOTO, (), 0, 0, 0),
+        (INCREMENT, (1,), 0, 0, 0, None),
+        (LOOP_TEST, (1, 2, 3, 4), 0, 0, 0, None),
+        (IF, (4,), 5, 0, 0, None),
+        (GOTO, (), 0, 0, 0, None),
     ]
 
     def run() -> None:
         own: list[NDArray] = [np.zeros((), np.int64), np.array(NUM_STEPS), np.array(True), np.array(True)]
-        _frame([*loop, (RET, (), 0, 0, 0)], [shared, *own]).run(0)
+        _frame([*loop, END], [shared, *own]).run(0)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -67,7 +98,7 @@ def _race(step: tuple[int, tuple[int, ...], int, int, int]) -> None:
 
 def race_in_the_extension() -> None:
     """Both threads increment one number."""
-    _race((INCREMENT, (0,), 0, 0, 0))
+    _race((INCREMENT, (0,), 0, 0, 0, None))
 
 
 def race_in_called_code() -> None:
@@ -75,15 +106,13 @@ def race_in_called_code() -> None:
     module = CSourceModule(COUNTER, {"count": Signature((), (TensorSpec("counter", "int64", ()),))})
     native = module.get_function("count").native
     assert native is not None
-    _race((CALL, (0,), 0, native.function, native.context))
+    _race((CALL, (0,), 0, native.function, native.context, None))
 
 
 def write_past_the_end() -> None:
     """Sixteen numbers are copied to where there is room for eight."""
     source, target = np.zeros(16, np.int64), np.zeros(8, np.int64)
-    frame = _frame(
-        [(COPY, (0, 1), 0, 0, 0), (RET, (), 0, 0, 0)], [source, np.lib.stride_tricks.as_strided(target, (16,))]
-    )
+    frame = _frame([(COPY, (0, 1), 0, 0, 0, None), END], [source, np.lib.stride_tricks.as_strided(target, (16,))])
     frame.run(0)
 
 
@@ -91,7 +120,7 @@ def misaligned_write() -> None:
     """A number is cleared at an odd address."""
     memory = np.zeros(16, np.uint8)
     odd: NDArray = np.ndarray((), np.int64, memory, 1 - memory.ctypes.data % 2)
-    _frame([(ZERO, (0,), 0, 0, 0), (RET, (), 0, 0, 0)], [odd]).run(0)
+    _frame([(ZERO, (0,), 0, 0, 0, None), END], [odd]).run(0)
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -63,28 +63,6 @@ def test_of_two_sizes_that_cannot_be_the_same_one_is_named(native: bool) -> None
         assert str(caught.value) == "function `main`, register t0: size n-3 is negative; got -1"
 
 
-def test_arrays_that_change_while_a_frame_is_made_are_left_to_python() -> None:
-    module = extension()
-    assert module is not None
-    x: NDArray = np.zeros((2, 3), np.float32)
-    y: NDArray = np.zeros((2, 3), np.float32)
-    code = module.Code(((module.RET, (), 0, 0, 0),), 2, print)
-    changed: list[NDArray] = []
-
-    def new_frame() -> Any:
-        for array in changed:
-            array.resize((6,), refcheck=False)
-        register = (0, 2, 32, 4, (0, 0), None)
-        return module.Frame(code, (register, register), (), ())
-
-    spec = (np.dtype(np.float32), (2, 3))
-    for changed in ([x], [y]):
-        plan = module.Plan((spec,), (spec,), new_frame)
-        assert plan.run_into([x], [y]) is None
-        changed[0].resize((2, 3), refcheck=False)
-        assert plan.run_into([x], [y]) is y
-
-
 @BOTH_WAYS
 def test_a_copy_between_sizes_that_differ_fails_with_both_named(native: bool) -> None:
     code = (Call(EXTERN, 0, (0, 0), (3,)), Call(BUILTIN, Builtin.COPY, (0,), (2,)), Ret((2, 3)))

@@ -13,6 +13,7 @@ __all__ = [
     "evaluate",
     "evaluate_at_one",
     "has_calls",
+    "linear_form",
     "match_symbols",
     "shape_symbols",
     "solve_symbol",
@@ -45,7 +46,7 @@ def evaluate_at_one(dim: Dim) -> int:
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """Replaces symbols by dimensions (all at once, not one after the other)."""
-    if isinstance(dim, int):
+    if isinstance(dim, int) or not values:
         return dim
     total: Dim = 0
     for monomial, factor in dim.terms:
@@ -99,7 +100,7 @@ def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
     """
     if isinstance(dim, int):
         return None
-    linear = _linear_form(dim)
+    linear = linear_form(dim)
     if linear is None:
         return None
     name, factor, constant = linear
@@ -117,7 +118,7 @@ def match_symbols(declared: Iterable[Dim], given: Iterable[Dim]) -> dict[str, Di
     """
     found: dict[str, Dim] = {}
     for dim, size in zip(declared, given, strict=True):
-        linear = None if isinstance(dim, int) else _linear_form(dim)
+        linear = None if isinstance(dim, int) else linear_form(dim)
         if linear is None or linear[0] in found:
             continue
         name, factor, constant = linear
@@ -127,7 +128,7 @@ def match_symbols(declared: Iterable[Dim], given: Iterable[Dim]) -> dict[str, Di
     return found
 
 
-def _linear_form(dim: DimExpr) -> tuple[str, int, int] | None:
+def linear_form(dim: DimExpr) -> tuple[str, int, int] | None:
     """Gives (symbol, factor, constant) of ``factor * symbol + constant``; ``None`` for another form."""
     constant, name, factor = 0, None, 0
     for monomial, coefficient in dim.terms:

@@ -29,6 +29,10 @@ __all__ = ["implement"]
 Find = Callable[[GraphNode], Computes | None]
 """Gives what computes a node: ``computes(*operands, **attributes)``, a composite's without attributes; ``None`` where
 its body does."""
+_Prepared = tuple[list[Step], tuple[PlacedArray | None, ...]]
+"""The steps for the sizes of a call, and where the workspace's arrays lie."""
+_KEPT_SHAPES = 8
+"""For how many sets of shapes a function keeps steps and places: calls with a few in turn find them made."""
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 
 
@@ -76,26 +80,32 @@ def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[...,
 
 
 def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
-    """Gives what runs a plan that depends on sizes: steps and places for the last sizes are kept."""
+    """Gives what runs a plan that depends on sizes: steps and places for a few sets of shapes are kept."""
     run, run_within = plan.runners
     num_inputs = len(signature.inputs)
     num_arrays = num_inputs + (0 if signature.new_symbols else len(signature.outputs))
-    last: tuple[list[tuple[int, ...]], list[Step], tuple[PlacedArray | None, ...]] | None = None
+    known: dict[tuple[tuple[int, ...], ...], _Prepared] = {}
+
+    def prepare(passed: tuple[NDArray, ...]) -> _Prepared:
+        sizes = bind_symbols(signature.inputs, passed[:num_inputs])
+        if len(passed) > num_inputs:
+            bind_symbols(signature.outputs, passed[num_inputs:], sizes=sizes)
+        before = next((steps for steps, _ in known.values()), ())
+        return plan.make_steps(sizes, is_quiet=plan.is_quiet, known=before), plan.workspace.place(sizes)
 
     def implementation(*arrays: NDArray) -> Any:
-        nonlocal last
+        nonlocal known
         passed = arrays[:num_arrays]
-        shapes = [array.shape for array in passed]
-        found = last  # another thread may replace it
-        if found is None or found[0] != shapes:
-            sizes = bind_symbols(signature.inputs, arrays[:num_inputs])
-            if len(passed) > num_inputs:
-                bind_symbols(signature.outputs, passed[num_inputs:], sizes=sizes)
-            steps = plan.make_steps(sizes, is_quiet=plan.is_quiet, known=found[1] if found else ())
-            found = last = shapes, steps, plan.workspace.place(sizes)
-        if len(arrays) > num_arrays and any(found[2]):
-            return run_within(found[1], found[2], *arrays)
-        return run(found[1], *passed)
+        shapes = tuple([array.shape for array in passed])
+        found = known.get(shapes)
+        if found is None:
+            found = prepare(passed)
+            # A new one each time: other threads read it.
+            known = dict([*known.items()][1 - _KEPT_SHAPES :]) | {shapes: found}
+        steps, placed = found
+        if len(arrays) > num_arrays and any(placed):
+            return run_within(steps, placed, *arrays)
+        return run(steps, *passed)
 
     return implementation
 

@@ -14,7 +14,7 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm.program import ALIGNMENT, VMFunction
 from byoc_core.vm.views import ConcreteView, ViewMaker
 
-__all__ = ["ArenaLayout", "lay_out", "new_arena", "start_of"]
+__all__ = ["ArenaLayout", "lay_out", "new_arena", "no_memory", "start_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,12 @@ def new_arena(layout: ArenaLayout, where: str) -> NDArray:
     try:
         return np.empty(layout.nbytes + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError, OverflowError) as error:
-        raise ExecutionError(where, f"{layout.nbytes} bytes for intermediates cannot be allocated") from error
+        raise no_memory(layout, where) from error
+
+
+def no_memory(layout: ArenaLayout, where: str) -> ExecutionError:
+    """Gives the error of an arena that does not fit into memory."""
+    return ExecutionError(where, f"{layout.nbytes} bytes for intermediates cannot be allocated")
 
 
 def start_of(arena: NDArray) -> int:

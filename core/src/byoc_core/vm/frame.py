@@ -29,7 +29,7 @@ class Frame:
         registers: by number; one more, the last, holds the frame itself for calls that define registers.
         sizes: the input sizes for which the views are made; ``None`` before the first call.
         symbols: all sizes known so far in the running call, those learnt on the way included.
-        native: the same memory for native calls, where the function has any.
+        native: the same memory for native calls, where a call of the function is some of those and some of Python's.
         fill_views: makes the views of what comes with a call; ``None`` where there are none.
     """
 
@@ -56,7 +56,13 @@ class Frame:
         linked = self._linked
         function = linked.function
         layout = linked.layout(sizes)
-        if layout.nbytes + ALIGNMENT > self._arena.nbytes:
+        calls = linked.call_list
+        if calls is not None and not calls.is_whole:
+            if self.native is None:
+                self.native = calls.new_frame()
+            calls.lay_out(self.native, layout, sizes)
+            self._arena = self.native.arena
+        elif layout.nbytes + ALIGNMENT > self._arena.nbytes:
             self._arena = new_arena(layout, f"function `{function.name}`")
         start = start_of(self._arena)
         first = linked.first_tensor
@@ -66,8 +72,6 @@ class Frame:
             self.registers[first + index] = np.ndarray(shape, to_numpy(tensor.dtype), self._arena, start + offset)
         if linked.views is not None:
             self.fill_views = linked.views.prepare(self.registers, layout.views)
-        if linked.call_list is not None:
-            self.native = linked.call_list.new_frame(layout, self._arena)
         self.sizes = sizes
 
     def allocate(self, spec: TensorSpec) -> NDArray:

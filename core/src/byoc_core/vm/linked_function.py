@@ -8,7 +8,6 @@ Where the C extension is there, native calls go through a list of calls (:mod:`b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,15 +28,13 @@ from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import Program, VMFunction
+from byoc_core.vm.step import Step
 from byoc_core.vm.views import ViewMaker
 
 if TYPE_CHECKING:
     from byoc_core._native import Frame as NativeFrame
 
-__all__ = ["LinkedFunction", "Step", "picker"]
-
-Step = tuple[Callable[..., object], Callable[[list[Any]], tuple[Any, ...]], int]
-"""One linked call: what to call, what picks its arguments out of the registers, and its instruction index."""
+__all__ = ["LinkedFunction"]
 
 
 class _Block:
@@ -124,6 +121,7 @@ class LinkedFunction:
                 module,
                 self.program,
                 self.function,
+                steps,
                 entries,
                 self._constants,
                 self.early_results,
@@ -218,10 +216,9 @@ class LinkedFunction:
         """
         calls = self.call_list
         if calls is not None and calls.is_whole:
-            layout = self.layout(sizes)
-            buffers = self.result_buffers(outputs, sizes)
-            if calls.run_whole(inputs, buffers, layout):
-                return buffers
+            made = calls.run(inputs, outputs or [None] * len(self.function.results))
+            if made is not None:
+                return list(made) if isinstance(made, tuple) else [made]
         return self._run_in_frame(inputs, outputs, sizes)
 
     def prepare(self) -> None:
@@ -233,16 +230,16 @@ class LinkedFunction:
         shapes = tuple(tuple(dim for dim in param.shape if isinstance(dim, int)) for param in params)
         if any(len(shape) < len(param.shape) for shape, param in zip(shapes, params, strict=True)):
             return
+        calls = self.call_list
+        if calls is not None and calls.is_whole:
+            calls.prepare()
+            return
         sizes: Sizes = {}
         try:
-            layout, types = self.layout(sizes), self.result_types(sizes)
-            calls = self.call_list
-            if calls is not None and calls.is_whole:
-                calls.prepare((*shapes, *(type_[0] for type_ in types if type_ is not None)), layout)
-            else:
-                frame = Frame(self)
-                frame.resize(sizes)
-                self._pool.append(frame)
+            self.result_types(sizes)
+            frame = Frame(self)
+            frame.resize(sizes)
+            self._pool.append(frame)
         except (CallError, ExecutionError):
             return
         self._last = shapes, sizes
@@ -256,10 +253,10 @@ class LinkedFunction:
         calls = self.call_list
         return calls.make_entry(fallback) if calls is not None and calls.is_whole else fallback
 
-    def run_again(
+    def run_as_given(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> NDArray | tuple[NDArray, ...] | None:
-        """Runs the function on arrays by name if they are like those of the last call; gives ``None`` if not."""
+        """Runs the function on arrays by name if nothing has to be converted or refused; gives ``None`` if not."""
         calls = self.call_list
         if calls is None or not calls.is_whole or type(inputs) is not dict or type(outputs) is not dict:
             return None
@@ -270,7 +267,7 @@ class LinkedFunction:
             arrays, buffers = [inputs[name] for name in names], [outputs[name] for name in out_names]
         except KeyError:
             return None  # whoever checks the names says what is wrong
-        return calls.run_again(arrays, buffers)
+        return None if any(buffer is None for buffer in buffers) else calls.run(arrays, buffers)
 
     def bind(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], sizes: Sizes) -> Callable[[], Any]:
         """Gives a callable that runs the function on these arrays each time and gives its result.
@@ -280,11 +277,12 @@ class LinkedFunction:
             outputs: one array per result, that overlaps no other array.
             sizes: the sizes of the symbols.
         """
-        results = outputs[0] if len(outputs) == 1 else tuple(outputs)
         layout = self.layout(sizes)
-        run = BoundCall(lambda: self._run_in_frame(inputs, outputs, sizes), results)
         calls = self.call_list
-        return calls.bind(inputs, outputs, layout, results, run) if calls is not None and calls.is_whole else run
+        if calls is not None and calls.is_whole:
+            return calls.bind(inputs, outputs, layout, sizes)
+        results = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return BoundCall(lambda: self._run_in_frame(inputs, outputs, sizes), results)
 
     def result_buffers(self, outputs: Sequence[NDArray | None] | None, sizes: Sizes) -> list[NDArray]:
         """Gives a buffer for each result, fresh where none is given; ``None`` for a dynamic one."""
@@ -337,8 +335,8 @@ class LinkedFunction:
         block = self._entry
         try:
             while True:
-                for function, arguments, index in block.steps:  # noqa: B007 - the handler below reads it
-                    function(*arguments(registers))
+                for function, pick, index, _ in block.steps:  # noqa: B007 - the handler below reads it
+                    function(*pick(registers))
                 if block.results is not None:
                     return [registers[number] for number in block.results]
                 block = block.target if block.condition is None or registers[block.condition] else block.otherwise
@@ -354,7 +352,7 @@ class LinkedFunction:
             step = steps[index]
             if step is not None:
                 try:
-                    step[0](*step[1](registers))
+                    step.function(*step.pick(registers))
                 except Exception as error:
                     raise self._failure(index, error) from error
                 index = native.run(index + 1)
@@ -365,12 +363,14 @@ class LinkedFunction:
                 case If(condition=condition, otherwise=target):
                     index = native.run(index + 1 if registers[condition] else target)
 
-    def _fail(self, index: int, status: int) -> None:
-        """Raises the error of a native call."""
+    def _fail(self, index: int, reason: int | Exception) -> None:
+        """Raises the error of a call that returned a status, or raised an exception."""
+        if isinstance(reason, Exception):
+            raise self._failure(index, reason) from reason
         entry, call = self._native_entries[index], self.function.code[index]
         assert entry is not None
         assert isinstance(call, Call)
-        error = failure_of(callee_name(self.program, call), entry.explain(status))
+        error = failure_of(callee_name(self.program, call), entry.explain(reason))
         raise self._failure(index, error) from error
 
     def _failure(self, index: int, error: Exception) -> Exception:
@@ -385,11 +385,3 @@ class LinkedFunction:
             f"{self._where}, instruction {index} ({call.kind.mnemonic} {callee})",
             f"failed with {type(error).__name__}: {error}",
         )
-
-
-def picker(registers: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Gives a function that picks these registers, in order, as a tuple."""
-    if len(registers) == 1:
-        (only,) = registers
-        return lambda values: (values[only],)
-    return itemgetter(*registers)

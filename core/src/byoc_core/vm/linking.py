@@ -13,9 +13,10 @@ from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFun
 from byoc_core.runtime.workspaces import takes_workspace
 from byoc_core.vm.frame import Frame
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
-from byoc_core.vm.linked_function import LinkedFunction, Step, picker
+from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.permissions import check_permissions
 from byoc_core.vm.program import Program, Register, RegisterKind
+from byoc_core.vm.step import Step
 
 __all__ = ["link"]
 
@@ -146,11 +147,11 @@ class _Linker:
                         expected="a call_packed",
                     )
                 implementation = function.impl if isinstance(function, PackedFunction) else function
-                return implementation, picker((*call.args, *outputs, *workspace)), index
+                return Step.of(implementation, (*call.args, *outputs, *workspace), index)
             case CallKind.PACKED:
-                return self._packed(index, call), picker((self._frame, *call.args)), index
+                return Step.of(self._packed(index, call), (self._frame, *call.args), index)
             case CallKind.FUNCTION:
-                return self._function(call), picker((self._frame, *call.args, *call.results)), index
+                return Step.of(self._function(call), (self._frame, *call.args, *call.results), index)
             case CallKind.BUILTIN:
                 return self._builtin(index, call)
 
@@ -275,8 +276,8 @@ class _Linker:
             def allocate(frame: Frame) -> None:
                 frame.registers[number] = frame.allocate(spec)
 
-            return allocate, picker((self._frame,)), index
-        return _BUILTINS[builtin], picker((*call.args, *call.results)), index
+            return Step.of(allocate, (self._frame,), index)
+        return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
 
 
 def _copy(source: NDArray, target: NDArray) -> None:

@@ -83,7 +83,7 @@ class VMCallable:
     ) -> NDArray | tuple[NDArray, ...]:
         """Runs the function on named inputs; see :meth:`VirtualMachine.run`."""
         linked = self._linked
-        if out is not None and (made := linked.run_again(inputs, out)) is not None:
+        if out is not None and (made := linked.run_as_given(inputs, out)) is not None:
             return made
         where = f"function `{self.name}`"
         _check_names(where, "input", inputs, self.params, complete=True)

@@ -1,0 +1,118 @@
+"""Microseconds of a call where shapes change from call to call: tiny models that take any number of rows.
+
+One shape all the time, two in turn, or so many in turn that nothing which is kept for a few shapes is of use. The
+inputs are made before; picking the next ones is part of every call, and stands in a row of its own. Where ONNX
+Runtime's buffers are bound, each call binds its own.
+
+The time is that of the calling thread, as in :mod:`benchmarks.call_overhead`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import byoc_core
+import numpy as np
+from byoc_core.artifact import Executable
+from byoc_core.runtime.module import NDArray
+
+from benchmarks.call_overhead import time_statement
+from benchmarks.calls import NO_PEER, OUTPUT, Call, has_peer, peer_session, read_result
+from benchmarks.pairing import Samples, measure, paired_ratio
+from benchmarks.tables import Table, show, table_to_json
+from benchmarks.tiny_models import DYNAMIC, MODELS, TinyModel
+
+PATTERNS: Mapping[str, Sequence[int]] = {"1": (10,), "2": (10, 11), "300": range(1, 301)}
+"""Numbers of rows, by how many shapes take turns."""
+DYNAMIC_MODELS: Mapping[str, TinyModel] = {"chain": DYNAMIC, "mixed": replace(MODELS["mixed"], num_rows="n")}
+RIVALS = {"byoc call": "ORT session.run", "byoc run into buffers": "ORT IO binding, bound anew"}
+
+Feeds = Sequence[Mapping[str, NDArray]]
+
+
+def run(num_rounds: int) -> dict[str, Any]:
+    """Gives microseconds per call of each model and pattern of shapes in each way, and the ratios to the peer."""
+    if not has_peer():
+        print(f"  {NO_PEER}")
+    calls: dict[tuple[str, str], Call] = {}
+    for name, model in DYNAMIC_MODELS.items():
+        executable, data = model.build(), model.to_onnx()
+        for pattern, rows in PATTERNS.items():
+            feeds = [model.draw_inputs(num_rows) for num_rows in rows]
+            ways = _byoc_calls(executable, feeds) | (_peer_calls(data, feeds) if has_peer() else {})
+            _compare(model, f"{name}, {pattern}", ways, feeds)
+            calls |= {(way, f"{name}, {pattern}"): call for way, call in ways.items()}
+    seconds = measure({"/".join(key): time_statement(call) for key, call in calls.items()}, num_rounds=num_rounds)
+    table: Table = {}
+    for way, column in calls:
+        values = seconds[f"{way}/{column}"].values
+        table.setdefault(way, {})[column] = Samples(tuple(value * 1e6 for value in values))
+    ratios = {
+        f"{rival} / {way}": {column: paired_ratio(table[rival][column], ours) for column, ours in table[way].items()}
+        for way, rival in RIVALS.items()
+        if rival in table
+    }
+    show(f"microseconds of a call, medians of {num_rounds} rounds", table)
+    show("times the peer takes longer, within rounds", ratios)
+    return {"unit": "us", "microseconds": table_to_json(table), "ratios": table_to_json(ratios)}
+
+
+def _byoc_calls(executable: Executable, feeds: Feeds) -> dict[str, Call]:
+    machine = byoc_core.VirtualMachine(executable, num_threads=1)
+    python = byoc_core.VirtualMachine(executable, num_threads=1, native=False)
+
+    def names() -> dict[str, Any]:
+        given = [tuple(feed.values()) for feed in feeds]
+        pairs = [(feed, {OUTPUT: np.empty_like(next(iter(feed.values())))}) for feed in feeds]
+        turn, into = itertools.cycle(given), itertools.cycle(pairs)
+        return {"vm": machine, "python": python, "turn": turn, "into": into}
+
+    return {
+        "alone, the next inputs": Call("y = next(turn)", names(), ""),
+        "byoc call": Call("y = vm['main'](*next(turn))", names(), "y"),
+        "byoc run into buffers": Call(
+            "feed, out = next(into); vm.run('main', feed, out=out)", names(), f"out[{OUTPUT!r}]"
+        ),
+        "byoc call, Python path": Call("y = python['main'](*next(turn))", names(), "y"),
+    }
+
+
+def _peer_calls(data: bytes, feeds: Feeds) -> dict[str, Call]:
+    import onnxruntime
+
+    session = peer_session(data, num_threads=1)
+    binding = session.io_binding()
+    value = onnxruntime.OrtValue.ortvalue_from_numpy
+    given = [
+        ([(name, value(array)) for name, array in feed.items()], value(np.empty_like(next(iter(feed.values())))))
+        for feed in feeds
+    ]
+    bind = "values, out = next(into)\nfor name, value in values: binding.bind_ortvalue_input(name, value)"
+    names = {"session": session, "binding": binding, "into": itertools.cycle(given), "OUTPUT": OUTPUT}
+    return {
+        "ORT session.run": Call(
+            "y = session.run(None, next(turn))", {"session": session, "turn": itertools.cycle(feeds)}, "y[0]"
+        ),
+        "ORT IO binding, bound anew": Call(
+            f"{bind}\nbinding.bind_ortvalue_output(OUTPUT, out)\nsession.run_with_iobinding(binding)",
+            names,
+            "out.numpy()",
+        ),
+    }
+
+
+def _compare(model: TinyModel, column: str, ways: Mapping[str, Call], feeds: Feeds) -> None:
+    """Checks each way's next results, to the last bit, and leaves its inputs where they were.
+
+    Raises:
+        ValueError: one is not what numpy gives.
+    """
+    for feed in feeds:
+        names: dict[str, Any] = dict(feed)
+        exec(model.arithmetic, names)
+        for way, call in ways.items():
+            if call.result and not np.array_equal(read_result(call), names[OUTPUT]):
+                raise ValueError(f"{column}: {way} gives another result than numpy")

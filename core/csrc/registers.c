@@ -1,0 +1,155 @@
+#include "objects.h"
+
+/* Reads the number of a size. */
+static int read_size_number(const CodeObject *self, PyObject *item, int32_t *out) {
+  const long number = PyLong_AsLong(item);
+  if (number == -1 && PyErr_Occurred()) return -1;
+  if (number < 0 || number >= (long)self->num_symbols + self->num_operations) {
+    PyErr_SetString(PyExc_ValueError, "there is no such size");
+    return -1;
+  }
+  *out = (int32_t)number;
+  return 0;
+}
+
+static int read_operation(const CodeObject *self, int32_t index, PyObject *item, byoc_size_operation *out) {
+  int op, left, right;
+  long long value;
+  if (!PyArg_ParseTuple(item, "iiiL;an operation is (op, left, right, value)", &op, &left, &right, &value)) return -1;
+  const int32_t known = self->num_symbols + index;
+  const int is_constant = op == BYOC_SIZE_CONSTANT || op == BYOC_SIZE_UNKNOWN;
+  if (op < 0 || op >= BYOC_NUM_SIZE_OPS || left < 0 || right < 0 || (!is_constant && (left >= known || right >= known))) {
+    PyErr_SetString(PyExc_ValueError, "an operation is unknown, or reads what does not stand before it");
+    return -1;
+  }
+  *out = (byoc_size_operation){op, is_constant ? 0 : left, is_constant ? 0 : right, value};
+  return 0;
+}
+
+int byoc_read_sizes(CodeObject *self, PyObject *sizes) {
+  int num_symbols;
+  PyObject *operations, *storages;
+  if (!PyArg_ParseTuple(sizes, "iO!O!;sizes are (number of symbols, operations, storages)", &num_symbols, &PyTuple_Type,
+                        &operations, &PyTuple_Type, &storages))
+    return -1;
+  const Py_ssize_t num_operations = PyTuple_Size(operations), num_storages = PyTuple_Size(storages);
+  if (num_symbols < 0 || num_symbols > INT32_MAX / 4 || num_operations > INT32_MAX / 4 || num_storages > INT32_MAX / 4) {
+    PyErr_SetString(PyExc_ValueError, "a function has too many sizes");
+    return -1;
+  }
+  self->operations = PyMem_Calloc((size_t)num_operations + 1, sizeof *self->operations);
+  self->storages = PyMem_Calloc((size_t)num_storages + 1, sizeof *self->storages);
+  if (!self->operations || !self->storages) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  self->num_symbols = num_symbols;
+  for (Py_ssize_t i = 0; i < num_operations; ++i)
+    if (read_operation(self, (int32_t)i, PyTuple_GetItem(operations, i), &self->operations[i])) return -1;
+  self->num_operations = (int32_t)num_operations;
+  for (Py_ssize_t i = 0; i < num_storages; ++i)
+    if (read_size_number(self, PyTuple_GetItem(storages, i), &self->storages[i])) return -1;
+  self->num_storages = (int32_t)num_storages;
+  return 0;
+}
+
+static int read_dims(const CodeObject *self, Register *out, PyObject *shape, PyObject *strides) {
+  const Py_ssize_t ndim = PyTuple_Size(shape);
+  const int is_strided = strides != Py_None;
+  if (ndim > BYOC_MAX_NDIM || (is_strided && (!PyTuple_Check(strides) || PyTuple_Size(strides) != ndim))) {
+    PyErr_SetString(PyExc_ValueError, "a register has too many axes, or not as many strides as axes");
+    return -1;
+  }
+  out->ndim = (int32_t)ndim;
+  out->is_strided = is_strided;
+  out->dims = PyMem_Calloc((size_t)(2 * ndim + 1), sizeof *out->dims);
+  if (!out->dims) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < ndim * (1 + is_strided); ++i) {
+    PyObject *item = i < ndim ? PyTuple_GetItem(shape, i) : PyTuple_GetItem(strides, i - ndim);
+    if (read_size_number(self, item, &out->dims[i])) return -1;
+  }
+  return 0;
+}
+
+/* Whether a register lies where there is something. */
+static int is_placed(const CodeObject *self, const Register *found, Py_ssize_t count) {
+  switch (found->place) {
+    case BYOC_TENSOR:
+      return found->home >= 0 && found->home < self->num_storages;
+    case BYOC_VIEW:
+      return found->home >= 0 && found->home < count && self->registers[found->home].place != BYOC_VIEW &&
+             self->registers[found->home].place != BYOC_NOWHERE;
+    case BYOC_CONSTANT:
+      return PyArray_Check(found->array);
+    default:
+      return found->place == BYOC_ARGUMENT;
+  }
+}
+
+static int read_register(CodeObject *self, Py_ssize_t number, PyObject *item) {
+  Register *out = &self->registers[number];
+  int dtype_code, bits, offset;
+  Py_ssize_t itemsize;
+  PyArray_Descr *descr;
+  PyObject *shape, *strides, *array;
+  if (item == Py_None) return 0;
+  if (!PyArg_ParseTuple(item,
+                        "iiiinO!O!OiO;a register is (place, home, dtype code, bits, itemsize, dtype, shape, strides, offset, "
+                        "array)",
+                        &out->place, &out->home, &dtype_code, &bits, &itemsize, &PyArrayDescr_Type, &descr, &PyTuple_Type,
+                        &shape, &strides, &offset, &array))
+    return -1;
+  out->dtype = (DLDataType){(uint8_t)dtype_code, (uint8_t)bits, 1};
+  out->itemsize = itemsize;
+  Py_INCREF((PyObject *)descr);
+  out->descr = descr;
+  out->array = Py_NewRef(array);
+  if (offset < 0 || offset >= self->num_symbols + self->num_operations) {
+    PyErr_SetString(PyExc_ValueError, "a register has no offset");
+    return -1;
+  }
+  out->offset = offset;
+  if (read_dims(self, out, shape, strides)) return -1;
+  if (!is_placed(self, out, number)) {
+    PyErr_SetString(PyExc_ValueError, "a register lies where nothing is");
+    return -1;
+  }
+  return 0;
+}
+
+int byoc_read_registers(CodeObject *self, PyObject *registers) {
+  const Py_ssize_t count = PyTuple_Size(registers);
+  if (count > INT32_MAX / 4) {
+    PyErr_SetString(PyExc_ValueError, "a function has too many registers");
+    return -1;
+  }
+  self->registers = PyMem_Calloc((size_t)count + 1, sizeof *self->registers);
+  self->followers = PyMem_Calloc((size_t)count + 1, sizeof *self->followers);
+  if (!self->registers || !self->followers) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  self->num_registers = (int32_t)count;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (read_register(self, i, PyTuple_GetItem(registers, i))) return -1;
+    const Register *found = &self->registers[i];
+    if (found->place == BYOC_VIEW && self->registers[found->home].place == BYOC_ARGUMENT)
+      self->followers[self->num_followers++] = (int32_t)i;
+  }
+  return 0;
+}
+
+void byoc_free_registers(CodeObject *self) {
+  for (int32_t i = 0; i < self->num_registers; ++i) {
+    Py_XDECREF((PyObject *)self->registers[i].descr);
+    Py_XDECREF(self->registers[i].array);
+    PyMem_Free(self->registers[i].dims);
+  }
+  PyMem_Free(self->registers);
+  PyMem_Free(self->followers);
+  PyMem_Free(self->operations);
+  PyMem_Free(self->storages);
+}
