@@ -18,7 +18,7 @@ from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["FAMILY", "choose_writer"]
+__all__ = ["FAMILY", "choose_writer", "require_room"]
 
 
 def _is_product(step: Step) -> bool:
@@ -55,12 +55,18 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has the padded image checked to hold a window, and a transposed convolution to leave something."""
+    if not step.op.endswith("_transpose"):
+        require_room(scope, step, step.op)
+        return
+    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
+    least = [1 if axis in axes else 0 for axis in range(len(shape_of(step.result)))]
+    scope.require_at_least(step.op, "the result", shape_of(step.result), least)
+
+
+def require_room(scope: FunctionScope, step: Step, name: str) -> None:
+    """Has the padded image checked to hold a window of a convolution, which is called by a name."""
     layout, rank = str(step.binding.attrs["data_layout"]), len(shape_of(step.result)) - 2
     axes = axes_of(layout, "NC")[2:]
-    if step.op.endswith("_transpose"):
-        least = [1 if axis in axes else 0 for axis in range(rank + 2)]
-        scope.require_at_least(step.op, "the result", shape_of(step.result), least)
-        return
     # In one order whatever the layout is, which a rewrite of the region may have changed.
     image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
     padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
@@ -68,7 +74,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
     sizes = [image[axis] + padding[index] + padding[index + rank] for index, axis in enumerate(axes)]
     window = [(int(str(weight[tap])) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
     what = f"the padded image ({', '.join('NC' + axis_letters(rank))})"
-    scope.require_at_least(step.op, what, [1, 1, *sizes], [0, 0, *window])
+    scope.require_at_least(name, what, [1, 1, *sizes], [0, 0, *window])
 
 
 def _reads(step: Step, index: int) -> Access:
