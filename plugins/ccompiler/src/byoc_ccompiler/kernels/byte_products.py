@@ -38,8 +38,11 @@ MAX_DEPTH = 1 << 16
 _GATHERED_NBYTES, _GATHERED_ROWS = 1 << 15, 48
 """Bytes of rows, and rows, that are gathered at a time, if one tile's do not have more."""
 
+_NEAR_NBYTES = 3 << 13
+"""Bytes of a panel that stay in the nearest cache while the rows of a block pass."""
+
 _LOCALS = (
-    *("item", "block", "panel", "m0", "m_count", "n0", "n_count", "bytes", "at_hand", "sums", "tile", "row", "m"),
+    *("item", "block", "panel", "m0", "m_count", "n0", "n_count", "bytes", "at_hand", "sums", "row", "m", "k", "count"),
     *("from", "to", "line", "y", "x", "col", "at", "tap_down", "tap_right"),
 )
 
@@ -130,17 +133,13 @@ def _write(kernel: Kernel) -> None:
     tile = byte_tile(kernel, plan.tile_rows, plan.vectors)
     n_count = "n_count" if plan.num_columns % plan.width else str(plan.width)
     place = SumsTile("sums", str(plan.width), "m0", "m_count", "n0", n_count, plan.width)
-    rows = f"bytes + row * {plan.pitch}, {plan.pitch}"
-    panel = f"{panels} + panel * {plan.width * plan.pitch}, {starts} + n0"
     body = [
         "    if (at_hand != block) {",
         "      at_hand = block;",
         *(f"      {line}" for line in gather.lines()),
         "    }",
         f"    int32_t sums[{plan.block_rows * plan.width}];",
-        f"    for (int64_t row = 0; row < m_count; row += {plan.tile_rows}) {{",
-        f"      {tile}({rows}, {panel}, {plan.pitch // QUAD}, sums + row * {plan.width});",
-        "    }",
+        *_sum_lines(plan, tile, f"{panels} + panel * {plan.width * plan.pitch}", f"{starts} + n0"),
         *epilogue_lines(kernel, place, "    "),
     ]
     integer = "const int64_t"
@@ -162,6 +161,27 @@ def _write(kernel: Kernel) -> None:
     ]
     item_ps = plan.block_rows * plan.width * plan.pitch * multiply_add_ps(kernel.unit, "int32") // QUAD
     kernel.finish([ParallelLoop(tuple(lines), plan.blocks * plan.panels, item_ps)])
+
+
+def _sum_lines(plan: _Plan, tile: str, panel: str, starts: str) -> list[str]:
+    """Gives the loop over the tiles of a block; long sums go part by part, whose panels stay in the nearest cache."""
+    rows, sums = f"bytes + row * {plan.pitch}", f"sums + row * {plan.width}"
+    head = f"for (int64_t row = 0; row < m_count; row += {plan.tile_rows}) {{"
+    most = max(1, _NEAR_NBYTES // (QUAD * plan.width))
+    quads = plan.pitch // QUAD
+    if quads <= most:
+        call = f"  {tile}({rows}, {plan.pitch}, {panel}, {quads}, {starts}, 0, {sums});"
+        return [f"    {line}" for line in (head, call, "}")]
+    part = -(-quads // -(-quads // most))
+    return [
+        f"    for (int64_t k = 0; k < {quads}; k += {part}) {{",
+        f"      const int64_t count = byoc_min({part}, {quads} - k);",
+        f"      {head}",
+        f"        {tile}({rows} + k * {QUAD}, {plan.pitch}, {panel} + k * {QUAD * plan.width}, count,",
+        f"            k ? {sums} : {starts}, k ? {plan.width} : 0, {sums});",
+        "      }",
+        "    }",
+    ]
 
 
 @dataclass(frozen=True, slots=True)

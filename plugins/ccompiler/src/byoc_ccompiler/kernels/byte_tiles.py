@@ -96,10 +96,11 @@ def _quads_function(unit: VectorUnit) -> str:
 def byte_tile(kernel: Kernel, rows: int, vectors: int) -> str:
     """Gives the C name of a function that multiplies rows of bytes by a panel.
 
-    ``sums[j][n] = start[n] + sum over k of a[j][k] * panel[n][k]``. A panel has ``vectors * lanes`` columns; four
-    neighbouring bytes of each lie side by side, and these quads follow one another.
+    ``sums[j][n] = start[j * start_step + n] + sum over k of a[j][k] * panel[n][k]``. A panel has ``vectors * lanes``
+    columns; four neighbouring bytes of each lie side by side, and these quads follow one another.
 
-    C signature: ``(a, a_row_step, panel, start, quads, sums)``; sums are overwritten, and wrap around.
+    C signature: ``(a, a_row_step, panel, quads, start, start_step, sums)``. Sums are overwritten, and wrap around; they
+    may start with themselves.
 
     Args:
         kernel: whose source the function is for.
@@ -110,13 +111,13 @@ def byte_tile(kernel: Kernel, rows: int, vectors: int) -> str:
     quads = kernel.helper("add_quads", _quads_function(kernel.unit))
     width = vectors * lanes
     text = f"""\
-static void {{name}}(const uint8_t *a, int64_t a_row_step, const int8_t *panel, const int32_t *start, int64_t quads,
-    int32_t *restrict sums) {{
+static void {{name}}(const uint8_t *a, int64_t a_row_step, const int8_t *panel, int64_t quads, const int32_t *start,
+    int64_t start_step, int32_t *sums) {{
   vec_i32 acc[{rows}][{vectors}];
   BYOC_UNROLL
   for (int j = 0; j < {rows}; ++j) {{
     BYOC_UNROLL
-    for (int v = 0; v < {vectors}; ++v) acc[j][v] = *(const vec_i32u *)(start + v * {lanes});
+    for (int v = 0; v < {vectors}; ++v) acc[j][v] = *(const vec_i32u *)(start + j * start_step + v * {lanes});
   }}
   for (int64_t q = 0; q < quads; ++q, a += {QUAD}, panel += {QUAD * width}) {{
     vec_i32 part[{vectors}];
