@@ -35,7 +35,7 @@ class _Builder:
         self._nodes.append(helper.make_node(op, inputs, [name], name=name, **attrs))
         return name
 
-    def _constant(self, array: NDArray) -> str:
+    def _constant(self, array: NDArray | np.generic) -> str:
         name = f"constant_{len(self._weights)}"
         self._weights.append(numpy_helper.from_array(np.asarray(array), name))
         return name

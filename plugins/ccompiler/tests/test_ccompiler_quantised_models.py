@@ -36,7 +36,7 @@ MODELS: dict[str, tuple[str, NDArray, list[Any], dict[str, Any]]] = {
     "QLinearConv": (
         "QLinearConv",
         X,
-        [*SCALE, FILTER, CHANNEL_SCALES, np.zeros(10, np.int8), *OUT, np.arange(-5000, 5000, 1000, np.int32)],
+        [*SCALE, FILTER, CHANNEL_SCALES, np.zeros(10, np.int8), *OUT, np.arange(-5000, 5000, 1000).astype(np.int32)],
         {"pads": [1, 1, 1, 1], "strides": [1, 2]},
     ),
     "QLinearMatMul": ("QLinearMatMul", ROWS, [*SCALE, MATRIX, *ROW_SCALE, *OUT], {}),
