@@ -7,6 +7,7 @@ ccompiler took is told beside the times.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,23 @@ from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.light import SEED, draw_inputs, load_light_model
 from benchmarks.zoo.mobilenet import build_mobilenet_v2, draw_image
+from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
 
-__all__ = ["MODELS", "load_model", "run"]
+__all__ = ["MODELS", "QUANTISED", "load_model", "run", "run_quantised"]
 
 MODELS = ("light_resnet50", "light_squeezenet", "light_densenet121", "mobilenet_v2", "bert")
+QUANTISED = ("quantised_convnet", "quantised_mlp_1", "quantised_mlp_64")
+"""Quantised ones; the numbers are those of rows."""
 THREADS = (1, 2)
 BERT_SIZES = {"batch": 1, "sequence": 128}
 
 
 def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """Gives a model of the zoo, its sizes fixed, and inputs for it."""
+    if name in QUANTISED:
+        *_, rows = name.split("_")
+        model = build_quantised_mlp(int(rows)) if rows.isdigit() else build_quantised_convnet()
+        return model, dict(draw_inputs(model, SEED))
     if name == "mobilenet_v2":
         return build_mobilenet_v2(), dict(draw_image(SEED))
     if name != "bert":
@@ -80,8 +88,17 @@ def _compare(workers: dict[str, Worker], folder: Path, num_rounds: int) -> dict[
 
 def run(num_rounds: int) -> dict[str, Any]:
     """Gives milliseconds of a call, and ONNX Runtime's over ours."""
+    return _run_models(MODELS, num_rounds)
+
+
+def run_quantised(num_rounds: int) -> dict[str, Any]:
+    """Gives the same of quantised models."""
+    return _run_models(QUANTISED, num_rounds)
+
+
+def _run_models(names: Sequence[str], num_rounds: int) -> dict[str, Any]:
     figures = {}
-    for name in MODELS:
+    for name in names:
         figures[name] = _run_model(name, num_rounds)
         for num_threads in THREADS:
             found = figures[name][f"{num_threads} threads"]

@@ -45,6 +45,7 @@ FIGURES = {
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),
     "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside ONNX Runtime"),
+    "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, likewise"),
     "threads": Figure("benchmarks.threads", "run", 15, "what threads gain, and what others in the process cost"),
     "startup": Figure("benchmarks.startup", "run", 7, "from the start of a process to the first result, by stage"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),

@@ -108,6 +108,7 @@ class FakeBackend:
         constants: Literal["embedded", "lifted"] = "embedded",
         unit_roundoff: Mapping[str, float] = MappingProxyType({}),
         strided: bool = False,
+        quantised: bool = False,
         options: type[BaseModel] | None = None,
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
@@ -129,6 +130,7 @@ class FakeBackend:
             options=options,
             unit_roundoff=unit_roundoff,
             strided=strided,
+            quantised=quantised,
         )
         self._status = status or Status(ok=True)
         self._prepare = prepare

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.build_cache import BuildCache
-from byoc_core.native.compile_units import UNIT_MARK
 from byoc_core.native.compiler_process import run_compiler
 from byoc_core.native.processors import count_cpus
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, Toolchain, find_toolchain
@@ -144,21 +143,22 @@ def test_the_optimisation_level_is_checked() -> None:
     assert str(caught.value) == "option `opt_level`: value not permitted; got 4, expected 0 to 3"
 
 
-MARKED = """\
+SHARED = """\
 #include "byoc_ffi.h"
 
-static int twice(int x) { return 2 * x; }
-static const int unused = 3;
-static int unused_too(int x) { return x + unused; }
+static inline int twice(int x) { return 2 * x; }
 int inner(int x);
-/* ---- the next unit ---- */
-int inner(int x) { return twice(x) + 1; }
-
-/* ---- the next unit ---- */
-BYOC_EXPORT int outer(int x) { return inner(x) + twice(x); }
-/* ---- the next unit ---- */
-BYOC_EXPORT int other(int x) { return inner(twice(x)); }
 """
+UNITS = {
+    "shared.h": SHARED,
+    "inner.c": '#include "shared.h"\nint inner(int x) { return twice(x) + 1; }\n',
+    "outer.c": '#include "shared.h"\nBYOC_EXPORT int outer(int x) { return inner(x) + twice(x); }\n',
+    "other.c": '#include "shared.h"\n\nBYOC_EXPORT int other(int x) { return inner(twice(x)); }\n',
+}
+
+
+def _changed(old: str, new: str) -> dict[str, str]:
+    return {name: text.replace(old, new) for name, text in UNITS.items()}
 
 
 def _call(library: CompiledLibrary, name: str, value: int, folder: Path) -> int:
@@ -169,23 +169,21 @@ def _call(library: CompiledLibrary, name: str, value: int, folder: Path) -> int:
     return result
 
 
-def test_marks_part_a_text_into_units(tmp_path: Path) -> None:
-    library = _cold(tmp_path, "cache").compile(MARKED, BuildOptions(extra_flags=("-Wall", "-Wextra", "-Werror")))
+def test_several_texts_make_one_library(tmp_path: Path) -> None:
+    library = _cold(tmp_path, "cache").compile(UNITS, BuildOptions(extra_flags=("-Wall", "-Wextra", "-Werror")))
     assert (_call(library, "outer", 5, tmp_path), _call(library, "other", 5, tmp_path)) == (21, 21)
-    whole = _cold(tmp_path, "cache").compile(MARKED.replace(f"{UNIT_MARK}\n", ""))
-    assert (_call(whole, "outer", 5, tmp_path), _call(whole, "other", 5, tmp_path)) == (21, 21)
 
 
 def test_units_give_equal_bytes_whatever_is_in_the_cache(tmp_path: Path) -> None:
-    cold = _cold(tmp_path, "cold").compile(MARKED)
+    cold = _cold(tmp_path, "cold").compile(UNITS)
     toolchain = _cold(tmp_path, "warm")
-    toolchain.compile(MARKED.replace("other", "third"))
-    assert toolchain.compile(MARKED) == cold
+    toolchain.compile(_changed("other", "third"))
+    assert toolchain.compile(UNITS) == cold
 
 
 def test_only_the_units_that_changed_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toolchain = _cold(tmp_path, "cache")
-    toolchain.compile(MARKED)
+    toolchain.compile(UNITS)
     ran: list[str] = []
 
     def run(command: list[str], *_: object, **options: Any) -> object:
@@ -193,8 +191,8 @@ def test_only_the_units_that_changed_are_compiled(tmp_path: Path, monkeypatch: p
         return run_compiler(command, 60, folder=options["folder"])
 
     monkeypatch.setattr("byoc_core.native.library_build.run_compiler", run)
-    toolchain.compile(MARKED.replace("inner(twice(x))", "inner(twice(x)) + 1"))
-    assert ran == ["module.2.c", "link"]
+    toolchain.compile(_changed("inner(twice(x))", "inner(twice(x)) + 1"))
+    assert ran == ["other.c", "link"]
 
 
 def test_units_are_compiled_at_the_same_time(tmp_path: Path) -> None:
@@ -204,25 +202,25 @@ def test_units_are_compiled_at_the_same_time(tmp_path: Path) -> None:
     real = shlex.join(find_toolchain().command)
     script = _program(
         tmp_path / "meeting",
-        f"""case "$*" in *" -c -o module."*)
+        f"""case "$*" in *" -c -o outer."*|*" -c -o other."*)
   touch {tmp_path}/here.$$
   for i in $(seq 200); do [ $(ls {tmp_path} | grep -c here) -ge 2 ] && break; sleep 0.05; done
   [ $(ls {tmp_path} | grep -c here) -ge 2 ] || exit 9;; esac
 exec {real} "$@" """,
     )
     toolchain = Toolchain([str(script)], build_cache=BuildCache(tmp_path / "cache"))
-    assert _call(toolchain.compile(MARKED), "outer", 5, tmp_path) == 21
+    assert _call(toolchain.compile(UNITS), "outer", 5, tmp_path) == 21
 
 
-def test_an_error_in_a_unit_names_the_line_of_the_whole_text(tmp_path: Path) -> None:
+def test_an_error_in_a_unit_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        _cold(tmp_path, "cache").compile(MARKED.replace("inner(twice(x))", "missing"))
+        _cold(tmp_path, "cache").compile(_changed("inner(twice(x))", "missing"))
     message = str(caught.value)
-    assert "module.c, line 13:\n" in message
-    assert ">    13 | BYOC_EXPORT int other(int x) { return missing; }" in message
+    assert "other.c, line 3:\n" in message
+    assert ">     3 | BYOC_EXPORT int other(int x) { return missing; }" in message
     kept = re.search(r"sources kept in: (.*)", message)
     assert kept
-    assert "missing" in (Path(kept[1]) / "module.c").read_text()
+    assert "missing" in (Path(kept[1]) / "other.c").read_text()
     shutil.rmtree(kept[1])
 
 

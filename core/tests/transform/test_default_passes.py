@@ -49,6 +49,19 @@ def test_what_one_pass_finds_the_next_uses(main: Any) -> None:
     assert [binding.op.name for binding in after["main"].bindings] == ["add", "subtract"]
 
 
+def test_quantised_constants_stay_for_backends_that_compute_on_them(main: Any, fake_backend: Any) -> None:
+    body = 'w = R.dequantize(R.const([1, 2, 3], "int8"), R.const(0.5), R.const(0, "int8"))\ny = R.add(x, w)\nreturn y'
+    module = main('x: R.Tensor((3,), "float32")', body)
+    kept = Sequential(default_passes(keep_quantised=True))(module)
+    assert [binding.op.name for binding in kept["main"].bindings] == ["dequantize", "add"]
+    for quantised, ops in ((True, ["dequantize", "add"]), (False, ["add"])):
+        backend = fake_backend("aone", ["add"], quantised=quantised)
+        executable = byoc_core.build(module, [backend])
+        assert [row["op"] for row in executable.report_data["ops"]] == ops
+        result = byoc_core.VirtualMachine(executable)["main"](np.zeros(3, np.float32))
+        np.testing.assert_array_equal(result, [0.5, 1.0, 1.5])
+
+
 def test_build_runs_them_and_results_may_coincide(main: Any) -> None:
     body = (
         "a = R.negative(x)\nb = R.negative(a)\nc = R.exp(x)\nd = R.exp(b)\n"

@@ -39,6 +39,16 @@ MOVED = {
         THERE + "z = R.nn.bias_add(t, w, axis=-1)\n" + BACK,
         "z = R.nn.bias_add(x, w, axis=1)",
     ),
+    "quantisation": (
+        X + ', w: R.Tensor((2,)), v: R.Tensor((2,), "int8")',
+        THERE + "a = R.quantize(t, w, v, axis=-1)\nz = R.dequantize(a, w, v, axis=3)\n" + BACK,
+        "a = R.quantize(x, w, v, axis=1)\nz = R.dequantize(a, w, v, axis=1)",
+    ),
+    "quantisation by one scale": (
+        X + ', w: R.Tensor(()), v: R.Tensor((), "int8")',
+        THERE + "z = R.quantize(t, w, v)\n" + BACK,
+        "z = R.quantize(x, w, v, axis=2)",
+    ),
     "batch norm": (
         X + ", w: R.Tensor((2,))",
         THERE + "z = R.nn.batch_norm(t, w, w, w, w, axis=3)\n" + BACK,
@@ -134,6 +144,10 @@ KEPT = {
     "a vector": (X + ", w: R.Tensor((2,))", THERE + "z = R.add(t, w)\n" + BACK),
     "a sum of floats": (X, THERE + "z = R.sum(t, axis=(3,), keepdims=True)\n" + BACK),
     "softmax": (X, THERE + "z = R.nn.softmax(t, axis=3)\n" + BACK),
+    "quantisation by blocks": (
+        X + ', w: R.Tensor(("n", 3, 4, 1)), v: R.Tensor(("n", 3, 4, 1), "int8")',
+        THERE + "z = R.quantize(t, w, v, axis=3, block_size=2)\n" + BACK,
+    ),
     "a claimed op": (X, THERE + 'z = R.exp(t, codegen="some")\n' + BACK),
     "a product of a transposed matrix": (
         'x: R.Tensor(("n", 4)), w: R.Tensor((3, 4))',

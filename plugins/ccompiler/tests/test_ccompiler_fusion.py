@@ -227,3 +227,24 @@ def test_random_graphs_equal_the_kernels_bit_for_bit(make_bench: Any, batch: lis
     inputs = [_random(shape, seed + k) for k, shape in enumerate(SHAPES)]
     for function in functions:
         _check(bench, function, *inputs)
+
+
+def test_a_batch_norm_of_constants_has_the_bits_of_one_of_inputs(bench: Any) -> None:
+    """The factor is computed when the code is written, with the roundings that the code would have."""
+    shape, rng = (2, 5, 19), np.random.default_rng(0)
+    parameters = [rng.uniform(0.1, 2, 5).astype(np.float32) for _ in range(4)]
+    functions = []
+    for constant in (False, True):
+        builder = bench.builder()
+        x = builder.param("x", tensor(shape))
+        names = ("gamma", "beta", "mean", "variance")
+        operands = [
+            builder.const(value) if constant else builder.param(name, tensor((5,)))
+            for name, value in zip(names, parameters, strict=True)
+        ]
+        norm = builder.emit("nn.batch_norm", x, *operands, axis=1, epsilon=1e-3)
+        functions.append(bench.add(builder, builder.emit("nn.relu", norm)))
+    image = _random(shape)
+    (expected,), (actual,) = bench.run(functions[0], image, *parameters), bench.run(functions[1], image)
+    np.testing.assert_array_equal(actual, expected)
+    assert bench.module.get_source().count("sqrtf(") == 1

@@ -60,6 +60,8 @@ class BackendInfo:
         strided: whether functions of its modules mostly take strided views and write into them, so that ops which make
             such views cost nothing outside its regions. What a function permits in the end its module says
             (:attr:`byoc_core.runtime.module.CallTraits.strided`).
+        quantised: whether it computes on quantised constants: ``dequantize`` of a constant is left in the module for
+            it, and not computed when the module is prepared.
     """
 
     name: str
@@ -72,6 +74,7 @@ class BackendInfo:
     preferred_layouts: tuple[str, ...] = ()
     unit_roundoff: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     strided: bool = False
+    quantised: bool = False
 
 
 def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:

@@ -9,20 +9,10 @@ Symbols stand for sizes: integers that are zero or more.
 All this is on the lowest floor because both the compiler and the VM evaluate sizes.
 """
 
-from byoc_core.dims.algebra import (
-    Dim,
-    DimExpr,
-    broadcast_dim,
-    ceildiv,
-    dim_max,
-    dim_min,
-    exact_div,
-    is_name,
-    is_nonnegative,
-    is_positive,
-    product,
-    symbol,
-)
+from byoc_core.dims.algebra import Dim, DimExpr, is_name, product, symbol
+from byoc_core.dims.bounds import is_nonnegative, is_positive
+from byoc_core.dims.division import ceildiv, exact_div
+from byoc_core.dims.selection import broadcast_dim, dim_max, dim_min
 from byoc_core.dims.substitution import (
     bound_symbols,
     broadcast_pairs,

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import keyword
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce, total_ordering
-from math import gcd
+from functools import total_ordering
 
 from byoc_core.errors import IRTypeError
 
 __all__ = [
-    "CALLS",
+    "CALL_NAMES",
     "MAX_TERMS",
     "Atom",
     "Dim",
     "DimExpr",
-    "broadcast_dim",
-    "ceildiv",
+    "Monomial",
+    "call",
     "check_product",
-    "dim_max",
-    "dim_min",
-    "exact_div",
-    "floordiv",
+    "divide_monomials",
+    "from_terms",
     "is_name",
-    "is_nonnegative",
-    "is_positive",
-    "mod",
+    "only_atom",
     "product",
     "symbol",
+    "terms_of",
 ]
+
+CALL_NAMES = ("max", "min", "broadcast")
+"""The functions that text may call by name."""
 
 
 @total_ordering
@@ -59,10 +58,9 @@ class Atom:
 
 
 MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
-_MAX_BOUNDED_CALLS = 6  # bounds branch in two at each call
 _INFIX = {"floordiv": "//", "mod": "%"}
 # A monomial is a sorted tuple of (atom, exponent); the empty tuple is the constant term.
-_Monomial = tuple[tuple[Atom, int], ...]
+Monomial = tuple[tuple[Atom, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class DimExpr:
     come back as ``int``.
     """
 
-    terms: tuple[tuple[_Monomial, int], ...]
+    terms: tuple[tuple[Monomial, int], ...]
 
     def __str__(self) -> str:
         text = ""
@@ -98,7 +96,7 @@ class DimExpr:
     def __add__(self, other: Dim) -> Dim:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
-        return _from_terms([*_terms(self), *_terms(other)])
+        return from_terms([*terms_of(self), *terms_of(other)])
 
     __radd__ = __add__
 
@@ -117,24 +115,33 @@ class DimExpr:
         if not isinstance(other, int | DimExpr):
             return NotImplemented
         check_product(self, other, MAX_TERMS)
-        return _from_terms(
-            (_multiply_monomials(left, right), left_factor * right_factor)
-            for left, left_factor in _terms(self)
-            for right, right_factor in _terms(other)
+        return from_terms(
+            (_multiply(left, right), left_factor * right_factor)
+            for left, left_factor in terms_of(self)
+            for right, right_factor in terms_of(other)
         )
 
     __rmul__ = __mul__
 
+    # Division asks which of two sizes is larger, which is computed with the operators above.
     def __floordiv__(self, other: Dim) -> Dim:
+        from byoc_core.dims.division import floordiv
+
         return floordiv(self, other)
 
     def __rfloordiv__(self, other: Dim) -> Dim:
+        from byoc_core.dims.division import floordiv
+
         return floordiv(other, self)
 
     def __mod__(self, other: Dim) -> Dim:
+        from byoc_core.dims.division import mod
+
         return mod(self, other)
 
     def __rmod__(self, other: Dim) -> Dim:
+        from byoc_core.dims.division import mod
+
         return mod(other, self)
 
 
@@ -147,7 +154,7 @@ def symbol(name: str) -> DimExpr:
     Raises:
         IRTypeError: the name is no :func:`is_name`, or is a function of the algebra.
     """
-    if not is_name(name) or name in CALLS:
+    if not is_name(name) or name in CALL_NAMES:
         raise IRTypeError("dim", f"{name!r} cannot name a symbol", expected="a Python identifier")
     return DimExpr(((((Atom("", name), 1),), 1),))
 
@@ -165,176 +172,29 @@ def product(dims: Iterable[Dim]) -> Dim:
     return result
 
 
-def ceildiv(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives the quotient rounded towards positive infinity."""
-    return -(-dividend // divisor)
-
-
-def dim_max(left: Dim, right: Dim) -> Dim:
-    """Gives the larger of two dimensions, decided at once where the difference has a known sign."""
-    return _extremum("max", left, right, lambda kept, other: is_nonnegative(kept - other))
-
-
-def dim_min(left: Dim, right: Dim) -> Dim:
-    """Gives the smaller of two dimensions, decided at once where the difference has a known sign."""
-    return _extremum("min", left, right, lambda kept, other: is_nonnegative(other - kept))
-
-
-def _extremum(op: str, left: Dim, right: Dim, wins: Callable[[Dim, Dim], bool]) -> Dim:
-    """Gives the call on all operands of nested calls of the same op, without those that another one beats."""
-    kept: list[Dim] = []
-    for part in sorted({*_operands(op, left), *_operands(op, right)}, key=str):
-        if not any(wins(other, part) for other in kept):
-            kept = [other for other in kept if not wins(part, other)] + [part]
-    return _chain(op, kept)
-
-
-def broadcast_dim(left: Dim, right: Dim) -> Dim:
-    """Gives the size two broadcast dimensions have together (numpy's rule: equal, or one of them 1).
-
-    A size that is certainly more than 1 is the result: the other one has to be equal, or 1.
-
-    Raises:
-        IRTypeError: both sizes are known and do not fit.
-    """
-    if left == right or right == 1:
-        return left
-    if left == 1:
-        return right
-    if isinstance(left, int) and isinstance(right, int):
-        raise IRTypeError("broadcast", f"sizes {left} and {right} do not fit", expected="equal sizes, or one of them 1")
-    parts = {*_operands("broadcast", left), *_operands("broadcast", right)}
-    decided = [part for part in parts if isinstance(part, int) or is_positive(part - 1)]
-    if decided:
-        return min(decided, key=lambda part: (not isinstance(part, int), str(part)))
-    return _chain("broadcast", sorted(parts, key=str))
-
-
-def _operands(op: str, dim: Dim) -> tuple[Dim, ...]:
-    """Gives the operands of nested calls of an op; the dimension itself where it is no such call."""
-    atom = _only_atom(dim)
-    if atom is None or atom.op != op:
-        return (dim,)
-    return tuple(operand for arg in atom.args for operand in _operands(op, arg))
-
-
-def _only_atom(dim: Dim) -> Atom | None:
+def only_atom(dim: Dim) -> Atom | None:
+    """Gives the atom that a dimension is, ``None`` where it is none."""
     if isinstance(dim, int) or len(dim.terms) != 1:
         return None
     monomial, factor = dim.terms[0]
     return monomial[0][0] if factor == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
 
 
-def _chain(op: str, operands: Sequence[Dim]) -> Dim:
-    return reduce(lambda left, right: _call(op, left, right, commutative=True), operands)
-
-
-def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
-    """Gives the polynomial quotient where the division leaves no rest, else ``None``.
-
-    Polynomial long division in lexicographic order of the atoms, which finds every quotient with integer coefficients.
-    """
-    if divisor == 0:
-        return None
-    leading, factor = _leading_term(divisor)
-    quotient: Dim = 0
-    while dividend != 0:
-        term, coefficient = _leading_term(dividend)
-        monomial = _divide_monomials(term, leading)
-        if monomial is None or coefficient % factor:
-            return None
-        part = _from_terms([(monomial, coefficient // factor)])
-        quotient = quotient + part
-        dividend = dividend - part * divisor
-    return quotient
-
-
-def is_nonnegative(dim: Dim) -> bool:
-    """Tells whether a dimension is certainly zero or more (``False``: not provable this way).
-
-    Where the signs of the terms do not tell, calls are replaced one after the other by their bounds.
-    """
-    return _prove_nonnegative(dim, _MAX_BOUNDED_CALLS)
-
-
-def is_positive(dim: Dim) -> bool:
-    """Tells whether a dimension is certainly one or more (``False``: not provable this way)."""
-    return is_nonnegative(dim - 1)
-
-
-def _prove_nonnegative(dim: Dim, calls_left: int) -> bool:
-    if isinstance(dim, int):
-        return dim >= 0
-    if all(factor >= 0 and _are_nonnegative(monomial) for monomial, factor in dim.terms):
-        return True
-    for monomial, factor in dim.terms if calls_left else ():
-        for atom, exponent in monomial:
-            others = tuple(item for item in monomial if item[0] != atom)
-            if not atom.op or exponent != 1 or not _are_nonnegative(others):
-                continue
-            rest, scale = (
-                _from_terms(term for term in dim.terms if term[0] != monomial),
-                _from_terms([(others, factor)]),
-            )
-            conditions, needed = _sufficient(atom, rest, scale, is_added=factor > 0)
-            return bool(conditions) and needed(_prove_nonnegative(bound, calls_left - 1) for bound in conditions)
-    return False
-
-
-def _are_nonnegative(monomial: _Monomial) -> bool:
-    return all(_atom_is_nonnegative(atom) for atom, _ in monomial)
-
-
-def _atom_is_nonnegative(atom: Atom) -> bool:
-    if not atom.op:
-        return True
-    if atom.op == "mod":
-        return is_positive(atom.args[1])
-    if atom.op == "max":
-        return any(map(is_nonnegative, atom.args))
-    return all(map(is_nonnegative, atom.args))
-
-
-def _sufficient(
-    atom: Atom, rest: Dim, scale: Dim, *, is_added: bool
-) -> tuple[list[Dim], Callable[[Iterable[bool]], bool]]:
-    """Gives dimensions without ``atom`` of which all (or any) must be zero or more, so that ``rest + scale * atom`` is.
-
-    Args:
-        atom: a call.
-        rest: what is added to it.
-        scale: its factor; of one known sign.
-        is_added: whether that sign is plus.
-    """
-    left, right = atom.args
-    if atom.op in ("max", "min", "broadcast"):  # a broadcast size is one of the two
-        one_is_enough = atom.op == ("max" if is_added else "min")
-        return [rest + scale * left, rest + scale * right], any if one_is_enough else all
-    if isinstance(right, int) and right > 0:
-        if atom.op == "mod":
-            return [rest if is_added else rest + scale * (right - 1)], all
-        return [right * rest + scale * (left - (right - 1) if is_added else left)], all
-    conditions: list[Dim] = []
-    if not is_added and is_positive(right):
-        # Neither quotient nor remainder is larger than a dividend that is not negative.
-        conditions += [rest + scale * left] if is_nonnegative(left) else []
-        conditions += [rest + scale * (right - 1)] if atom.op == "mod" else []
-    return conditions, any
-
-
-def _terms(dim: Dim) -> tuple[tuple[_Monomial, int], ...]:
+def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    """Gives the terms of a dimension, none for 0: monomials and their factors."""
     if isinstance(dim, int):
         return (((), dim),) if dim else ()
     return dim.terms
 
 
-def _monomial_key(monomial: _Monomial) -> tuple[int, list[tuple[tuple[str, str, str], int]]]:
+def _monomial_key(monomial: Monomial) -> tuple[int, list[tuple[tuple[str, str, str], int]]]:
     degree = sum(exponent for _, exponent in monomial)
     return (-degree, [(atom.sort_key(), exponent) for atom, exponent in monomial])
 
 
-def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
-    collected: dict[_Monomial, int] = {}
+def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+    """Gives the sum of terms, in any order and with repetitions."""
+    collected: dict[Monomial, int] = {}
     for monomial, factor in terms:
         collected[monomial] = collected.get(monomial, 0) + factor
     kept = {monomial: factor for monomial, factor in collected.items() if factor}
@@ -345,26 +205,15 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     return DimExpr(tuple(sorted(kept.items(), key=lambda item: _monomial_key(item[0]))))
 
 
-def _leading_term(dim: Dim) -> tuple[_Monomial, int]:
-    """Gives the greatest term in lexicographic order; unlike the printed order, products keep this one."""
-    terms = _terms(dim)
-    atoms = sorted({atom for monomial, _ in terms for atom, _ in monomial})
-
-    def exponents(item: tuple[_Monomial, int]) -> list[int]:
-        by_atom = dict(item[0])
-        return [by_atom.get(atom, 0) for atom in atoms]
-
-    return max(terms, key=exponents)
-
-
-def _multiply_monomials(left: _Monomial, right: _Monomial) -> _Monomial:
+def _multiply(left: Monomial, right: Monomial) -> Monomial:
     exponents = dict(left)
     for atom, exponent in right:
         exponents[atom] = exponents.get(atom, 0) + exponent
     return tuple(sorted(exponents.items()))
 
 
-def _divide_monomials(left: _Monomial, right: _Monomial) -> _Monomial | None:
+def divide_monomials(left: Monomial, right: Monomial) -> Monomial | None:
+    """Gives the quotient, ``None`` where there is none."""
     exponents = dict(left)
     for atom, exponent in right:
         rest = exponents.get(atom, 0) - exponent
@@ -377,88 +226,10 @@ def _divide_monomials(left: _Monomial, right: _Monomial) -> _Monomial | None:
     return tuple(sorted(exponents.items()))
 
 
-def _call(op: str, left: Dim, right: Dim, *, commutative: bool = False) -> DimExpr:
+def call(op: str, left: Dim, right: Dim, *, commutative: bool = False) -> DimExpr:
+    """Gives the call of an op on two dimensions; of a commutative one in one order."""
     args = tuple(sorted((left, right), key=str)) if commutative else (left, right)
     return DimExpr(((((Atom(op, "", args), 1),), 1),))
-
-
-def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
-    """Writes ``dividend`` as ``divisor * quotient + rest`` with as many terms as possible in the quotient."""
-    divisor_terms = _terms(divisor)
-    quotient: list[tuple[_Monomial, int]] = []
-    rest: list[tuple[_Monomial, int]] = []
-    for term, coefficient in _terms(dividend):
-        if len(divisor_terms) == 1:
-            monomial, factor = divisor_terms[0]
-            divided = _divide_monomials(term, monomial)
-            if divided is not None:
-                whole, remainder = divmod(coefficient, factor)
-                quotient.append((divided, whole))
-                rest.append((term, remainder))
-                continue
-        rest.append((term, coefficient))
-    return _from_terms(quotient), _from_terms(rest)
-
-
-def floordiv(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives the quotient rounded towards negative infinity.
-
-    Raises:
-        IRTypeError: the divisor is zero.
-    """
-    _check_divisor(divisor)
-    if isinstance(dividend, int) and isinstance(divisor, int):
-        return dividend // divisor
-    exact = exact_div(dividend, divisor)
-    if exact is not None:
-        return exact
-    quotient, rest = _split_by_divisor(dividend, divisor)
-    if isinstance(rest, int) and isinstance(divisor, int):
-        return quotient + rest // divisor
-    if is_nonnegative(rest) and is_positive(divisor - rest):
-        return quotient
-    return quotient + _quotient(rest, divisor)
-
-
-def _quotient(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives the call, with common factors and a division before this one taken into the divisor."""
-    if isinstance(divisor, int) and divisor > 0 and isinstance(dividend, DimExpr):
-        common = gcd(divisor, *(factor for monomial, factor in dividend.terms if monomial))
-        if common > 1:
-            reduced = _from_terms((monomial, factor // common) for monomial, factor in dividend.terms)
-            return floordiv(reduced, divisor // common)
-        inner = _only_atom(dividend)
-        if inner is not None and inner.op == "floordiv" and isinstance(inner.args[1], int) and inner.args[1] > 0:
-            return floordiv(inner.args[0], inner.args[1] * divisor)
-    return _call("floordiv", dividend, divisor)
-
-
-def mod(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives what :func:`floordiv` leaves.
-
-    Raises:
-        IRTypeError: the divisor is zero.
-    """
-    _check_divisor(divisor)
-    if isinstance(dividend, int) and isinstance(divisor, int):
-        return dividend % divisor
-    if exact_div(dividend, divisor) is not None:
-        return 0
-    _, rest = _split_by_divisor(dividend, divisor)
-    if isinstance(rest, int) and isinstance(divisor, int):
-        return rest % divisor
-    if is_nonnegative(rest) and is_positive(divisor - rest):
-        return rest
-    return _call("mod", rest, divisor)
-
-
-def _check_divisor(divisor: Dim) -> None:
-    if divisor == 0:
-        raise IRTypeError("dim", "division by zero")
-
-
-CALLS: dict[str, Callable[[Dim, Dim], Dim]] = {"max": dim_max, "min": dim_min, "broadcast": broadcast_dim}
-"""The functions that text may call by name."""
 
 
 def _parenthesised(dim: Dim) -> str:
@@ -472,5 +243,5 @@ def _parenthesised_atom(atom: Atom) -> str:
 
 def check_product(left: Dim, right: Dim, max_terms: int) -> None:
     """Raises ``IRTypeError`` where a product would have too many terms."""
-    if len(_terms(left)) * len(_terms(right)) > max_terms:
+    if len(terms_of(left)) * len(terms_of(right)) > max_terms:
         raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {max_terms} terms")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byoc_core.dims.algebra import CALLS, Atom, Dim, DimExpr, exact_div, floordiv, mod, symbol
+from byoc_core.dims.algebra import Atom, Dim, DimExpr, symbol
+from byoc_core.dims.division import exact_div, floordiv, mod
+from byoc_core.dims.selection import CALLS
 from byoc_core.errors import IRTypeError
 
 __all__ = [

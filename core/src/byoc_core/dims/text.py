@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from byoc_core.dims.algebra import CALLS, MAX_TERMS, Dim, DimExpr, check_product, floordiv, mod, symbol
+from byoc_core.dims.algebra import MAX_TERMS, Dim, DimExpr, check_product, symbol
+from byoc_core.dims.division import floordiv, mod
+from byoc_core.dims.selection import CALLS
 from byoc_core.errors import IRTypeError
 
 __all__ = ["parse_dim", "read_dim", "read_problem"]

@@ -241,7 +241,7 @@ class _Build:
             )
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
-            *default_passes(),
+            *default_passes(keep_quantised=any(handle.info().quantised for handle in self._offloading)),
             *map(self._preparation, self._offloading),
             UniqueNames(),
         ]

@@ -59,6 +59,13 @@
     const T rest = fmod##F(a, b);                                                                         \
     const T moved = (rest < 0) != (b < 0) ? rest + b : rest;                                              \
     return rest == 0 ? copysign##F(0, b) : moved;                                                         \
+  }                                                                                                       \
+  /* A quotient to the nearest integer, halves to even, moved, then limited; of a NaN 0. */               \
+  static inline T byoc_quantised_##S(T quotient, T zero, T low, T high) {                                 \
+    const T moved = rint##F(quotient) + zero;                                                             \
+    const T raised = moved < low ? low : moved;                                                           \
+    const T limited = raised > high ? high : raised;                                                      \
+    return moved != moved ? 0 : limited;                                                                  \
   }
 
 BYOC_DEFINE_FLOAT(f32, float, f)

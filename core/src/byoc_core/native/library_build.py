@@ -32,7 +32,6 @@ class LibraryBuild:
         units: C texts by file name, in the order in which they are linked.
         headers: texts that the units include, by file name.
         binary: files that the units include with ``.incbin``.
-        shown: texts by file name that compilers may name in errors, beside the others.
         timeout_s: seconds after which a run of a compiler is given up.
     """
 
@@ -43,7 +42,6 @@ class LibraryBuild:
     units: Mapping[str, str]
     headers: Mapping[str, str]
     binary: Mapping[str, bytes]
-    shown: Mapping[str, str]
     timeout_s: float
 
     def run(self, store: BuildCache) -> bytes:
@@ -96,7 +94,7 @@ class LibraryBuild:
             store.put(key, product)
 
     def _texts(self) -> dict[str, str]:
-        return {**self.headers, **self.units, **self.shown}
+        return {**self.headers, **self.units}
 
     def _object_key(self, unit: str) -> bytes:
         digests = self._digests(self._data_of(unit))

@@ -25,17 +25,14 @@ from pathlib import Path
 from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.native.build_cache import BuildCache
 from byoc_core.native.compile_units import (
-    UNIT_MARK,
     has_parallel_loops,
     include_directory,
-    split_units,
     support_files,
 )
 from byoc_core.native.compiler_process import REMEDY, run_compiler, write_files
 from byoc_core.native.cpu import Target, features_of_macros, target_of_macros
 
 __all__ = [
-    "UNIT_MARK",
     "BuildOptions",
     "CompiledLibrary",
     "Toolchain",
@@ -304,8 +301,7 @@ class Toolchain:
         include path and ``byoc_ffi.c`` is linked in; so is ``byoc_parallel.c`` where a source includes its header.
 
         Args:
-            sources: one text, or texts by file name. Each ``*.c`` is a translation unit, or several where marks part it
-                (:mod:`byoc_core.native.compile_units`); the rest are headers.
+            sources: one text, or texts by file name. Each ``*.c`` is a translation unit; the rest are headers.
             options: how; the defaults where ``None``.
             defines: ``-D`` definitions.
             data_files: binary files that the sources include with ``.incbin``.
@@ -322,9 +318,7 @@ class Toolchain:
         options = options or BuildOptions()
         texts = {"module.c": sources} if isinstance(sources, str) else dict(sources)
         files = {**support_files(texts), **texts}
-        units: dict[str, str] = {}
-        for name, text in files.items():
-            units |= split_units(name, text) if name.endswith(".c") else {}
+        units = {name: text for name, text in files.items() if name.endswith(".c")}
         target = self.target(options.march, options.target)
         # Python holds memory of what calls it.
         stays = ("-Wl,-z,nodelete",) if "byoc_python.c" in units and target.system == "Linux" else ()
@@ -334,9 +328,8 @@ class Toolchain:
             link_command=(*self.command, *self.link_flags(options), *stays),
             libraries=self.libraries(options, units.values()),
             units=units,
-            headers={name: text for name, text in files.items() if not name.endswith(".c")},
+            headers={name: text for name, text in files.items() if name not in units},
             binary=dict(data_files or {}),
-            shown={name: text for name, text in files.items() if name.endswith(".c") and name not in units},
             timeout_s=self.timeout_s,
         )
         return CompiledLibrary(build.run(self._build_cache or BuildCache()), target)

@@ -13,8 +13,11 @@ from byoc_core.transform.simplify import Simplify
 __all__ = ["default_passes"]
 
 
-def default_passes() -> tuple[Pass, ...]:
+def default_passes(*, keep_quantised: bool = False) -> tuple[Pass, ...]:
     """Gives the passes that prepare a module for any backends, in order.
+
+    Args:
+        keep_quantised: whether quantised constants stay what they are, for a backend that computes on integers.
 
     They keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers. What makes
     ops that a backend may not know (:class:`RecogniseComposites`) is not among them: a backend that has such ops asks
@@ -23,7 +26,7 @@ def default_passes() -> tuple[Pass, ...]:
     """
     return (
         FoldShapes(),
-        FoldConstants(),
+        FoldConstants(kept=("dequantize",) if keep_quantised else ()),
         Simplify(),
         FoldPad(),
         FoldBatchNorm(),

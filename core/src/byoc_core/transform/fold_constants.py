@@ -28,9 +28,11 @@ class FoldConstants(Pass):
     Attributes:
         max_growth_nbytes: a result may be larger than the operands by no more than this (a broadcast of a small
             constant to a large one stays in the program).
+        kept: names of ops that stay in the program.
     """
 
     max_growth_nbytes: int = 1 << 20
+    kept: tuple[str, ...] = ()
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the folded module.
@@ -93,7 +95,11 @@ class FoldConstants(Pass):
         return replace(function, bindings=tuple(kept), results=results)
 
     def _is_foldable(self, binding: Binding) -> bool:
-        if not _is_open(binding) or not all(is_static(result.type) for result in binding.results):
+        if (
+            binding.op.name in self.kept
+            or not _is_open(binding)
+            or not all(is_static(result.type) for result in binding.results)
+        ):
             return False
         return _nbytes(binding.results) - _nbytes(binding.operands) <= self.max_growth_nbytes
 

@@ -25,11 +25,12 @@ __all__ = ["MoveTransposes"]
 class MoveTransposes(Pass):
     """Moves ``permute_dims`` through ops that work on any order of axes, where fewer transposes or bytes remain.
 
-    Such ops are the elementwise ones, ``nn.bias_add``, ``nn.batch_norm``, ``concat``, ``split``, ``strided_slice``,
-    ``nn.pad``, ``broadcast_to``, ``argmin`` and ``argmax``, and reductions of integers. Ops of this kind that feed one
-    another form a group, which computes as a whole on operands stored in another order, or stays as it is. It changes
-    only if neither the number of transposes nor the bytes that they move grow and one of them falls; both are counted
-    per group, and groups that share a transpose change one after the other. Constants are stored in the new order.
+    Such ops are the elementwise ones, ``nn.bias_add``, ``nn.batch_norm``, ``quantize`` and ``dequantize`` (not by
+    blocks), ``concat``, ``split``, ``strided_slice``, ``nn.pad``, ``broadcast_to``, ``argmin`` and ``argmax``, and
+    reductions of integers. Ops of this kind that feed one another form a group, which computes as a whole on operands
+    stored in another order, or stays as it is. It changes only if neither the number of transposes nor the bytes that
+    they move grow and one of them falls; both are counted per group, and groups that share a transpose change one after
+    the other. Constants are stored in the new order.
 
     Attributes:
         keep_bits: ``False`` also moves them through reductions of floats and the softmax family, whose sums then round

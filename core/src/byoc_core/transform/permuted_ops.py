@@ -102,6 +102,11 @@ def _with_axis(name: str, positions: tuple[int, ...] | None = (0,)) -> Callable[
     return make
 
 
+def _with_parameters(binding: Binding, rank: int) -> Permutable | None:
+    # Parameters of blocks have as many axes as the tensor.
+    return None if binding.attrs["block_size"] else _with_axis("axis")(binding, rank)
+
+
 def _with_place(binding: Binding, rank: int) -> Permutable:
     axis = _ints(binding.attrs["axis"])[0] % rank
     dropped = () if binding.attrs["keepdims"] else (axis,)
@@ -154,6 +159,8 @@ _KINDS: Mapping[str, tuple[bool, Callable[[Binding, int], Permutable | None]]] =
     "nn.batch_norm": (False, _with_axis("axis")),
     "nn.softmax": (True, _with_axis("axis")),
     "nn.log_softmax": (True, _with_axis("axis")),
+    "quantize": (False, _with_parameters),
+    "dequantize": (False, _with_parameters),
     "concat": (False, _with_axis("axis", None)),
     "split": (False, _with_axis("axis")),
     "strided_slice": (False, _with_slices),

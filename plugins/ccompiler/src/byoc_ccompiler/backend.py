@@ -44,7 +44,12 @@ def _options(context: CompileContext) -> CCompilerOptions:
 def byoc_backend_info() -> BackendInfo:
     """Says what the backend can do."""
     return BackendInfo(
-        name="ccompiler", dynamic_shapes=True, native=True, options=CCompilerOptions, preferred_layouts=("NHWC",)
+        name="ccompiler",
+        dynamic_shapes=True,
+        native=True,
+        options=CCompilerOptions,
+        preferred_layouts=("NHWC",),
+        quantised=True,
     )
 
 

@@ -14,7 +14,7 @@ from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Group
-from byoc_ccompiler.kernels.pointwise import POINTWISE, operand_axes
+from byoc_ccompiler.kernels.pointwise import is_pointwise, operand_axes
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS, reduced_axes
 from byoc_ccompiler.steps import Step, shape_of
 
@@ -79,14 +79,14 @@ class _Former:
         if step.op in REDUCTIONS:
             return Group([], shape_of(step.operands[0]))
         anchored = self._families[step.op].takes_epilogue
-        return Group([], shape_of(step.result) if step.op in POINTWISE or anchored else None, anchored)
+        return Group([], shape_of(step.result) if is_pointwise(step) or anchored else None, anchored)
 
     def _add_reduction(self, group: Group, step: Step) -> None:
         group.reduced = frozenset(reduced_axes(step))
         group.row_axes[step.result] = _level_axes(group, len(shape_of(step.result)))
 
     def _find(self, step: Step) -> int | None:
-        if step.op not in POINTWISE and step.op not in REDUCTIONS:
+        if not is_pointwise(step) and step.op not in REDUCTIONS:
             return None
         if not self._fuse and (step.origin is None or step.origin is not self._origin):
             return None
@@ -98,7 +98,7 @@ class _Former:
         if index <= earliest or not self._takes(self.groups[index], step):
             return None
         group = self.groups[index]
-        if step.op in POINTWISE and group.reduced is None:
+        if is_pointwise(step) and group.reduced is None:
             return index
         return index if any(operand in group.reads for operand in step.operands) else None
 

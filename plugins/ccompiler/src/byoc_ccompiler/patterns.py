@@ -1,4 +1,9 @@
-"""The groups of ops that one kernel computes."""
+"""Groups of ops that one kernel computes, for those who choose between backends.
+
+What shares a kernel is decided when a region is compiled, whatever was matched. But a policy that weighs backends
+(:class:`byoc_core.partitioning.ByCost`) sees a composite as one op without memory between its parts, and so what that
+saves.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernels import (
     attention,
+    byte_products,
     conv2d,
     creation,
     cumulative,
@@ -46,6 +47,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     pointwise.FAMILY,
     conv2d.FAMILY,
     *products.FAMILIES,
+    byte_products.FAMILY,
     pooling.FAMILY,
     attention.FAMILY,
     *rows.FAMILIES,

@@ -34,20 +34,20 @@ def require_equal_sizes(
     scope.require_equal(step.op, names[operand], dims, wanted)
 
 
-def require_spatial(scope: FunctionScope, step: Step, what: str, sizes: Sequence[Dim], least: Sequence[int]) -> None:
+def require_spatial(scope: FunctionScope, op: str, what: str, sizes: Sequence[Dim], least: Sequence[int]) -> None:
     """Has spatial sizes checked; axes are named as those of images, channels first.
 
     So they are the same whatever the layout is, which a rewrite of the region may have changed.
 
     Args:
         scope: the function.
-        step: the op.
+        op: the op's name.
         what: the image that has the sizes, for the message.
         sizes: one for each spatial axis.
         least: the smallest that each may be.
     """
     axes = ", ".join("NC" + axis_letters(len(sizes)))
-    scope.require_at_least(step.op, f"{what} ({axes})", [1, 1, *sizes], [0, 0, *least])
+    scope.require_at_least(op, f"{what} ({axes})", [1, 1, *sizes], [0, 0, *least])
 
 
 def require_results(scope: FunctionScope, step: Step) -> None:

@@ -69,7 +69,7 @@ _SHUFFLE = """
 def vector_preamble(unit: VectorUnit, text: str) -> str:
     """Gives the vector types, and sums over their lanes, that a text uses."""
     parts = [_SHUFFLE] if "VEC_SHUFFLE(" in text else []
-    for dtype in ("float32", "float64"):
+    for dtype in ("float32", "float64", "int32"):
         suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
         itemsize = dtype_info(dtype).itemsize
         if f"vec_{suffix}" not in text:

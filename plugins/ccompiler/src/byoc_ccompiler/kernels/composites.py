@@ -15,6 +15,7 @@ from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, FunctionBuilder, TensorType, Value, Var
 from byoc_core.ops import default_ops
+from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernels.strided_nest import spread
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats, reject_sizes
@@ -46,7 +47,15 @@ class _Composer:
         self.steps.append(Step(binding, operands, origin=self.step.binding))
         return binding.result
 
-    def emit_along(self, op: str, x: Var, parameter: Value, axes: Sequence[int], name: str) -> Var:
+    def array(self, value: Value) -> NDArray | None:
+        """Gives a constant's array; ``None`` for other operands."""
+        return self._pool.array(value, "composite") if isinstance(value, Constant) else None
+
+    def constant(self, array: NDArray) -> Constant:
+        """Gives the constant for an array."""
+        return self._pool.derive(array)
+
+    def emit_along(self, op: str, x: Value, parameter: Value, axes: Sequence[int], name: str) -> Var:
         """Adds a step of ``x`` and of a parameter whose axes lie along some of its axes."""
         rank = len(shape_of(x))
         wide = Var("parameter", TensorType(spread(shape_of(parameter), axes, rank, 1), dtype_of(parameter)))
@@ -145,6 +154,23 @@ def _instance_norm(to: _Composer) -> None:
     _norm(to, range(2, to.rank), (1,))
 
 
+def _batch_norm(to: _Composer) -> None:
+    """Takes it apart where its factor is constant: that is computed here, with the roundings of the definition.
+
+    Its family computes the others.
+    """
+    x, gamma, beta, mean, variance = to.step.operands
+    weights, spread_ = to.array(gamma), to.array(variance)
+    if weights is None or spread_ is None:
+        return
+    with np.errstate(all="ignore"):
+        factor = weights / np.sqrt(spread_ + spread_.dtype.type(float(str(to.step.binding.attrs["epsilon"]))))
+    axis = _axis(to.step)
+    centred = to.emit_along("subtract", x, mean, axis, "centred")
+    scaled = to.emit_along("multiply", centred, to.constant(factor), axis, "scaled")
+    to.emit_along("add", scaled, beta, axis, "normalised")
+
+
 def _group_norm(to: _Composer) -> None:
     x, *parameters = to.step.operands
     batch, channels, *image = shape_of(x)
@@ -167,20 +193,20 @@ COMPOSITES: Mapping[str, Callable[[_Composer], None]] = {
     "nn.instance_norm": _instance_norm,
     "nn.group_norm": _group_norm,
 }
-"""What takes an op apart, by its name."""
+"""What takes an op apart that has no other form, by its name."""
 
 
 def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
-    """Gives the steps with those of :data:`COMPOSITES` taken apart; numbers they need become constants of the pool."""
+    """Gives the steps with norms and softmax taken apart; numbers they need become constants of the pool."""
     found: list[Step] = []
     for step in steps:
-        compose = COMPOSITES.get(step.op)
+        compose = _batch_norm if step.op == "nn.batch_norm" else COMPOSITES.get(step.op)
         if compose is None:
             found.append(step)
             continue
         composer = _Composer(step, pool)
         compose(composer)
-        found += composer.finish()
+        found += composer.finish() if composer.steps else [step]
     return found
 
 

@@ -19,7 +19,7 @@ from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["FAMILY", "choose_writer"]
+__all__ = ["FAMILY", "choose_writer", "require_room"]
 
 
 def _is_product(step: Step) -> bool:
@@ -58,17 +58,23 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has the padded image checked to hold a window, and a transposed convolution to leave something."""
+    if not step.op.endswith("_transpose"):
+        require_room(scope, step, step.op)
+        return
+    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
+    require_spatial(scope, step.op, "the result", [shape_of(step.result)[axis] for axis in axes], [1] * len(axes))
+
+
+def require_room(scope: FunctionScope, step: Step, op: str) -> None:
+    """Has the padded image checked to hold a window of a convolution, whose op is called by a name."""
     axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
     rank = len(axes)
-    if step.op.endswith("_transpose"):
-        require_spatial(scope, step, "the result", [shape_of(step.result)[axis] for axis in axes], [1] * rank)
-        return
     image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
     padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
     taps = axes_of(str(step.binding.attrs["kernel_layout"]), "OI")[2:]
     sizes = [image[axis] + padding[index] + padding[index + rank] for index, axis in enumerate(axes)]
     window = [(int(str(weight[tap])) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
-    require_spatial(scope, step, "the padded image", sizes, window)
+    require_spatial(scope, op, "the padded image", sizes, window)
 
 
 def _reads(step: Step, index: int) -> Access:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
@@ -11,9 +12,11 @@ from byoc_core.authoring.csource_scope import tensor_type
 from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
 from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, product
+from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Value, Var
 
+from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, spread
@@ -23,8 +26,10 @@ from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = [
     "FAMILY",
-    "POINTWISE",
+    "element_expression",
     "element_lines",
+    "elementwise_kernel",
+    "is_pointwise",
     "operand_axes",
     "operand_dims",
     "operand_layout",
@@ -34,8 +39,9 @@ __all__ = [
 
 _PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
-POINTWISE = frozenset(SCALAR_OPS) | _PER_CHANNEL | {"broadcast_to"}
-"""Ops that depend on one element of each operand."""
+_QUANTISING = frozenset({"quantize", "dequantize"})
+
+_POINTWISE = frozenset(SCALAR_OPS) | _PER_CHANNEL | {"broadcast_to"}
 
 Dims = tuple[Dim, ...]
 Offset = Callable[[Dims], str]
@@ -48,16 +54,21 @@ _GRAIN = 64
 """Elements of the innermost loop that stay with one thread: no two threads write to one cache line."""
 
 
+def is_pointwise(step: Step) -> bool:
+    """Tells whether an element of a step's result depends on one element of each operand."""
+    return step.op in _POINTWISE or (step.op in _QUANTISING and int_of(step.binding, "block_size") == 0)
+
+
 def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
     """Gives, for each operand, the axes of the result that its own axes lie along."""
     if step.axes is not None:
         return step.axes
     rank = len(shape_of(step.result))
     ranks = [len(shape_of(operand)) for operand in step.operands]
-    if step.op not in _PER_CHANNEL:
+    if step.op not in _PER_CHANNEL | _QUANTISING:
         return [tuple(range(rank - own, rank)) for own in ranks]
-    axis = int(str(step.binding.attrs["axis"])) % rank
-    return [tuple(range(rank)), *((axis,) for _ in ranks[1:])]
+    # Parameters of quantisation may be scalars, and then there need not be such an axis.
+    return [tuple(range(rank)), *((axis_of(step.binding, rank),) * own for own in ranks[1:])]
 
 
 def operand_dims(step: Step) -> list[Dims]:
@@ -67,7 +78,7 @@ def operand_dims(step: Step) -> list[Dims]:
     return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
 
 
-def _expression(step: Step, values: Sequence[str]) -> str | None:
+def element_expression(step: Step, values: Sequence[str]) -> str | None:
     """Gives the C expression of one element of a step's result, or ``None`` where there is none for its dtypes."""
     dtypes = [tensor_type(operand, "kernel")[1] for operand in step.operands]
     result = tensor_type(step.result, "kernel")[1]
@@ -75,6 +86,8 @@ def _expression(step: Step, values: Sequence[str]) -> str | None:
         return scalar_expression("add", values, dtypes, result, {})
     if step.op == "broadcast_to":
         return values[0]
+    if step.op in _QUANTISING:
+        return _QUANTISED[step.op](values, dtypes, result)
     if step.op == "nn.batch_norm":
         if result not in ("float32", "float64"):
             return None
@@ -85,6 +98,31 @@ def _expression(step: Step, values: Sequence[str]) -> str | None:
     if step.op == "exp" and step.is_nonpositive:
         return f"byoc_exp_nonpositive_{c_suffix(result)}({values[0]})"
     return scalar_expression(step.op, values, dtypes, result, step.binding.attrs)
+
+
+def _quantised(values: Sequence[str], dtypes: Sequence[str], result: str) -> str:
+    """Gives an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
+    x, scale, zero = values
+    limits = np.iinfo(result)
+    ctype = c_type(dtypes[0])
+    arguments = f"{x} / {scale}, ({ctype}){zero}, {limits.min}, {limits.max}"
+    return f"(({c_type(result)})byoc_quantised_{c_suffix(dtypes[0])}({arguments}))"
+
+
+def _dequantised(values: Sequence[str], dtypes: Sequence[str], result: str) -> str:
+    """Gives the float that an integer stands for: its distance from the zero point, exactly, times the scale."""
+    x, scale, zero = values
+    bits = dtype_info(dtypes[0]).bits
+    if bits <= 16:
+        steps = f"(int32_t){x} - (int32_t){zero}"
+    elif bits == 32:
+        steps = f"(int64_t){x} - (int64_t){zero}"
+    else:
+        steps = f"byoc_subtract_i64((int64_t){x}, (int64_t){zero})"
+    return f"(({c_type(result)})({steps}) * {scale})"
+
+
+_QUANTISED = {"quantize": _quantised, "dequantize": _dequantised}
 
 
 def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: dict[Value, str]) -> list[str]:
@@ -116,7 +154,7 @@ def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: di
                 loaded[key] = kernel.names.unique(f"{pointer}_value")
                 loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{key[1]}];")
             values.append(loaded[key])
-        expression = _expression(step, values)
+        expression = element_expression(step, values)
         if expression is None:
             raise InternalError(f"op `{step.op}`", "was accepted but has no C expression", got=step.binding)
         name = kernel.names.unique(step.result.name)
@@ -141,7 +179,7 @@ def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
     return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
 
 
-def _elementwise_kernel(kernel: Kernel) -> None:
+def elementwise_kernel(kernel: Kernel) -> None:
     """Writes a kernel of elementwise steps: one loop nest for all."""
     steps, space = kernel.group.steps, kernel.group.space or ()
     layouts: dict[object, Layout] = {
@@ -172,12 +210,12 @@ def _ctype(value: Value) -> str:
 
 def _reject(binding: Binding) -> Rejection | None:
     step = Step(binding, binding.operands)
-    if _expression(step, [f"v{k}" for k in range(len(binding.operands))]) is None:
+    if element_expression(step, [f"v{k}" for k in range(len(binding.operands))]) is None:
         dtypes = ", ".join(operand_type(binding, k).dtype for k in range(len(binding.operands)))
         return Rejection("dtype", f"{binding.op.name} has no C form for {dtypes}")
     if binding.op.name in _PER_CHANNEL:
         shape = operand_shape(binding, 0)
-        size = shape[int(str(binding.attrs["axis"])) % len(shape)]
+        size = shape[axis_of(binding, len(shape))]
         if any(operand_shape(binding, index) != (size,) for index in range(1, len(binding.operands))):
             return reject_sizes(binding)
     return None
@@ -192,5 +230,5 @@ def _rows(step: Step, index: int) -> Access:
     return Access.ROWS
 
 
-FAMILY = KernelFamily(POINTWISE, _reject, _elementwise_kernel, require=_require, reads=_rows, writes=_rows)
-"""The ops of :data:`POINTWISE`."""
+FAMILY = KernelFamily(_POINTWISE, _reject, elementwise_kernel, require=_require, reads=_rows, writes=_rows)
+"""Ops that depend on one element of each operand, save for quantisation, which may be by blocks."""

@@ -52,7 +52,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
     padded = [axis.size + axis.begin + axis.end for axis in axes]
     # Adaptive pooling shares out what is there.
     window = [(axis.window - 1) * axis.dilation + 1 if axis.window else 1 for axis in axes]
-    require_spatial(scope, step, "the padded image", padded, window)
+    require_spatial(scope, step.op, "the padded image", padded, window)
 
 
 def _access(step: Step, index: int) -> Access:

@@ -18,6 +18,7 @@ from byoc_core.transform import (
 )
 
 from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
 from byoc_ccompiler.regions.widen_halves import widen_halves
 
@@ -31,7 +32,7 @@ def prepare_regions(
 
     Composites are taken apart, for what one loop computes is decided later and anew; normalisations, activations and
     attention that are spelled out become one op each; 16-bit floats are computed with in float32; convolutions get
-    their channels last.
+    their channels last; products of quantised tensors are computed on the integers.
 
     Args:
         functions: the regions, which keep parameters, results and attributes.
@@ -47,8 +48,10 @@ def prepare_regions(
     known = tuple(name for name in _RECOGNISED if name in families)
     module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
     module = module.with_functions({name: widen_halves(f, families) for name, f in module.functions.items()})
-    # Constants of 16-bit floats are cast here and now.
-    return _run(module, FoldConstants(), lambda module: channels_last(module, families), Simplify(), RemoveDeadCode())
+    # Constants of 16-bit floats are cast here and now; quantised ones stay so until it is known who reads them.
+    fold = FoldConstants(kept=("dequantize",))
+    module = _run(module, fold, lambda module: channels_last(module, families), Simplify())
+    return _run(module, use_byte_products, RemoveDeadCode(), FoldConstants())
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")

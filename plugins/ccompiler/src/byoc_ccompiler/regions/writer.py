@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from byoc_core.ir import Binding, Constant, Function, Value, Var, infer_results
+from byoc_core.ir import Binding, Constant, Function, OpRegistry, Value, Var, infer_results
 from byoc_core.ops import default_ops
 
 __all__ = ["RegionWriter"]
@@ -16,10 +16,12 @@ class RegionWriter:
 
     Args:
         function: what is copied; its parameters stay the same values.
+        ops: those that are known; the core's by default.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, ops: OpRegistry | None = None) -> None:
         self._function = function
+        self._ops = ops or default_ops()
         self._bindings: list[Binding] = []
         self._known: dict[Value, Value] = {}
 
@@ -43,7 +45,7 @@ class RegionWriter:
             operands: values of the new function.
             attrs: its attributes.
         """
-        opdef = default_ops().find(op)
+        opdef = self._ops.find(op)
         normal = opdef.normalise_attrs(attrs)
         types = infer_results(opdef, operands, normal)
         names = [result.name for result in binding.results]

@@ -1,0 +1,84 @@
+"""What is certain of a size whatever its symbols stand for: that it is zero or more, or one or more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from byoc_core.dims.algebra import Atom, Dim, Monomial, from_terms
+
+__all__ = ["is_nonnegative", "is_positive"]
+
+_MAX_BOUNDED_CALLS = 6  # bounds branch in two at each call
+
+
+def is_nonnegative(dim: Dim) -> bool:
+    """Tells whether a dimension is certainly zero or more (``False``: not provable this way).
+
+    Where the signs of the terms do not tell, calls are replaced one after the other by their bounds.
+    """
+    return _prove_nonnegative(dim, _MAX_BOUNDED_CALLS)
+
+
+def is_positive(dim: Dim) -> bool:
+    """Tells whether a dimension is certainly one or more (``False``: not provable this way)."""
+    return is_nonnegative(dim - 1)
+
+
+def _prove_nonnegative(dim: Dim, calls_left: int) -> bool:
+    if isinstance(dim, int):
+        return dim >= 0
+    if all(factor >= 0 and _are_nonnegative(monomial) for monomial, factor in dim.terms):
+        return True
+    for monomial, factor in dim.terms if calls_left else ():
+        for atom, exponent in monomial:
+            others = tuple(item for item in monomial if item[0] != atom)
+            if not atom.op or exponent != 1 or not _are_nonnegative(others):
+                continue
+            rest, scale = (
+                from_terms(term for term in dim.terms if term[0] != monomial),
+                from_terms([(others, factor)]),
+            )
+            conditions, needed = _sufficient(atom, rest, scale, is_added=factor > 0)
+            return bool(conditions) and needed(_prove_nonnegative(bound, calls_left - 1) for bound in conditions)
+    return False
+
+
+def _are_nonnegative(monomial: Monomial) -> bool:
+    return all(_atom_is_nonnegative(atom) for atom, _ in monomial)
+
+
+def _atom_is_nonnegative(atom: Atom) -> bool:
+    if not atom.op:
+        return True
+    if atom.op == "mod":
+        return is_positive(atom.args[1])
+    if atom.op == "max":
+        return any(map(is_nonnegative, atom.args))
+    return all(map(is_nonnegative, atom.args))
+
+
+def _sufficient(
+    atom: Atom, rest: Dim, scale: Dim, *, is_added: bool
+) -> tuple[list[Dim], Callable[[Iterable[bool]], bool]]:
+    """Gives dimensions without ``atom`` of which all (or any) must be zero or more, so that ``rest + scale * atom`` is.
+
+    Args:
+        atom: a call.
+        rest: what is added to it.
+        scale: its factor; of one known sign.
+        is_added: whether that sign is plus.
+    """
+    left, right = atom.args
+    if atom.op in ("max", "min", "broadcast"):  # a broadcast size is one of the two
+        one_is_enough = atom.op == ("max" if is_added else "min")
+        return [rest + scale * left, rest + scale * right], any if one_is_enough else all
+    if isinstance(right, int) and right > 0:
+        if atom.op == "mod":
+            return [rest if is_added else rest + scale * (right - 1)], all
+        return [right * rest + scale * (left - (right - 1) if is_added else left)], all
+    conditions: list[Dim] = []
+    if not is_added and is_positive(right):
+        # Neither quotient nor remainder is larger than a dividend that is not negative.
+        conditions += [rest + scale * left] if is_nonnegative(left) else []
+        conditions += [rest + scale * (right - 1)] if atom.op == "mod" else []
+    return conditions, any

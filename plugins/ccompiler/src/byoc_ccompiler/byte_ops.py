@@ -1,0 +1,52 @@
+"""Ops of this backend's own: products of 8-bit integers, added up in 32 bits, that regions are rewritten to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from byoc_core.ir import AttrKind, AttrSpec, OpDef, OperandSpec, OpRegistry, TensorType, Type, TypeContext
+from byoc_core.ops import default_ops
+
+__all__ = ["BYTE_CONVOLUTION", "BYTE_PRODUCT", "region_ops"]
+
+_CONVOLUTION = default_ops().find("nn.conv2d")
+_OPERANDS = (OperandSpec("x"), OperandSpec("weight"))
+_ZERO_POINT = AttrSpec(
+    "zero_point", AttrKind.INT, 0, doc="What is subtracted from ``x``, and stands beyond its borders."
+)
+
+
+def _infer_product(context: TypeContext) -> tuple[Type, ...]:
+    return (TensorType((*context.shape(0)[:-1], context.shape(1)[0]), "int32"),)
+
+
+def _infer_convolution(context: TypeContext) -> tuple[Type, ...]:
+    wide = tuple(TensorType(context.shape(index), "int32") for index in (0, 1))
+    attrs = {name: value for name, value in context.attrs.items() if name != _ZERO_POINT.name}
+    return _CONVOLUTION.infer(replace(context, op=_CONVOLUTION.name, operands=wide, attrs=attrs))
+
+
+BYTE_PRODUCT = OpDef(
+    "ccompiler.byte_product",
+    _OPERANDS,
+    _infer_product,
+    attrs=(_ZERO_POINT,),
+    doc="``(x - zero_point) @ weight.T`` in int32.\n\nShapes: ``x`` ``(..., K)`` of int8 or uint8, ``weight`` "
+    "``(N, K)`` of int8; the result is ``(..., N)``.",
+)
+"""A product with a constant matrix."""
+
+BYTE_CONVOLUTION = OpDef(
+    "ccompiler.byte_conv2d",
+    _OPERANDS,
+    _infer_convolution,
+    attrs=(*_CONVOLUTION.attrs, _ZERO_POINT),
+    doc="``nn.conv2d`` of ``x - zero_point`` in int32.\n\nShapes: ``x`` is NHWC, of int8 or uint8; ``weight`` OIHW, of "
+    "int8; one group.",
+)
+"""A convolution with a constant filter."""
+
+
+def region_ops() -> OpRegistry:
+    """Gives the ops that regions consist of when kernels are written for them."""
+    return default_ops().extended((BYTE_PRODUCT, BYTE_CONVOLUTION))

@@ -1,0 +1,219 @@
+"""Products and convolutions of quantised tensors, computed on the integers themselves.
+
+Taken are those of 8-bit integers less their zero points in int32, and those of floats that are such integers times a
+scale, where one operand is constant. The sum of the products of floats is the sum of the products of integers times
+both scales, which is nearer to the exact result than a sum of rounded floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, Value
+from byoc_core.ops.windows import axes_of
+from byoc_core.runtime.module import NDArray
+from byoc_core.transform import evaluate_binding
+
+from byoc_ccompiler.attributes import axis_of, int_of, ints_of
+from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT, region_ops
+from byoc_ccompiler.kernels.byte_products import MAX_DEPTH
+from byoc_ccompiler.regions.writer import RegionWriter
+from byoc_ccompiler.steps import dtype_of, shape_of
+
+__all__ = ["use_byte_products"]
+
+_PRODUCTS = ("nn.conv2d", "matmul", "nn.dense")
+_BYTES = ("int8", "uint8")
+_MOVES = ("permute_dims", "reshape")
+
+
+def use_byte_products(module: IRModule) -> IRModule:
+    """Gives the module with products of quantised tensors computed on integers, where their kernels can do that."""
+    return module.with_functions(
+        {name: _Rewrite(function, module.constants).run() for name, function in module.functions.items()}
+    )
+
+
+class _Image(NamedTuple):
+    """The operand that is not constant: ``(integers - zero) * scale``; no scale where it is made of integers alone.
+
+    Attributes:
+        shift: a zero point that only a call knows, beside which ``zero`` is 0.
+        moves: ops that move its elements afterwards, the last one first.
+    """
+
+    integers: Value
+    zero: int
+    scale: np.float32 | None
+    shift: Value | None = None
+    moves: tuple[Binding, ...] = ()
+
+
+class _Weight(NamedTuple):
+    """The constant operand: ``integers * scale``; the scale is a number, or one for each output channel."""
+
+    integers: NDArray
+    scale: NDArray | None
+
+
+class _Rewrite:
+    """The rewriting of one function."""
+
+    def __init__(self, function: Function, constants: ConstantStore) -> None:
+        self._function = function
+        self._constants = constants
+        self._makers: Mapping[Value, Binding] = {r: binding for binding in function.bindings for r in binding.results}
+
+    def run(self) -> Function:
+        """Gives the function with what was found replaced, or as it is."""
+        if all(binding.op.name not in _PRODUCTS for binding in self._function.bindings):
+            return self._function
+        writer = RegionWriter(self._function, region_ops())
+        for binding in self._function.bindings:
+            operands = self._match(binding) if binding.op.name in _PRODUCTS else None
+            if operands is None:
+                writer.copy(binding)
+            else:
+                self._replace(writer, binding, *operands)
+        return writer.finish()
+
+    def _match(self, binding: Binding) -> tuple[_Image, _Weight] | None:
+        """Gives the operands of a product that is computed on integers."""
+        axes = _ordered_axes(binding)
+        if dtype_of(binding.result) not in ("int32", "float32") or axes is None:
+            return None
+        image = self._find_image(binding.operands[0])
+        weight = self._find_weight(binding.operands[1], axes) if image is not None else None
+        if image is None or weight is None or (image.scale is None) != (weight.scale is None):
+            return None
+        depth = weight.integers[0].size
+        if not 0 < depth <= MAX_DEPTH or len(weight.integers) == 0:
+            return None
+        if image.scale is not None and not _is_sound(_factor(image, weight)):
+            return None
+        if image.shift is not None and binding.op.name == "nn.conv2d":
+            return None  # what stands beyond the borders is known when the kernel is written
+        return image, weight
+
+    def _replace(self, writer: RegionWriter, binding: Binding, image: _Image, weight: _Weight) -> None:
+        attrs: dict[str, object] = {"zero_point": image.zero}
+        if binding.op.name == "nn.conv2d":
+            attrs |= {**binding.attrs, "kernel_layout": "OIHW"}
+        op = BYTE_CONVOLUTION if binding.op.name == "nn.conv2d" else BYTE_PRODUCT
+        integers = writer.value(image.integers)
+        for move in reversed(image.moves):
+            (integers,) = writer.emit(binding, move.op.name, [integers], move.attrs)
+        operands = [integers, self._constants.add(np.ascontiguousarray(weight.integers))]
+        shares = None
+        if image.shift is not None:  # computed before the sums, and so at hand in their epilogue
+            totals = self._constants.add(weight.integers.sum(axis=1, dtype=np.int32))
+            (shares,) = writer.emit(binding, "multiply", [writer.value(image.shift), totals], {})
+        sums = writer.emit(binding, op.name, operands, attrs)
+        if shares is not None:
+            sums = writer.emit(binding, "subtract", [*sums, shares], {})
+        if image.scale is not None:
+            (wide,) = writer.emit(binding, "cast", sums, {"dtype": "float32"})
+            factor = self._constants.add(_factor(image, weight))
+            sums = writer.emit(binding, "multiply", [wide, factor], {})
+        writer.replace(binding, sums)
+
+    def _find_image(self, value: Value) -> _Image | None:
+        maker, moves = self._makers.get(value), []
+        while maker is not None and maker.op.name in _MOVES:
+            moves.append(maker)
+            maker = self._makers.get(maker.operands[0])
+        found = None if maker is None else self._find_bytes(maker)
+        return None if found is None else found._replace(moves=tuple(moves))
+
+    def _find_bytes(self, maker: Binding) -> _Image | None:
+        if maker.op.name == "dequantize":
+            integers, *parameters = maker.operands
+            scale, zero = map(self._array, parameters)
+            if dtype_of(integers) not in _BYTES or scale is None or zero is None or scale.ndim:
+                return None
+            return _Image(integers, int(zero), np.float32(scale)) if scale.dtype == np.float32 else None
+        cast, centre, shift = maker, 0, None
+        if maker.op.name == "subtract":
+            value, moved = maker.operands
+            zero, made = self._array(moved), self._makers.get(value)
+            if made is None or any(dim != 1 for dim in shape_of(moved)) or shape_of(value) != shape_of(maker.result):
+                return None
+            cast = made
+            if zero is not None:
+                centre = int(zero.reshape(()))
+            elif shape_of(moved) == ():
+                shift = moved
+            else:
+                return None
+        if cast.op.name != "cast" or dtype_of(cast.operands[0]) not in _BYTES or dtype_of(cast.result) != "int32":
+            return None
+        limits = np.iinfo(dtype_of(cast.operands[0]))
+        return _Image(cast.operands[0], centre, None, shift) if limits.min <= centre <= limits.max else None
+
+    def _find_weight(self, value: Value, axes: tuple[int, ...]) -> _Weight | None:
+        """Gives the weights with these axes in this order, the first that of the output channels."""
+        if dtype_of(value) == "int32":
+            array = self._array(value)
+            return None if array is None else _narrow(array.transpose(axes), None)
+        maker = self._makers.get(value)
+        while maker is not None and maker.op.name == "permute_dims":
+            order = ints_of(maker, "axes")
+            axes = tuple(order[axis] for axis in axes)
+            maker = self._makers.get(maker.operands[0])
+        if maker is None or maker.op.name != "dequantize" or int_of(maker, "block_size"):
+            return None
+        integers, scale, zero = map(self._array, maker.operands)
+        if integers is None or scale is None or zero is None or scale.dtype != np.float32:
+            return None
+        if scale.ndim:
+            channel = axis_of(maker, integers.ndim)
+            if channel != axes[0]:
+                return None
+            zero = zero.reshape([-1 if axis == channel else 1 for axis in range(integers.ndim)])
+        return _narrow((integers.astype(np.int64) - zero.astype(np.int64)).transpose(axes), scale)
+
+    def _array(self, value: Value) -> NDArray | None:
+        """Gives what a value is, where that is computed from constants alone."""
+        if isinstance(value, Constant):
+            return self._constants[value.digest]
+        maker = self._makers.get(value)
+        if maker is None or maker.op.kernel is None or len(maker.results) != 1:
+            return None
+        operands = [self._array(operand) for operand in maker.operands]
+        known = [operand for operand in operands if operand is not None]
+        return evaluate_binding(maker, known, {})[0] if known and len(known) == len(operands) else None
+
+
+def _ordered_axes(binding: Binding) -> tuple[int, ...] | None:
+    """Gives the axes of the weights in the order of their kernel; ``None`` where there is none for such a product."""
+    x, weight = (shape_of(operand) for operand in binding.operands)
+    if binding.op.name == "nn.dense":
+        return (0, 1)
+    if binding.op.name == "matmul":
+        return (1, 0) if len(weight) == 2 and len(x) > 1 else None
+    if int_of(binding, "groups") != 1 or binding.attrs["data_layout"] != "NHWC":
+        return None
+    return axes_of(str(binding.attrs["kernel_layout"]), "OI")
+
+
+def _narrow(array: NDArray, scale: NDArray | None) -> _Weight | None:
+    """Gives weights as bytes with a sign, where they are such."""
+    limits = np.iinfo(np.int8)
+    is_narrow = array.size > 0 and array.min() >= limits.min and array.max() <= limits.max
+    return _Weight(array.astype(np.int8), scale) if is_narrow else None
+
+
+def _factor(image: _Image, weight: _Weight) -> NDArray:
+    """Gives what sums are multiplied with: both scales, rounded once."""
+    assert image.scale is not None
+    assert weight.scale is not None
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.float64(image.scale) * weight.scale.astype(np.float64)).astype(np.float32)
+
+
+def _is_sound(factor: NDArray) -> bool:
+    """Tells whether all factors are normal numbers: no rounding error of others is bounded by the unit roundoff."""
+    sizes = np.abs(factor)
+    return bool(np.all(np.isfinite(sizes) & (sizes >= np.finfo(np.float32).tiny)))
