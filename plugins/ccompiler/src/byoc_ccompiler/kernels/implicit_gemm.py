@@ -24,7 +24,7 @@ from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["write"]
+__all__ = ["copy_loop", "table_lines", "write"]
 
 _COPY_PS = 200
 """Estimated picoseconds to copy one element."""
@@ -59,7 +59,7 @@ def write(kernel: Kernel) -> None:
         body += [
             f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
             f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{",
-            _copy_loop(plan, x),
+            copy_loop(plan, x),
             _tile_loop(kernel, plan, "image"),
             "  }",
         ]
@@ -70,7 +70,7 @@ def write(kernel: Kernel) -> None:
     kernel.finish(body, variables=variables)
 
 
-def _copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:
+def copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:
     """Gives the loop that copies one image into ``image``, line by line."""
     shape, (batch, channel, row, pixel) = plan.shape, plan.steps
     height, width = plan.padded
@@ -119,7 +119,8 @@ def _tile_loop(kernel: Kernel, plan: ImplicitGemm, source: str) -> ParallelLoop:
     m_count = f"byoc_min({plan.rows}, {c_dim(plan.num_pixels)} - m0)"
     n_count = f"byoc_min({plan.columns}, {shape.group_out_channels} - {first})"
     lines = [
-        *_table_lines(kernel, plan),
+        *table_lines(kernel, plan),
+        *(["  int64_t at_hand = -1;"] if plan.has_pointers else []),
         f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
         f"    const int64_t {place};",
         f"    const int64_t m0 = block * {plan.rows};",
@@ -154,7 +155,7 @@ def _sums_tile(plan: ImplicitGemm) -> SumsTile:
     )
 
 
-def _table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
+def table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
     """Gives the sizes that the rows' pointers follow from, and the place for these pointers."""
     if not plan.has_pointers:
         return []
@@ -185,7 +186,6 @@ def _table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
     return [
         f"  const struct {window_type(kernel)} window = {{{values}}};",
         f"  const {c_type(shape.dtype)} *rows[{plan.runs * plan.rows}];",
-        "  int64_t at_hand = -1;",
     ]
 
 

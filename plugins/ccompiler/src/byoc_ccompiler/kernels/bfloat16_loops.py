@@ -1,0 +1,152 @@
+"""Loops over blocks of rows and panels of columns, whose products are made of operands rounded to bfloat16.
+
+Some rows are rounded at a time, as many as the second-level cache holds beside a panel; they meet all panels, one
+after another, before the next rows come. So each panel comes from memory once for many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
+from byoc_core.authoring.csource_types import c_dim
+from byoc_core.dims import Dim, dim_min
+
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS, STEP_PS, Blocks
+from byoc_ccompiler.kernels.declarations import declared
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
+
+__all__ = ["LOCALS", "VARIABLES", "BlockedRows", "count_steps", "panel_columns"]
+
+VARIABLES = ("const uint16_t *panels", "uint16_t *rounded", "int tiles", "int64_t m_begin")
+"""C variables around the loops over blocks: panels and rounded rows, whether tiles may be used, the pass."""
+
+LOCALS = ("panels", "rounded", "tiles", "m_begin", "m0", "m_count", "n0", "n_count", "item", "block", "to", "j")
+"""Names of the loops' variables."""
+
+_ROWS_NBYTES = 1 << 19
+"""What the rounded rows of one pass may take."""
+
+_PASS_ROWS = 128
+"""Rows of one pass where the length of the sums is not known."""
+
+_ROUND_PS = 150
+"""Estimated picoseconds to round one number."""
+
+
+def count_steps(depth: Dim) -> Dim:
+    """Gives the steps that so many neighbouring factors take."""
+    return (depth + (DEPTH - 1)) // DEPTH
+
+
+def panel_columns(columns: Dim) -> int:
+    """Gives the columns of a panel of a matrix of so many."""
+    return 16 if isinstance(columns, int) and columns <= 16 else 32
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedRows:
+    """Rows of factors and panels of columns, as loops in C.
+
+    Attributes:
+        kernel: where they go.
+        num_rows: how many rows there are.
+        num_columns: how many columns.
+        num_steps: steps of the sums.
+        width: columns of a panel.
+    """
+
+    kernel: Kernel
+    num_rows: Dim
+    num_columns: Dim
+    num_steps: Dim
+    width: int
+
+    @property
+    def blocks(self) -> Blocks:
+        """The functions that are called."""
+        return Blocks(self.kernel, self.width)
+
+    @property
+    def panels(self) -> Dim:
+        """Panels of the columns."""
+        return (self.num_columns + (self.width - 1)) // self.width
+
+    @property
+    def pass_rows(self) -> int:
+        """Rows that are rounded at a time, whole blocks."""
+        most = _PASS_ROWS
+        if isinstance(self.num_steps, int):
+            most = max(1, _ROWS_NBYTES // (max(1, self.num_steps) * DEPTH * 2 * ROWS)) * ROWS
+        if not isinstance(self.num_rows, int):
+            return most
+        passes = max(1, -(-self.num_rows // most))
+        return max(1, -(-self.num_rows // (passes * ROWS))) * ROWS
+
+    @property
+    def pass_blocks(self) -> Dim:
+        """Blocks of one pass; the last may have fewer rows, or none."""
+        return (dim_min(self.pass_rows, self.num_rows) + (ROWS - 1)) // ROWS
+
+    @property
+    def scratch(self) -> Dim:
+        """Elements of scratch memory for the rounded rows."""
+        return self.pass_rows * self.num_steps * DEPTH
+
+    @property
+    def panel_size(self) -> Dim:
+        """Elements of one panel."""
+        return self.num_steps * DEPTH * self.width
+
+    def passes(self, setup: Sequence[str], round_lines: Sequence[str], tile: SumsTile) -> list[str | ParallelLoop]:
+        """Gives the loop over the passes: rows are rounded, and multiplied by all panels.
+
+        It reads the C variables :data:`VARIABLES`.
+
+        Args:
+            setup: lines before the loop over the blocks that are rounded.
+            round_lines: they round a block, ``m_count`` rows from ``m0`` on, to ``to``.
+            tile: the sums of a block and a panel, whose first row is ``m0`` and whose first column ``n0``.
+        """
+        size, steps = c_dim(self.num_steps * ROWS * DEPTH), c_dim(self.num_steps)
+        blocks = c_dim(1 if self.pass_blocks == 0 else self.pass_blocks)
+        names, integer = self.blocks, "const int64_t"
+        place = [
+            (f"{integer} m0", f"m_begin + block * {ROWS}"),
+            (f"{integer} m_count", f"byoc_min({ROWS}, {c_dim(self.num_rows)} - m0)"),
+        ]
+        rounding = [
+            *setup,
+            f"  for (int64_t block = {FIRST_ITEM}; block < {END_ITEM}; ++block) {{",
+            f"    uint16_t *to = rounded + block * {size};",
+            *declared(place, [f"    {line}" for line in round_lines], "    "),
+            "  }",
+        ]
+        place += [
+            (f"{integer} n0", f"item / {blocks} * {self.width}"),
+            (f"{integer} n_count", f"byoc_min({self.width}, {c_dim(self.num_columns)} - n0)"),
+        ]
+        panel = f"panels + item / {blocks} * {c_dim(self.panel_size)}"
+        product_lines = [
+            "    if (m_count <= 0) continue;",
+            f"    float sums[{ROWS * self.width}];",
+            f"    {names.multiply}(rounded + block * {size}, {panel}, {steps}, m_count, sums, tiles);",
+            *epilogue_lines(self.kernel, tile, "    "),
+        ]
+        products = [
+            f"  {names.begin}(tiles);",
+            f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
+            f"    const int64_t block = item % {blocks};",
+            *declared(place, product_lines, "    "),
+            "  }",
+            f"  {names.end}(tiles);",
+        ]
+        round_ps = self.num_steps * (ROWS * DEPTH * _ROUND_PS)
+        return [
+            f"  for (int64_t m_begin = 0; m_begin < {c_dim(self.num_rows)}; m_begin += {self.pass_rows}) {{",
+            ParallelLoop(tuple(rounding), self.pass_blocks, round_ps),
+            ParallelLoop(tuple(products), self.pass_blocks * self.panels, self.num_steps * STEP_PS),
+            "  }",
+        ]
