@@ -43,22 +43,18 @@ def _reference(function: Function, *operands: Any) -> Any:
     return kernel(*(array.astype("float64") for array in operands), **binding.attrs)
 
 
-def _check(sum_check: Any, function: Function, actual: Any, x: Any, w: Any, length: int) -> None:
+def _check(sum_check: Any, function: Function, actual: Any, operands: tuple[Any, Any], length: int) -> None:
     """Holds a result to the sums of the rounded operands, and to those of the given ones.
 
     Products of rounded operands are exact, so the bound of the first is that of any float32 sum. Of the given ones each
-    is off by ``ROUNDOFF`` of itself.
+    was off by ``ROUNDOFF`` of itself at most.
     """
-    sum_check(
-        actual,
-        _reference(function, *map(_rounded, (x, w))),
-        _reference(function, *map(abs, map(_rounded, (x, w)))),
-        length,
-    )
+    rounded = [_rounded(array) for array in operands]
+    sum_check(actual, _reference(function, *rounded), _reference(function, *map(np.abs, rounded)), length)
     terms = length + 2
     gamma = terms * 2.0**-24 / (1 - terms * 2.0**-24)
-    bound = ((1 + ROUNDOFF) ** 2 * (1 + gamma) - 1) * _reference(function, abs(x), abs(w))
-    error = np.abs(actual - _reference(function, x, w))
+    bound = ((1 + ROUNDOFF) ** 2 * (1 + gamma) - 1) * _reference(function, *map(np.abs, operands))
+    error = np.abs(actual - _reference(function, *operands))
     assert np.all(error <= bound)
 
 
@@ -96,7 +92,7 @@ def test_matrix_products(make_bench: Any, sum_check: Any, march: str) -> None:
                 cases.append((bench.add(builder, builder.emit(op, left, right)), arrays, k))
     for function, arrays, length in cases:
         (actual,) = bench.run(function, *arrays[: len(function.params)])
-        _check(sum_check, function, actual, *arrays, length)
+        _check(sum_check, function, actual, (arrays[0], arrays[1]), length)
     assert _is_lowered(bench)
 
 
@@ -112,7 +108,7 @@ def test_batches_that_broadcast(make_bench: Any, sum_check: Any) -> None:
     for function, pair in zip(functions, shapes, strict=True):
         arrays = [_random(shape, seed) for seed, shape in enumerate(pair)]
         (actual,) = bench.run(function, *arrays)
-        _check(sum_check, function, actual, *arrays, pair[0][-1])
+        _check(sum_check, function, actual, (arrays[0], arrays[1]), pair[0][-1])
 
 
 def test_symbolic_sizes(make_bench: Any, sum_check: Any) -> None:
@@ -125,11 +121,11 @@ def test_symbolic_sizes(make_bench: Any, sum_check: Any) -> None:
     for m in (0, 1, 16, 33, 1000):
         x = _random((m, 300))
         (actual,) = bench.run(rows, x)
-        _check(sum_check, rows, actual, x, weights, 300)
+        _check(sum_check, rows, actual, (x, weights), 300)
         for k, n in ((1, 1), (40, 33), (0, 3)):
             pair = [_random((m, k)), _random((k, n), 1)]
             (actual,) = bench.run(every, *pair)
-            _check(sum_check, every, actual, *pair, k)
+            _check(sum_check, every, actual, (pair[0], pair[1]), k)
 
 
 CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
@@ -155,7 +151,7 @@ def test_convolutions(make_bench: Any, sum_check: Any, march: str) -> None:
         cases.append((bench.add(builder, result), arrays))
     for function, (x, w) in cases:
         (actual,) = bench.run(function, x)
-        _check(sum_check, function, actual, x, w, int(np.prod(w.shape[1:])))
+        _check(sum_check, function, actual, (x, w), int(np.prod(w.shape[1:])))
     assert _is_lowered(bench)
     assert "winograd" not in bench.module.get_source()
 
@@ -170,7 +166,7 @@ def test_symbolic_images(make_bench: Any, sum_check: Any) -> None:
     for shape in ((1, 7, 9, 3), (2, 30, 31, 3), (0, 5, 5, 3)):
         x = _random(shape)
         (actual,) = bench.run(function, x)
-        _check(sum_check, function, actual, x, w, 75)
+        _check(sum_check, function, actual, (x, w), 75)
 
 
 def test_what_follows_is_float32(make_bench: Any, march: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from byoc_core.dtypes import float_limits
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["CCompilerOptions"]
@@ -58,3 +60,8 @@ class CCompilerOptions(BaseModel):
         description="target triple of zig, such as aarch64-linux-gnu; empty for this machine",
     )
     keep_source: Path | None = Field(None, description="folder that gets the generated C and a script that builds it")
+
+    @property
+    def unit_roundoff(self) -> Mapping[str, float]:
+        """The unit roundoffs that the options make coarser, by dtype: who judges the numbers goes by them."""
+        return {"float32": float_limits("bfloat16").unit_roundoff} if self.precision == "bfloat16" else {}

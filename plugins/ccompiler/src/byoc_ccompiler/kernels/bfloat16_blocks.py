@@ -18,13 +18,16 @@ import re
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH", "ROWS", "STEP_PS", "Blocks"]
+__all__ = ["DEPTH", "LINE", "ROWS", "STEP_PS", "Blocks"]
 
 DEPTH = 32
 """Factors of a step."""
 
 ROWS = 32
 """Rows of a block."""
+
+LINE = 32
+"""Numbers in a line of the cache."""
 
 STEP_PS = 60_000
 """Estimated picoseconds of one step of a whole block."""
@@ -166,7 +169,10 @@ class Blocks:
 
     @property
     def multiply(self) -> str:
-        """``(rows, panel, num_steps, num_rows, sums, tiles)``: gives the sums, each row behind the other."""
+        """``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, tiles)``: gives the sums, row behind row.
+
+        With tiles, so many lines of the cache behind ``ahead`` are fetched in each step.
+        """
         unit = self._kernel.unit
         counts = (8, 1) if unit.registers >= 32 else (4, 1)
         names = {
@@ -253,18 +259,20 @@ def _multiply_text(width: int, names: dict[int, str]) -> str:
     )
     return f"""\
 static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel, int64_t num_steps, int64_t num_rows,
-    float *restrict sums, int tiles) {{
+    const uint16_t *ahead, int num_lines, float *restrict sums, int tiles) {{
 #if {_HAS_TILES}
   /* Registers 0 to 3 hold the sums: of the first 16 rows by each 16 columns, then of the others. */
   if (tiles) {{
     __asm__ volatile("tilezero %%tmm0\\n\\ttilezero %%tmm1\\n\\ttilezero %%tmm2\\n\\ttilezero %%tmm3" : : : "memory");
     if (num_rows > 16) {{
       for (int64_t k = 0; k < num_steps; ++k, rows += {ROWS * DEPTH}, panel += {width * DEPTH}) {{
+        for (int line = 0; line < num_lines; ++line, ahead += {LINE}) __builtin_prefetch(ahead, 0, 2);
 {_asm(_tile_steps(width, 2), (("rows", 0), (f"rows + {step}", 1), ("panel", 2), (f"panel + {16 * DEPTH}", 3)))}
       }}
 {_asm(_tile_stores(width, 2), tuple((f"sums + {_sums_place(width, t)}", t) for t in range(4)), width * 4)}
     }} else {{
       for (int64_t k = 0; k < num_steps; ++k, rows += {ROWS * DEPTH}, panel += {width * DEPTH}) {{
+        for (int line = 0; line < num_lines; ++line, ahead += {LINE}) __builtin_prefetch(ahead, 0, 2);
 {_asm(_tile_steps(width, 1), (("rows", 0), ("panel", 2), (f"panel + {16 * DEPTH}", 3)))}
       }}
 {_asm(_tile_stores(width, 1), tuple((f"sums + {_sums_place(width, t)}", t) for t in range(2)), width * 4)}
@@ -274,6 +282,8 @@ static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel
 #else
   (void)tiles;
 #endif
+  (void)ahead;
+  (void)num_lines;
 {loops}
 }}
 """

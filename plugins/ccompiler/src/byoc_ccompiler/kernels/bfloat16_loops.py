@@ -14,7 +14,7 @@ from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim, dim_min
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS, STEP_PS, Blocks
+from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, LINE, ROWS, STEP_PS, Blocks
 from byoc_ccompiler.kernels.declarations import declared
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
 
@@ -28,6 +28,9 @@ LOCALS = ("panels", "rounded", "tiles", "m_begin", "m0", "m_count", "n0", "n_cou
 
 _ROWS_NBYTES = 1 << 19
 """What the rounded rows of one pass may take."""
+
+_NEAR_NBYTES = 1 << 19
+"""Panels that take no more than this together stay in the second-level cache."""
 
 _PASS_ROWS = 128
 """Rows of one pass where the length of the sums is not known."""
@@ -100,6 +103,18 @@ class BlockedRows:
         """Elements of one panel."""
         return self.num_steps * DEPTH * self.width
 
+    def _ahead(self) -> str:
+        """Gives the C of what a block fetches: its share of the next panel, where not all panels stay in the cache."""
+        size, blocks, panels = self.panel_size, self.pass_blocks, self.panels
+        if not (isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)):
+            return "panels, 0"
+        if size * panels * 2 <= _NEAR_NBYTES or blocks == 0:
+            return "panels, 0"
+        num_lines = -(-DEPTH * self.width // LINE // blocks)
+        share = max(0, size - num_lines * LINE * int(str(self.num_steps))) // max(1, blocks - 1)
+        panel = f"byoc_min(item / {blocks} + 1, {panels - 1})"
+        return f"panels + {panel} * {size} + block * {share}, {num_lines}"
+
     def passes(self, setup: Sequence[str], round_lines: Sequence[str], tile: SumsTile) -> list[str | ParallelLoop]:
         """Gives the loop over the passes: rows are rounded, and multiplied by all panels.
 
@@ -132,7 +147,7 @@ class BlockedRows:
         product_lines = [
             "    if (m_count <= 0) continue;",
             f"    float sums[{ROWS * self.width}];",
-            f"    {names.multiply}(rounded + block * {size}, {panel}, {steps}, m_count, sums, tiles);",
+            f"    {names.multiply}(rounded + block * {size}, {panel}, {steps}, m_count, {self._ahead()}, sums, tiles);",
             *epilogue_lines(self.kernel, tile, "    "),
         ]
         products = [
