@@ -78,23 +78,34 @@ static inline void {{name}}(int tiles) {{
 """
 
 _ROUND = f"""\
-/* Rounds `count` numbers that lie side by side to bfloat16, as one row of a block; zeros fill the last step up. */
-static void {{name}}(const float *from, int64_t count, uint16_t *restrict to) {{
+/* Rounds `count` numbers that lie side by side to bfloat16, as one row of a block; zeros fill the last step up. Mostly
+ * the number is known where it is called. */
+static inline __attribute__((always_inline)) void {{name}}(const float *from, int64_t count, uint16_t *restrict to) {{
   int64_t k = 0;
-  for (; k + {DEPTH} <= count; k += {DEPTH}, to += {ROWS * DEPTH}) {{
 #if defined(__AVX512BF16__)
-    typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
-    typedef uint16_t halves __attribute__((vector_size(64), aligned(2), may_alias));
-    halves both;
+  typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
+  typedef uint16_t halves __attribute__((vector_size(64), aligned(2), may_alias));
+  halves both;
+  for (; k + {DEPTH} <= count; k += {DEPTH}, to += {ROWS * DEPTH}) {{
     __asm__("vcvtne2ps2bf16 %1, %2, %0"
             : "=v"(both) : "v"(*(const floats *)(from + k)), "v"(*(const floats *)(from + k + 16)));
     *(halves *)to = both;
+  }}
+  if (k == count) return;
+  const uint32_t rest = (1u << (count - k)) - 1;
+  const uint16_t first = (uint16_t)rest, second = (uint16_t)(rest >> 16);
+  floats low, high;
+  __asm__("vmovups %1, %0 %{{%2%}}%{{z%}}" : "=v"(low) : "m"(*(const floats *)(from + k)), "Yk"(first));
+  __asm__("vmovups %1, %0 %{{%2%}}%{{z%}}" : "=v"(high) : "m"(*(const floats *)(from + k + 16)), "Yk"(second));
+  __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(low), "v"(high));
+  *(halves *)to = both;
 #else
+  for (; k + {DEPTH} <= count; k += {DEPTH}, to += {ROWS * DEPTH}) {{
     for (int j = 0; j < {DEPTH}; ++j) to[j] = byoc_f32_to_bf16(from[k + j]).bits;
-#endif
   }}
   if (k == count) return;
   for (int j = 0; j < {DEPTH}; ++j) to[j] = k + j < count ? byoc_f32_to_bf16(from[k + j]).bits : 0;
+#endif
 }}
 """
 
@@ -169,9 +180,10 @@ class Blocks:
 
     @property
     def multiply(self) -> str:
-        """``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, tiles)``: gives the sums, row behind row.
+        """``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, tiles)``: gives the sums.
 
-        With tiles, so many lines of the cache behind ``ahead`` are fetched in each step.
+        Those of a row lie side by side, rows ``pitch`` apart; where a block has fewer rows, those behind may be set as
+        well. With tiles, so many lines of the cache behind ``ahead`` are fetched in each step.
         """
         unit = self._kernel.unit
         counts = (8, 1) if unit.registers >= 32 else (4, 1)
@@ -188,7 +200,7 @@ def _pairs_text(unit: VectorUnit, rows: int, width: int) -> str:
     vectors = min(2, width // lanes)
     return f"""\
 static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel, int64_t num_steps,
-    float *restrict sums) {{
+    float *restrict sums, int64_t pitch) {{
   BYOC_CONTRACT
   typedef uint32_t words __attribute__((vector_size({unit.nbytes})));
   typedef uint32_t pairs __attribute__((vector_size({unit.nbytes}), aligned(2), may_alias));
@@ -242,7 +254,7 @@ static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel
     BYOC_UNROLL
     for (int j = 0; j < {rows}; ++j) {{
       BYOC_UNROLL
-      for (int v = 0; v < {vectors}; ++v) *(vec_f32u *)(sums + j * {width} + first + v * {lanes}) = acc[j][v];
+      for (int v = 0; v < {vectors}; ++v) *(vec_f32u *)(sums + j * pitch + first + v * {lanes}) = acc[j][v];
     }}
   }}
 }}
@@ -253,13 +265,13 @@ def _multiply_text(width: int, names: dict[int, str]) -> str:
     """Gives the function that multiplies a block by a panel; ``names`` has the functions of fewer rows."""
     step = ROWS // 2 * DEPTH
     loops = "\n".join(
-        f"  for (; num_rows >= {count}; num_rows -= {count}, rows += {count * DEPTH}, sums += {count * width}) "
-        f"{name}(rows, panel, num_steps, sums);"
+        f"  for (; num_rows >= {count}; num_rows -= {count}, rows += {count * DEPTH}, sums += {count} * pitch) "
+        f"{name}(rows, panel, num_steps, sums, pitch);"
         for count, name in names.items()
     )
     return f"""\
 static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel, int64_t num_steps, int64_t num_rows,
-    const uint16_t *ahead, int num_lines, float *restrict sums, int tiles) {{
+    const uint16_t *ahead, int num_lines, float *restrict sums, int64_t pitch, int tiles) {{
 #if {_HAS_TILES}
   /* Registers 0 to 3 hold the sums: of the first 16 rows by each 16 columns, then of the others. */
   if (tiles) {{
@@ -269,13 +281,13 @@ static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel
         for (int line = 0; line < num_lines; ++line, ahead += {LINE}) __builtin_prefetch(ahead, 0, 2);
 {_asm(_tile_steps(width, 2), (("rows", 0), (f"rows + {step}", 1), ("panel", 2), (f"panel + {16 * DEPTH}", 3)))}
       }}
-{_asm(_tile_stores(width, 2), tuple((f"sums + {_sums_place(width, t)}", t) for t in range(4)), width * 4)}
+{_asm(_tile_stores(width, 2), tuple((f"sums + {_sums_place(t)}", t) for t in range(4)), "pitch * 4")}
     }} else {{
       for (int64_t k = 0; k < num_steps; ++k, rows += {ROWS * DEPTH}, panel += {width * DEPTH}) {{
         for (int line = 0; line < num_lines; ++line, ahead += {LINE}) __builtin_prefetch(ahead, 0, 2);
 {_asm(_tile_steps(width, 1), (("rows", 0), ("panel", 2), (f"panel + {16 * DEPTH}", 3)))}
       }}
-{_asm(_tile_stores(width, 1), tuple((f"sums + {_sums_place(width, t)}", t) for t in range(2)), width * 4)}
+{_asm(_tile_stores(width, 1), tuple((f"sums + {_sums_place(t)}", t) for t in range(2)), "pitch * 4")}
     }}
     return;
   }}
@@ -289,8 +301,8 @@ static BYOC_CONTRACTED void {{name}}(const uint16_t *rows, const uint16_t *panel
 """
 
 
-def _sums_place(width: int, tile: int) -> int:
-    return tile // 2 * 16 * width + tile % 2 * 16
+def _sums_place(tile: int) -> str:
+    return f"{tile // 2 * 16} * pitch + {tile % 2 * 16}"
 
 
 def _tile_steps(width: int, halves: int) -> list[str]:
@@ -308,8 +320,8 @@ def _tile_stores(width: int, halves: int) -> list[str]:
     return [f"tilestored %%tmm{tile}, (%[at{tile}],%[step],1)" for tile in tiles]
 
 
-def _asm(instructions: list[str], places: tuple[tuple[str, int], ...], step: int = 64) -> str:
-    """Gives the C statement of some instructions whose rows lie ``step`` bytes apart."""
+def _asm(instructions: list[str], places: tuple[tuple[str, int], ...], step: str = "64") -> str:
+    """Gives the C statement of some instructions on tiles whose rows lie ``step`` bytes apart."""
     text = "\n".join(f'            "{line}\\n\\t"' for line in instructions)
     used = [(place, k) for place, k in places if re.search(rf"%\[at{k}\]", text)]
     operands = ", ".join(f'[at{k}] "r"({place})' for place, k in used)

@@ -53,7 +53,7 @@ def write(kernel: Kernel) -> None:
     weights = kernel.input(kernel.scope.constants.derive(pack_panels(_filter(kernel, plan), width)), "weights")
     kernel.scratch, kernel.scratch_dtype = rows.scratch, "uint16"
     body: list[str | ParallelLoop] = [
-        "  uint16_t *rounded = scratch;",
+        *([] if rows.is_near else ["  uint16_t *rounded = scratch;"]),
         f"  const uint16_t *panels = {weights};",
         f"  const int tiles = {rows.blocks.permit}();",
     ]
@@ -61,20 +61,20 @@ def write(kernel: Kernel) -> None:
     tile = SumsTile(*names, width, leading=("n",) if plan.copies else ())
     source = "image" if plan.copies else x
     setup = table_lines(kernel, plan)
-    passes = rows.passes(setup, _round_lines(kernel, plan, rows, source, steps), tile)
+    loops = rows.lines(setup, _round_lines(kernel, plan, rows, source, steps), tile)
     variables = list(VARIABLES)
     if plan.copies:
         body += [
             f"  float *image = (float *)(scratch + {c_dim(kernel.scratch)});",
             f"  for (int64_t n = 0; n < {c_dim(plan.shape.batch)}; ++n) {{",
             copy_loop(plan, x),
-            *passes,
+            *loops,
             "  }",
         ]
         kernel.scratch = kernel.scratch + plan.padded[0] * plan.padded[1] * plan.shape.channels * 2
         variables += ["float *image", "int64_t n"]
     else:
-        body += passes
+        body += loops
     kernel.finish(body, variables=variables)
 
 

@@ -57,7 +57,9 @@ def write(kernel: Kernel, p: Product) -> None:
     rows = BlockedRows(kernel, p.num_rows, p.num_columns, count_steps(p.depth), panel_columns(p.num_columns))
     left = kernel.input(p.left.value, "x")
     kernel.scratch, kernel.scratch_dtype = rows.scratch, "uint16"
-    body: list[str | ParallelLoop] = ["  uint16_t *rounded = scratch;", f"  const int tiles = {rows.blocks.permit}();"]
+    body: list[str | ParallelLoop] = [f"  const int tiles = {rows.blocks.permit}();"]
+    if not rows.is_near:
+        body.append("  uint16_t *rounded = scratch;")
     pointers = [f"  const float *left = {_at(left, p.left.offset(p.batch, p.indices))};"]
     packing: list[str | ParallelLoop] = []
     if p.weights is not None:
@@ -77,7 +79,7 @@ def write(kernel: Kernel, p: Product) -> None:
         f"  {rows.blocks.round}(left + (m0 + row) * {step}, {depth}, to + row * {DEPTH});",
         "}",
     ]
-    lines = [*pointers, *packing, *rows.passes([], round_lines, tile)]
+    lines = [*pointers, *packing, *rows.lines([], round_lines, tile)]
     if p.batch:
         positions = [f"  {declaration} = {value};" for declaration, value in p.positions]
         head = f"  for (int64_t b = 0; b < {c_dim(product(p.batch))}; ++b) {{"
