@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import byoc_core
 import numpy as np
 import pytest
 from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS
+from byoc_core import FunctionBuilder
+from byoc_core.debugging import debug_model
 from byoc_core.dtypes import to_numpy
-from byoc_core.ir import Function, tensor
+from byoc_core.ir import Function, IRModule, tensor
 from byoc_core.native.cpu import machine_features
+from byoc_core.ops import default_ops
 
 ROUNDOFF = 2.0**-8
 """The unit roundoff of bfloat16: half a unit of 8 bits."""
@@ -234,3 +238,19 @@ def test_other_dtypes_keep_theirs(make_bench: Any) -> None:
             bench.op("matmul", [tensor((40, 40), dtype), tensor((40, 40), dtype)])
         sources.append(bench.module.get_source())
     assert sources[0] == sources[1]
+
+
+def test_the_report_and_the_judges_know() -> None:
+    """What the option makes coarser is told in the report, and stated to whoever judges the numbers."""
+    builder: Any = FunctionBuilder("main", ops=default_ops())
+    left = builder.param("x", tensor((40, 64), "float32"))
+    value = builder.emit("matmul", left, builder.const(_random((64, 48), 1)))
+    module = IRModule({"main": builder.finish(value)}, builder.constants)
+    texts = {}
+    for precision in ("float32", "bfloat16"):
+        options = {"ccompiler": {"precision": precision}}
+        texts[precision] = byoc_core.explain(module, ["ccompiler"], options=options).report()
+        assert debug_model(module, ["ccompiler"], [_random((40, 64))], options=options).is_right
+    told = ", computes float32 within 0.0039 (unit roundoff)"
+    assert told in texts["bfloat16"]
+    assert texts["bfloat16"].replace(told, "") == texts["float32"]

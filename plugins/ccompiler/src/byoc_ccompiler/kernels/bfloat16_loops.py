@@ -149,11 +149,13 @@ class BlockedRows:
     def _ahead(self) -> str:
         """Gives the C of what a block fetches: its share of the next panel, where not all panels stay in the cache."""
         size, blocks, panels = self.panel_size, self.pass_blocks, self.panels
-        are_known = isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)
-        if not are_known or size * panels * 2 <= _NEAR_NBYTES or blocks == 0:
+        if not (isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)) or blocks == 0:
+            return "panels, 0"
+        if size * panels * 2 <= _NEAR_NBYTES:
             return "panels, 0"
         num_lines = -(-DEPTH * self.width // LINE // blocks)
-        share = max(0, size - num_lines * LINE * int(str(self.num_steps))) // max(1, blocks - 1)
+        fetched = size // (DEPTH * self.width) * num_lines * LINE
+        share = max(0, size - fetched) // max(1, blocks - 1)
         panel = f"byoc_min(item / {blocks} + 1, {panels - 1})"
         return f"panels + {panel} * {size} + block * {share}, {num_lines}"
 
