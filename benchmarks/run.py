@@ -57,6 +57,7 @@ FIGURES = {
     "chains": Figure("benchmarks.row_kernels", "run_chains", 31, "elementwise chains, beside ONNX Runtime and PyTorch"),
     "row-ops": Figure("benchmarks.row_kernels", "run_row_ops", 31, "softmax, norms, reductions, transposes, likewise"),
     "products": Figure("benchmarks.products", "run", 31, "matrix products, beside ONNX Runtime and PyTorch"),
+    "precision": Figure("benchmarks.precision", "run", 7, "bfloat16 factors beside float32 ones, time and errors"),
     "math-accuracy": Figure("benchmarks.math_accuracy", "run", 1, "errors of C functions, over all of float32", (1,)),
     "math-speed": Figure("benchmarks.math_speed", "run", 31, "C functions beside ONNX Runtime's"),
     "convolutions": Figure("benchmarks.convolutions", "run", 15, "convolutions beside ONNX Runtime and PyTorch"),

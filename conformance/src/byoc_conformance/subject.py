@@ -110,7 +110,7 @@ class Subject:
     @property
     def unit_roundoff(self) -> Mapping[str, float]:
         """The unit roundoff of what the subject and its companions compute together, by dtype, as they state it."""
-        return coarsest_roundoff(handle.info() for handle in (self.handle, *self.companions))
+        return coarsest_roundoff(h.info(self.options.get(h.name)) for h in (self.handle, *self.companions))
 
     @property
     def options(self) -> dict[str, Mapping[str, Any]]:

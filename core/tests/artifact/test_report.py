@@ -59,6 +59,19 @@ def test_reasons_are_grouped_and_ordered_by_cost() -> None:
     assert render_report(data) == TEXT.strip()
 
 
+def test_coarse_arithmetic_is_told() -> None:
+    rows: list[dict[str, Any]] = [
+        {"name": "ccompiler", "regions": 1, "ops": 2, "flops": 8, "share": 1.0, "unit_roundoff": {"float32": 2.0**-8}},
+        {"name": "host", "regions": 0, "ops": 0, "flops": 0, "share": 0.0, "unit_roundoff": {"float32": "anything"}},
+    ]
+    text = """
+100.0% of 8 FLOPs offloaded
+  ccompiler  100.0%          8 FLOPs  2 ops in 1 region, computes float32 within 0.0039 (unit roundoff)
+  host         0.0%          0 FLOPs  0 ops
+"""
+    assert render_report({"backends": rows, "total_flops": 8, "offloaded_share": 1.0}) == text.strip()
+
+
 def test_symbolic_work_counts_with_sizes_of_one() -> None:
     data = {
         "backends": [{"name": "ccompiler", "regions": 1, "ops": 1, "flops": "8*n", "share": 0.8}],

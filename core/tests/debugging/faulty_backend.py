@@ -42,6 +42,11 @@ class Options(BaseModel):
     fault: str = "none"
     op: str = ""
     min_ops: int = 1
+    roundoff: float = 0.0
+
+    @property
+    def unit_roundoff(self) -> Mapping[str, float]:
+        return {"float32": self.roundoff} if self.roundoff else {}
 
 
 def _last_lane(array: Array) -> Array:

@@ -185,6 +185,8 @@ def test_a_product_in_half_precision_is_right_where_that_is_stated(
     stated = faulty(unit_roundoff={"float32": 2.0**-11})
     assert debug(stated, _dense(terms, 16), [x, w], fault="half-dense", session=session).is_right
     assert not debug(stated, _dense(terms, 16), [x, w], fault="lane", op="nn.dense", session=session).is_right
+    by_option = faulty()
+    assert debug(by_option, _dense(terms, 16), [x, w], fault="half-dense", session=session, roundoff=2.0**-11).is_right
     too_little = faulty(unit_roundoff={"float32": 2.0**-20, "float16": 2.0**-8})
     assert not debug(too_little, _dense(terms, 16), [x, w], fault="half-dense", session=session).is_right
 

@@ -30,9 +30,10 @@ _MAX_BORDERS = 8
 def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     """Gives the report for people to read.
 
-    A header line for each backend with its share of FLOPs; the reasons why ops stayed on the host, the most expensive
-    first, an op once for each backend that gave one; near misses of patterns that are not among them; the regions of
-    one backend that stay apart although one reads from the other; the dynamic sizes that no input determines.
+    A header line for each backend with its share of FLOPs, and its unit roundoffs where they are coarse; the reasons
+    why ops stayed on the host, the most expensive first, an op once for each backend that gave one; near misses of
+    patterns that are not among them; the regions of one backend that stay apart although one reads from the other; the
+    dynamic sizes that no input determines.
 
     Args:
         data: the report's data.
@@ -137,8 +138,17 @@ def _header(data: Mapping[str, Any]) -> list[str]:
         ops = f"{num_ops} op{'' if num_ops == 1 else 's'}"
         where = f" in {regions} region{'' if regions == 1 else 's'}" if regions else ""
         flops = _flops_text(item.get("flops"))
-        lines.append(f"  {item['name']:<{width}}  {percent(item.get('share')):>6}  {flops:>9} FLOPs  {ops}{where}")
+        row = f"  {item['name']:<{width}}  {percent(item.get('share')):>6}  {flops:>9} FLOPs  {ops}{where}"
+        lines.append(row + _precision(item))
     return lines
+
+
+def _precision(item: Mapping[str, Any]) -> str:
+    """Gives the unit roundoffs that a backend states, to be put behind a clause; nothing where there are none."""
+    stated = item.get("unit_roundoff")
+    pairs = stated.items() if isinstance(stated, Mapping) else ()
+    texts = [f"{dtype} within {unit:.2g}" for dtype, unit in pairs if isinstance(unit, float)]
+    return f", computes {' and '.join(texts)} (unit roundoff)" if texts else ""
 
 
 def _reason_lines(data: Mapping[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from byoc_core.backend.info import (
     Rejection,
     Status,
     Support,
+    coarsest_roundoff,
 )
 from byoc_core.backend.options import validate_options
 from byoc_core.errors import HookError
@@ -65,9 +66,20 @@ class BackendHandle:
         """The module or object that implements the hooks."""
         return self._plugin.plugin
 
-    def info(self) -> BackendInfo:
-        """Gives what the backend says of itself."""
-        return self._info
+    def info(self, options: Mapping[str, object] | None = None) -> BackendInfo:
+        """Gives what the backend says of itself.
+
+        Args:
+            options: as the user gave them; what they state of unit roundoffs counts where it is coarser.
+
+        Raises:
+            OptionsError: an option is unknown or has a bad value.
+        """
+        stated: Mapping[str, float] = getattr(self.options(options), "unit_roundoff", {}) if options else {}
+        if not stated:
+            return self._info
+        changed = replace(self._info, unit_roundoff=stated)
+        return replace(self._info, unit_roundoff=coarsest_roundoff([self._info, changed]))
 
     def options(self, given: Mapping[str, object] | None = None) -> BaseModel | None:
         """Gives validated options with defaults filled in; ``None`` where the backend has none.

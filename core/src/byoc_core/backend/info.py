@@ -51,7 +51,9 @@ class BackendInfo:
             it says nothing without ``dynamic_shapes``.
         deterministic: whether equal functions give equal modules, and equal inputs equal outputs, bit for bit.
         native: whether its modules hold native code, which an artifact's user must permit.
-        options: pydantic model of its options, every field with a default; ``None`` where it has no options.
+        options: pydantic model of its options, every field with a default; ``None`` where it has no options. Where
+            options make its arithmetic coarser, a property ``unit_roundoff`` of the model tells, in the form of the one
+            below.
         constants: ``"embedded"``: constants reach it as ``Constant`` operands; ``"lifted"``: as parameters.
         preferred_layouts: data layouts that it likes best, best first (``("NHWC",)``).
         unit_roundoff: by the name of a floating-point dtype, the unit roundoff with which it computes on that dtype,

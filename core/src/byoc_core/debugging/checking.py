@@ -66,7 +66,7 @@ def check_region(
         raise OptionsError("backends", f"do not have the function's own, `{backend}`")
     given = [inputs[param.name] for param in function.params] if isinstance(inputs, Mapping) else inputs
     with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
-        checker = RegionChecker(runner, tolerance or Tolerance(), handles)
+        checker = RegionChecker(runner, tolerance or Tolerance(), handles, options or {})
         return checker.check(module, name, [np.asarray(array) for array in given]).verdict
 
 
@@ -105,12 +105,15 @@ class RegionChecker:
         runner: what compiles and calls them.
         tolerance: how much error is taken for rounding.
         handles: the backends, of whose unit roundoffs that of the region's own counts.
+        options: each backend's options, by backend name.
     """
 
-    def __init__(self, runner: RegionRunner, tolerance: Tolerance, handles: Sequence[BackendHandle]) -> None:
+    def __init__(
+        self, runner: RegionRunner, tolerance: Tolerance, handles: Sequence[BackendHandle], options: Options
+    ) -> None:
         self._runner = runner
         self._tolerance = tolerance
-        self._unit_roundoff = {handle.name: handle.info().unit_roundoff for handle in handles}
+        self._unit_roundoff = {h.name: h.info(options.get(h.name)).unit_roundoff for h in handles}
 
     def check(self, module: IRModule, name: str, inputs: Sequence[NDArray], call: int = 0) -> CheckedCall:
         """Gives what comes out of one call.

@@ -84,7 +84,11 @@ def debug_model(
             module, backends, options=options, policy=policy, progress=progress, partition_options=partition_options
         )
         walk = _Walk(
-            carved, RegionChecker(runner, chosen, handles), accumulate=accumulate, narrow=narrow, progress=progress
+            carved,
+            RegionChecker(runner, chosen, handles, options or {}),
+            accumulate=accumulate,
+            narrow=narrow,
+            progress=progress,
         )
         results = evaluate_function(carved, function, arrays, on_call=walk.on_call)
         reports = walk.reports()
@@ -92,7 +96,8 @@ def debug_model(
     errors: list[OutputError] = []
     if accumulate:
         names = module[function].output_names
-        references = References(carved, function, arrays, coarsest_roundoff(h.info() for h in handles))
+        stated = coarsest_roundoff(h.info((options or {}).get(h.name)) for h in handles)
+        references = References(carved, function, arrays, stated)
         findings, errors = compare_outputs(results, names, references, chosen)
     return DebugReport(
         reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline

@@ -279,7 +279,8 @@ class _Build:
         takers = {name: function.attrs["Codegen"] for name, function in self._moved.items()}
         moved = {name: carved[name].with_attrs(Codegen=taker) for name, taker in takers.items()}
         whole = carved.with_functions({**carved.functions, **moved})
-        told = build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked, whole=whole)
+        stated = {h.name: h.info(self._options.get(h.name)).unit_roundoff for h in self._handles}
+        told = build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked, whole=whole, roundoffs=stated)
         report = {**told, "sizes": sizes}
         return _Compiled(partitioned, compiled, report)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from byoc_core.dtypes import float_limits
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["CCompilerOptions"]
@@ -22,6 +24,10 @@ class CCompilerOptions(BaseModel):
             in tiles of outputs, where that should be faster: ``off``; ``f2``, tiles of 2 by 2; ``auto``, of 4 by 4 too.
             Measured in float32, the largest error is 1e-6 (2 by 2) and 3e-6 (4 by 4) of the largest output. A NaN or
             an infinity makes all outputs of the tiles that read it NaN.
+        precision: what the factors of matrix products and convolutions are: ``float32``, or ``bfloat16``: those of
+            float32 are rounded to it, so each is off by 2**-8 of itself at most; sums and all else stay float32, and
+            Winograd's algorithm is not used. It is fast where the processor multiplies matrices of bfloat16 numbers,
+            and right everywhere.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
         extra_flags: further flags for the C compiler.
         target: the triple of the machine to compile for, as ``zig cc`` names it (``aarch64-linux-gnu``); empty for this
@@ -42,6 +48,10 @@ class CCompilerOptions(BaseModel):
         description="3x3 convolutions by Winograd's algorithm where it gains: off, f2 (errors of 1e-6 of the largest "
         "output), auto (3e-6)",
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="factors of matrix products and convolutions: float32, or rounded to bfloat16 (sums stay float32)",
+    )
     tutorial: bool = Field(default=False, description="plain C, one kernel per op; elementwise ops only")
     extra_flags: tuple[str, ...] = Field((), description="further flags for the C compiler")
     target: str = Field(
@@ -50,3 +60,8 @@ class CCompilerOptions(BaseModel):
         description="target triple of zig, such as aarch64-linux-gnu; empty for this machine",
     )
     keep_source: Path | None = Field(None, description="folder that gets the generated C and a script that builds it")
+
+    @property
+    def unit_roundoff(self) -> Mapping[str, float]:
+        """The unit roundoffs that the options make coarser, by dtype: who judges the numbers goes by them."""
+        return {"float32": float_limits("bfloat16").unit_roundoff} if self.precision == "bfloat16" else {}

@@ -26,7 +26,13 @@ Row = dict[str, Any]
 
 
 def build_report(
-    module: IRModule, log: PartitionLog, *, host: str, asked: Sequence[str], whole: IRModule | None = None
+    module: IRModule,
+    log: PartitionLog,
+    *,
+    host: str,
+    asked: Sequence[str],
+    whole: IRModule | None = None,
+    roundoffs: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """Gives the report of a partitioned module.
 
@@ -36,6 +42,7 @@ def build_report(
         host: name of the backend that counts as not offloaded.
         asked: the other backends, in the order in which they were asked.
         whole: the same before views left the regions, where they did (:class:`byoc_core.partitioning.PeelViews`).
+        roundoffs: the unit roundoffs that backends state, by their names, then by dtype.
 
     Returns:
         Plain JSON values. Shares are of the FLOPs, every symbolic size counted as 1
@@ -43,6 +50,7 @@ def build_report(
 
         - ``schema``: :data:`SCHEMA`.
         - ``backends``: ``name, regions, ops, flops, share`` of those asked, of the host, and of any other that has ops;
+          perhaps ``unit_roundoff``: the coarser ones that it computes with, by dtype;
           of views, if there are any, under the name :data:`byoc_core.offload_shares.VIEW`.
         - ``total_flops``, ``offloaded_share`` (what is not the host's), ``counted_sizes`` (what each size counts as).
         - ``summary``: ``backend, code, ops, flops, share, text`` of the ops that stay on the host, once for each
@@ -75,7 +83,7 @@ def build_report(
     tallies = _tally_regions(rows, flops)
     report = {
         "schema": SCHEMA,
-        "backends": _backends(names, rows, flops),
+        "backends": _backends(names, rows, flops, roundoffs or {}),
         "total_flops": _plain(_total(flops)),
         "offloaded_share": 0.0,
         "counted_sizes": {},
@@ -162,12 +170,18 @@ def _verdict(reasons: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> tupl
     return own[0]["code"], "; ".join(f"{reason['backend']}: {reason['text']}" for reason in own)
 
 
-def _backends(names: Iterable[str], rows: Sequence[Row], flops: Sequence[Dim]) -> list[dict[str, Any]]:
+def _backends(
+    names: Iterable[str],
+    rows: Sequence[Row],
+    flops: Sequence[Dim],
+    roundoffs: Mapping[str, Mapping[str, float]],
+) -> list[dict[str, Any]]:
     tallies = {name: _Tally() for name in names}
     for row, amount in zip(rows, flops, strict=True):
         tallies[row["outcome"]].add(row, amount)
     return [
         {"name": name, "regions": len(tally.regions), "ops": tally.ops, "flops": _plain(tally.flops)}
+        | ({"unit_roundoff": dict(roundoffs[name])} if roundoffs.get(name) else {})
         for name, tally in tallies.items()
     ]
 

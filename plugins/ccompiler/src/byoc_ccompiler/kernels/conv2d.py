@@ -12,7 +12,14 @@ from byoc_core.ops.windows import RANKS, axes_of
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_loops, depthwise, few_pixels, implicit_gemm, winograd
+from byoc_ccompiler.kernels import (
+    bfloat16_convolutions,
+    convolution_loops,
+    depthwise,
+    few_pixels,
+    implicit_gemm,
+    winograd,
+)
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
@@ -32,9 +39,11 @@ def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
     """Gives what writes the kernel whose first step is this convolution."""
     if not _is_product(step):
         return convolution_loops.write
+    if step.op == "nn.conv2d" and depthwise.is_suited(step, kernel):
+        return depthwise.write
+    if bfloat16_convolutions.is_suited(step, kernel):
+        return bfloat16_convolutions.write
     if step.op == "nn.conv2d":
-        if depthwise.is_suited(step, kernel):
-            return depthwise.write
         if winograd.is_suited(step, kernel):
             return winograd.write
         if few_pixels.is_suited(kernel):

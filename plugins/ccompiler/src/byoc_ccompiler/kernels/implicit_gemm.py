@@ -24,7 +24,7 @@ from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["copy_loop", "window_line", "write"]
+__all__ = ["copy_loop", "table_lines", "window_line", "write"]
 
 _COPY_PS = 200
 """Estimated picoseconds to copy one element."""
@@ -119,7 +119,8 @@ def _tile_loop(kernel: Kernel, plan: ImplicitGemm, source: str) -> ParallelLoop:
     m_count = f"byoc_min({plan.rows}, {c_dim(plan.num_pixels)} - m0)"
     n_count = f"byoc_min({plan.columns}, {shape.group_out_channels} - {first})"
     lines = [
-        *_table_lines(kernel, plan),
+        *table_lines(kernel, plan),
+        *(["  int64_t at_hand = -1;"] if plan.has_pointers else []),
         f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
         f"    const int64_t {place};",
         f"    const int64_t m0 = block * {plan.rows};",
@@ -154,14 +155,13 @@ def _sums_tile(plan: ImplicitGemm) -> SumsTile:
     )
 
 
-def _table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
+def table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
     """Gives the sizes that the rows' pointers follow from, and the place for these pointers."""
     if not plan.has_pointers:
         return []
     return [
         window_line(kernel, plan),
         f"  const {c_type(plan.shape.dtype)} *rows[{plan.runs * plan.rows}];",
-        "  int64_t at_hand = -1;",
     ]
 
 

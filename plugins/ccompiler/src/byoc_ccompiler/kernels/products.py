@@ -8,6 +8,7 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels import bfloat16_products
 from byoc_ccompiler.kernels.dot_products import prefers_dots, write_dot_product
 from byoc_ccompiler.kernels.epilogue import reserve_epilogue_names
 from byoc_ccompiler.kernels.integer_products import write_integer_product
@@ -35,6 +36,8 @@ def _write(kernel: Kernel) -> None:
         write_integer_product(kernel, geometry)
     elif prefers_dots(geometry):
         write_dot_product(kernel, geometry)
+    elif bfloat16_products.is_suited(kernel, geometry):
+        bfloat16_products.write(kernel, geometry)
     else:
         write_panel_product(kernel, geometry)
 
