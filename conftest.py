@@ -1,6 +1,7 @@
 """What all tests share: how hypothesis runs, and where what they compile is kept.
 
-Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time.
+Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws ten times as many: all that a test is not given in numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("thorough", settings.get_profile("local"), max_examples=1000)
+settings.load_profile(os.environ.get("BYOC_EXAMPLES") or ("ci" if os.environ.get("CI") else "local"))
 
 
 @pytest.fixture(autouse=True, scope="session")

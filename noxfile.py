@@ -7,9 +7,9 @@ installed (``core-alone``, the table ``ASKING_FOR_PLUGINS``). ``nox -t matrix`` 
 
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors`` and
 ``nox -s tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
-random graphs, ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers,
-``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``, which compiles all that ccompiler's tests
-generate by zig.
+random graphs, ``nox -s thorough``, which holds all properties to more examples, ``nox -s sanitizers``, which runs the C
+extension's tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``,
+which compiles all that ccompiler's tests generate by zig.
 
 Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
 (``nox --reuse-venv=no`` makes them anew), as is what C compilers made (``out/build-cache``, by a key of all that goes
@@ -43,6 +43,7 @@ PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
 REPORTS = ROOT / "out" / "conformance"
+KIT_EXAMPLES = 5
 BUILD_WHEELS = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
@@ -305,9 +306,10 @@ def sanitized_c(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
-    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own.
+    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Beside
+    the canonical cases there are 5 random examples for each property; ``nox -s thorough`` tries more.
     """
-    install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
+    install_wheels(session, tuple(PACKAGES), "pip", "setuptools>=77", *group("test", "lint", "types"))
     chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
     broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
     if "together" in chosen:
@@ -316,17 +318,35 @@ def conformance(session: nox.Session) -> None:
             if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
     if "packages" in chosen:
-        session.run("python", "conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *map(str, EXAMPLES))
+        counts = ("--jobs", count_workers(), "--examples", str(KIT_EXAMPLES))
+        trial = ("conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *counts, *map(str, EXAMPLES))
+        session.run("python", *trial)
     if broken:
         session.error(f"promises are broken: {', '.join(broken)}; the reports are in {REPORTS}")
 
 
-def keeps_promises(session: nox.Session, backend: str, *arguments: str, folder: str = "") -> bool:
+@nox.session(requires=["wheels"])
+def thorough(session: nox.Session) -> None:
+    """Runs all tests of properties with ten times as many random examples as usual, and the kit with four times."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    install_peers(session)
+    folders = [f"{folder}/tests" for folder in PACKAGES.values()]
+    environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
+    session.run("pytest", "-n", count_workers(), "-m", "hypothesis", *folders, *session.posargs, env=environment)
+    for name in ("host", *PLUGINS):
+        if not keeps_promises(session, name, folder=f"{name}-thorough", examples=20):
+            session.error(f"promises are broken: the report is in {REPORTS / name}-thorough")
+
+
+def keeps_promises(
+    session: nox.Session, backend: str, *arguments: str, folder: str = "", examples: int = KIT_EXAMPLES
+) -> bool:
     """Runs the kit on one backend and leaves its report; whether no promise is broken."""
     report = REPORTS / (folder or backend)
     shutil.rmtree(report, ignore_errors=True)
+    counts = ("--jobs", count_workers(), "--examples", str(examples))
     try:
-        session.run("byoc", "conformance", backend, "--jobs", count_workers(), "--report", str(report), *arguments)
+        session.run("byoc", "conformance", backend, *counts, "--report", str(report), *arguments)
     except nox.command.CommandFailed:
         return False
     return True
