@@ -1,7 +1,8 @@
 """What all tests share: how hypothesis runs, and where what they compile is kept.
 
 Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
-``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws ten times as many: all that a test is not given in numbers.
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws ten times as many, unless a test says a number of its own; a
+costly property takes a part of ``settings().max_examples``.
 """
 
 from __future__ import annotations

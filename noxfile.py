@@ -309,7 +309,7 @@ def conformance(session: nox.Session) -> None:
     ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Beside
     the canonical cases there are 5 random examples for each property; ``nox -s thorough`` tries more.
     """
-    install_wheels(session, tuple(PACKAGES), "pip", "setuptools>=77", *group("test", "lint", "types"))
+    install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
     chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
     broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
     if "together" in chosen:
@@ -327,7 +327,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def thorough(session: nox.Session) -> None:
-    """Runs all tests of properties with ten times as many random examples as usual, and the kit with four times."""
+    """Runs the tests of properties with ten times as many random examples as usual, and the kit with four times."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
     folders = [f"{folder}/tests" for folder in PACKAGES.values()]

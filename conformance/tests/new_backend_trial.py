@@ -7,8 +7,8 @@
 writes a backend of each kind into a temporary folder, and then, for each of them and for the packages named on the
 command line: checks style and types, builds its wheel, installs it, runs its own tests (the kit is among them, and
 something must pass on each of its levels) and the lint, and uninstalls it. The environment must hold the wheels of
-byoc-core and byoc-conformance, what the named packages depend on, ruff, mypy, pytest-xdist, setuptools and pip; nothing
-is downloaded. Exits with 1 where a step fails, and prints what each took.
+byoc-core and byoc-conformance, what the named packages depend on, ruff, mypy, pytest-xdist and pip; nothing is
+downloaded but what builds a wheel. Exits with 1 where a step fails, and prints what each took.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def try_package(package: Path, scratch: Path, reports: Path, options: Sequence[s
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     run(copy, "-m", "ruff", "check", "--no-cache", ".")
     run(copy, "-m", "ruff", "format", "--no-cache", "--check", ".")
-    run(scratch, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(copy))
+    run(scratch, *PIP, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(copy))
     (wheel,) = wheels.glob("*.whl")
     run(scratch, *PIP, "install", "--no-deps", "--force-reinstall", str(wheel))
     try:
