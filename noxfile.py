@@ -1,9 +1,10 @@
 """What `nox` runs: lint, types, and the tests of each package against its installed wheel.
 
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims``
-runs a part of one. The Python that runs nox runs all tests, with all plugins. On the others run those whose outcome may
-hang on the interpreter or its numpy (``pythons``, the table ``DIFFERING``); without plugins those that ask which are
-installed (``core-alone``, the table ``ASKING_FOR_PLUGINS``). ``nox -t matrix`` runs all tests on each Python.
+runs a part of one. The Python that runs nox runs all tests, with all plugins. The farthest from it runs those whose
+outcome may hang on the interpreter or its numpy (``pythons``, the tables ``DIFFERING``). The third runs core's part of
+those, and core's tests that ask what is installed, without plugins (``core-alone``, the table ``ASKING_FOR_PLUGINS``).
+``nox -t matrix`` runs all tests on each Python.
 
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors`` and
 ``nox -s tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
@@ -36,6 +37,8 @@ PYTHONS = ("3.11", "3.12", "3.13")
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 MAIN = OWN if OWN in PYTHONS else PYTHONS[0]
 OTHERS = tuple(version for version in PYTHONS if version != MAIN)
+FARTHEST = max(OTHERS, key=lambda version: abs(PYTHONS.index(version) - PYTHONS.index(MAIN)))
+(THIRD,) = (version for version in OTHERS if version != FARTHEST)
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
 WITH_PEERS = ("core", "ccompiler")
 """Packages with tests that compare with other programs, or run in them."""
@@ -48,23 +51,29 @@ CACHE = os.environ.setdefault("BYOC_CACHE_DIR", str(ROOT / "out" / "build-cache"
 KIT_CACHE = str(Path(CACHE) / "kit")  # by itself: a cache drops the oldest entries beyond a thousand
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
-DIFFERING = (
-    *(f"core/tests/{name}" for name in ("architecture", "artifact", "native", "plugin", "runtime", "seeds", "vm")),
+DIFFERING_IN_CORE = (
+    *(f"core/tests/{name}" for name in ("architecture", "native", "plugin", "runtime", "seeds", "vm")),
     *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script")),
+    *(
+        f"core/tests/artifact/test_{name}.py"
+        for name in ("artifact", "fresh_process", "hostile_artifact", "native_artifact", "shared_constants")
+    ),
     *(f"core/tests/kernels/test_{name}.py" for name in ("kernels_dtypes", "numpy_kernel")),
     *(f"core/tests/cli/test_cli_{name}.py" for name in ("installed_commands", "models", "native", "shell")),
     "core/tests/debugging/test_debug_isolation.py",
+)
+"""Tests whose outcome may hang on the interpreter or on its numpy: of imports, parsing of Python, metadata, processes,
+threads, files, the C extension, warnings of numpy. The others compute on what these have tested."""
+DIFFERING = (
+    *DIFFERING_IN_CORE,
     *(f"plugins/ccompiler/tests/test_ccompiler_{name}.py" for name in ("backend", "export", "seed_s002", "threads")),
     "plugins/examplejson/tests",
     *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "pytest_plugin", "subject")),
 )
-"""Tests whose outcome may hang on the interpreter or on its numpy: of imports, parsing of Python, metadata, processes,
-threads, files, the C extension, warnings of numpy. The others compute on what these have tested."""
 ASKING_FOR_PLUGINS = (
-    *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
+    *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "host", "plugin", "scaffold", "seeds")),
     *(f"core/tests/artifact/test_{name}.py" for name in ("artifact", "fresh_process", "native_artifact", "report")),
     *(f"core/tests/test_driver{name}.py" for name in ("", "_constraints")),
-    "core/tests/host",
 )
 """Core's tests of what looks for installed backends and runtimes."""
 
@@ -72,7 +81,7 @@ nox.options.sessions = [
     "lint",
     "types",
     *(f"tests-{name}-{MAIN}" for name in PACKAGES),
-    "pythons",
+    f"pythons-{FARTHEST}",
     "core-alone",
     "conformance",
     "tvm",
@@ -89,15 +98,17 @@ os.environ.setdefault("UV_NATIVE_TLS", "1")  # as pip, it trusts whom the system
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all that it imports
 
 
+def answers(version: str) -> bool:
+    """Tells whether there is an interpreter on the search path; a shim of pyenv may be none."""
+    found = shutil.which(f"python{version}")
+    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+
+
 def find_pyenv_interpreters() -> None:
     """Puts pyenv's interpreters on the search path: its shims answer only for the version that is switched on."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for version in PYTHONS:
-        shim = shutil.which(f"python{version}")
-        answers = (
-            shim is not None and subprocess.run([shim, "--version"], capture_output=True, check=False).returncode == 0
-        )
-        for found in [] if answers else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
+        for found in [] if answers(version) else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
             os.environ["PATH"] = f"{found}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -214,13 +225,14 @@ def pythons(session: nox.Session) -> None:
     run_tests(session, *DIFFERING)
 
 
-@nox.session(name="core-alone", requires=["wheels"])
+@nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
 def core_alone(session: nox.Session) -> None:
-    """Runs core's tests of what looks for plugins where none is installed."""
+    """Runs core's tests of what looks for plugins, and of what may differ between Pythons, where none is installed."""
     install_wheels(session, ("core",), *group("test"))
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
-    run_tests(session, *ASKING_FOR_PLUGINS)
+    wanted = {*ASKING_FOR_PLUGINS, *DIFFERING_IN_CORE}
+    run_tests(session, *sorted(path for path in wanted if not wanted & set(map(str, Path(path).parents))))
 
 
 LIBRARY_TESTS = (
