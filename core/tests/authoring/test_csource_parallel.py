@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from byoc_core.authoring.csource_parallel import PARALLEL_WORK_PS, ParallelLoop, team_function
+from byoc_core.authoring.csource_parallel import PARALLEL_WORK_PS, SHARED_WORK_PS, ParallelLoop, team_function
 from byoc_core.dims import Dim, parse_dim
 
 LINES = ("  for (int64_t i = first_item; i < end_item; ++i) out[i] = x[i] + dim_n;",)
@@ -23,7 +23,16 @@ LINES = ("  for (int64_t i = first_item; i < end_item; ++i) out[i] = x[i] + dim_
     ],
 )
 def test_a_loop_of_enough_work_in_more_than_one_item_is_worth_threads(count: Dim, item_ps: Dim, expected: bool) -> None:
-    assert ParallelLoop(LINES, count, item_ps).is_worth_threads is expected
+    assert ParallelLoop(LINES, count, item_ps).is_worth_waking is expected
+
+
+def test_threads_that_are_awake_share_smaller_loops() -> None:
+    loop = ParallelLoop(LINES, 64, SHARED_WORK_PS // 64 + 1)
+    assert (loop.is_worth_sharing, loop.is_worth_waking) == (True, False)
+    assert not ParallelLoop(LINES, 64, SHARED_WORK_PS // 64 - 1).is_worth_sharing
+    assert not ParallelLoop(LINES, 1, SHARED_WORK_PS).is_worth_sharing
+    _, calls = loop.functions("f_0", ["const float *x", "float *out", "int64_t dim_n"])
+    assert calls == ["  byoc_share_for(64, 1, f_0_part, &(const struct f_0){x, out, dim_n});"]
 
 
 def test_alone_it_is_an_ordinary_loop() -> None:
@@ -38,9 +47,12 @@ def test_it_hands_over_the_variables_that_its_lines_read() -> None:
     assert "unread" not in definitions
     assert calls == ["  byoc_parallel_for(64, 4, f_0_part, &(const struct f_0){x, out, dim_n});"]
     _, calls = ParallelLoop(LINES, parse_dim("n"), 100).functions("f_0", parameters)
-    shared = "byoc_parallel_for(dim_n, 1, f_0_part, &(const struct f_0){x, out, dim_n});"
-    alone = "f_0_items(x, out, dim_n, 0, dim_n);"
-    assert calls == [f"  if ((100.0 * dim_n) >= {PARALLEL_WORK_PS}) {shared}", f"  else {alone}"]
+    loop = "(dim_n, 1, f_0_part, &(const struct f_0){x, out, dim_n});"
+    assert calls == [
+        f"  if ((100.0 * dim_n) >= {PARALLEL_WORK_PS}) byoc_parallel_for{loop}",
+        f"  else if ((100.0 * dim_n) >= {SHARED_WORK_PS}) byoc_share_for{loop}",
+        "  else f_0_items(x, out, dim_n, 0, dim_n);",
+    ]
 
 
 def test_estimates_of_any_size_are_compared() -> None:

@@ -15,6 +15,7 @@ from byoc_core.runtime.openmp import load_openmp
 
 SOURCE = r"""
 #include "byoc_parallel.h"
+#include <pthread.h>
 
 struct call { int32_t *counts; int64_t size, rounds; };
 
@@ -41,9 +42,26 @@ static void nested_body(void *data) {
 
 static void body_in_body(void *data) { byoc_with_team(body, data); }
 
+static void sharing_body(void *data) {
+  const struct call *call = (const struct call *)data;
+  for (int64_t k = 0; k < call->rounds; ++k) byoc_share_for(call->size, 1 + k % 3, count, call->counts);
+}
+
+/* Items of loops outside a team, by other threads than the one that calls. */
+static pthread_t caller;
+static void count_strangers(int64_t begin, int64_t end, const void *data) {
+  if (!pthread_equal(caller, pthread_self())) count(begin, end, data);
+}
+
 BYOC_EXPORT void run(int32_t *counts, int64_t size, int64_t rounds, int32_t form) {
+  static const byoc_body bodies[] = {body, nested_body, body_in_body, sharing_body};
   struct call call = {counts, size, rounds};
-  byoc_with_team(form == 0 ? body : form == 1 ? nested_body : body_in_body, &call);
+  byoc_with_team(bodies[form], &call);
+}
+
+BYOC_EXPORT void share_alone(int32_t *counts, int64_t size) {
+  caller = pthread_self();
+  byoc_share_for(size, 1, count_strangers, counts);
 }
 """
 
@@ -73,10 +91,17 @@ def _run(library: ctypes.CDLL, num_threads: int, size: int, rounds: int, form: i
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_each_item_of_each_loop_is_done_once(library: ctypes.CDLL, num_threads: int, size: int) -> None:
-    for form in (0, 2):
+    for form in (0, 2, 3):
         counts = _run(library, num_threads, size, 500, form)
         assert (counts[:size] == 500).all()
         assert not counts[size:].any()
+
+
+def test_a_loop_that_is_shared_wakes_nobody(library: ctypes.CDLL) -> None:
+    _run(library, 3, 8, 1, 0)  # a team exists
+    counts = np.zeros(1000, np.int32)
+    library.share_alone(ctypes.c_void_p(counts.ctypes.data), ctypes.c_int64(1000))
+    assert not counts.any()
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 5])

@@ -236,8 +236,11 @@ def call():
     start.wait()
     for _ in range(10):
         results.append(is_right())
+    while most <= 33 and time.monotonic() < deadline:
+        results.append(is_right())
 
 
+deadline = time.monotonic() + 60
 callers = [threading.Thread(target=call) for _ in range(32)]
 for caller in callers:
     caller.start()
@@ -254,7 +257,8 @@ print(json.dumps([len(results), all(results), most, num_tasks()]))
     number, right, most, rest = answer(saved, script, {"BYOC_NATIVE": native})
     # 32 callers and the main thread; 8 teams may wait with two workers each, those of a call under way work, and two
     # that have ended may still be listed.
-    assert (number, right) == (320, True)
+    assert number >= 320
+    assert right
     assert 33 < most <= 33 + 8 * 2 + 2 + 2
     assert rest == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import byoc_core
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan
+from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan, choose_plan, make_plan
 from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.ir import Function, tensor
@@ -113,8 +114,33 @@ CASES: dict[str, tuple[Any, int, tuple[int, int, int, int]]] = {
     "channels of a power of two": ((1, 8, 8, 256), 20, (1, 1, 1, 1)),
     "long sums": ((1, 5, 6, 1030), 17, (1, 1, 1, 1)),
     "one output channel": ((1, 7, 7, 31), 1, (1, 1, 1, 1)),
+    "several panels": ((1, 17, 17, 20), 150, (1, 1, 1, 1)),
+    "many panels": ((2, 5, 4, 16), 600, (1, 1, 1, 1)),
+    "many blocks": ((1, 61, 62, 20), 36, (1, 1, 1, 1)),
     "empty batch": ((0, 7, 7, 16), 4, (1, 1, 1, 1)),
 }
+
+
+@pytest.mark.parametrize("num_outputs", [2, 4])
+def test_the_cases_have_all_forms(num_outputs: int) -> None:
+    plans = [
+        make_plan(
+            replace(
+                _geometry(1, shape[3], out),
+                batch=shape[0],
+                out_height=shape[1] + padding[0] + padding[2] - 2,
+                out_width=shape[2] + padding[1] + padding[3] - 2,
+            ),
+            AVX512,
+            num_outputs,
+        )
+        for shape, out, padding in CASES.values()
+    ]
+    assert {plan.parts for plan in plans} == set(Parts)
+    # Panels with a block that has fewer tiles, and parts of several panels and of several blocks.
+    assert any(plan.parts is Parts.PANELS and plan.num_tiles % plan.rows != 0 for plan in plans)
+    assert any(plan.parts is Parts.PANELS and plan.part_panels > 1 for plan in plans)
+    assert any(plan.parts is Parts.BLOCKS and plan.part_blocks not in (0, 1) for plan in plans)
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
@@ -190,21 +216,23 @@ def test_what_follows_is_computed_on_the_pixels(bench: Any, force: Any, sum_chec
     assert np.all(np.abs(plain - expected) <= bound)
 
 
+@pytest.mark.parametrize(("height", "width", "num_loops"), [(45, 29, 1), (60, 81, 1), (9, 7, 2), (5, 4, 2)])
 @pytest.mark.parametrize("num_outputs", [2, 4])
 def test_the_bits_do_not_depend_on_the_number_of_threads(
-    force: Any, monkeypatch: pytest.MonkeyPatch, num_outputs: int
+    force: Any, monkeypatch: pytest.MonkeyPatch, num_outputs: int, height: int, width: int, num_loops: int
 ) -> None:
+    """Neighbouring blocks are parted where there are many, else the tiles, and then panels and blocks."""
     force(num_outputs)
     monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
     builder: Any = byoc_core.FunctionBuilder("main")
-    x = builder.param("x", tensor((2, 23, 29, 32)))
-    weight = builder.const(_random((70, 32, 3, 3), seed=1))
+    x = builder.param("x", tensor((2, height, width, 32)))
+    weight = builder.const(_random((140 if height == 5 else 70, 32, 3, 3), seed=1))
     result = builder.emit("nn.conv2d", x, weight, data_layout="NHWC", padding=(1, 1))
     module = byoc_core.IRModule({"main": builder.finish(result)}, builder.constants)
     executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
-    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == 2
-    image = _random((2, 23, 29, 32))
-    results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](image) for n in (1, 2, 3, 7)]
+    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == num_loops
+    image = _random((2, height, width, 32))
+    results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](image) for n in (1, 2, 3, 7, 40)]
     assert len({np.asarray(result).tobytes() for result in results}) == 1
 
 
@@ -232,7 +260,7 @@ def _geometry(size: int, channels: int, out_channels: int, dtype: str = "float32
 
 @pytest.mark.parametrize(
     ("size", "channels", "out_channels", "auto"),
-    [(56, 64, 64, 4), (28, 128, 128, 2), (14, 256, 256, 2), (7, 512, 512, None), (112, 3, 64, None), (4, 64, 64, None)],
+    [(56, 64, 64, 4), (28, 128, 128, 4), (14, 256, 256, 2), (7, 512, 512, None), (112, 3, 64, None), (4, 64, 64, None)],
 )
 def test_the_choice(size: int, channels: int, out_channels: int, auto: int | None) -> None:
     geometry = _geometry(size, channels, out_channels)
@@ -262,6 +290,9 @@ def test_scratch_is_bounded() -> None:
     for size in (14, 56, 224, 1000):
         for channels in (16, 64, 512):
             plan = make_plan(_geometry(size, channels, channels), AVX512, 4)
-            tiles = plan.blocks * plan.block_step * 4
-            assert tiles <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
+            one_round = plan.blocks * plan.block_step * 4
+            assert one_round <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
+            every_tile = ((-(-size // 4)) ** 2 + plan.rows) * 36 * (channels + 16) * 4
+            assert plan.tiles_size * 4 <= min(16 * one_round, every_tile + one_round)
+            assert plan.scratch_size * 4 <= plan.tiles_size * 4 + 16 * plan.round_tiles * 36 * plan.width * 4
             assert plan.num_points * plan.rows * plan.width * 4 <= 1 << 16

@@ -10,13 +10,24 @@ from byoc_core.authoring.csource_types import c_dim
 from byoc_core.dims import Dim
 from byoc_core.native.c_text import c_real
 
-__all__ = ["END_ITEM", "FIRST_ITEM", "PARALLEL_HEADER", "PARALLEL_WORK_PS", "ParallelLoop", "team_function"]
+__all__ = [
+    "END_ITEM",
+    "FIRST_ITEM",
+    "PARALLEL_HEADER",
+    "PARALLEL_WORK_PS",
+    "SHARED_WORK_PS",
+    "ParallelLoop",
+    "team_function",
+]
 
 PARALLEL_HEADER = "byoc_parallel.h"
 """The header that text of :class:`ParallelLoop` needs."""
 
 PARALLEL_WORK_PS = 20_000_000
 """Picoseconds of work in one thread from which a loop runs on several: 20 microseconds (``docs/threads.md``)."""
+
+SHARED_WORK_PS = 3_000_000
+"""Picoseconds of work from which a loop is shared by a team that is awake already: 3 microseconds."""
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """In the lines of a loop: its bounds."""
@@ -36,13 +47,26 @@ class ParallelLoop:
     lines: tuple[str, ...]
     count: Dim
     item_ps: Dim
-    grain: int = 1
+    grain: Dim = 1
 
     @property
-    def is_worth_threads(self) -> bool:
-        """Whether the work may be enough for several threads; only the call knows where sizes are symbolic."""
-        work = self.count * self.item_ps
-        return self.count not in (0, 1) and (not isinstance(work, int) or work >= PARALLEL_WORK_PS)
+    def work_ps(self) -> Dim:
+        """Estimated picoseconds of all items in one thread."""
+        return self.count * self.item_ps
+
+    @property
+    def is_worth_waking(self) -> bool:
+        """Whether the work may be enough to wake threads; only the call knows where sizes are symbolic."""
+        return self._is_enough(PARALLEL_WORK_PS)
+
+    @property
+    def is_worth_sharing(self) -> bool:
+        """Whether the work may be enough for threads that are awake."""
+        return self._is_enough(SHARED_WORK_PS)
+
+    def _is_enough(self, least_ps: int) -> bool:
+        work = self.work_ps
+        return self.count not in (0, 1) and (not isinstance(work, int) or work >= least_ps)
 
     def serial_lines(self) -> list[str]:
         """Gives the loop as it stands in a function that does all items."""
@@ -72,14 +96,19 @@ class ParallelLoop:
             f"  {name}_items({passed});",
             "}",
         ]
-        count, work = c_dim(self.count), self.count * self.item_ps
-        call = f"byoc_parallel_for({count}, {self.grain}, {name}_part, &(const struct {name}){{{', '.join(used)}}});"
+        return "\n".join(definitions) + "\n", self._calls(name, list(used))
+
+    def _calls(self, name: str, used: Sequence[str]) -> list[str]:
+        """Gives the lines that run the loop: by those threads that its work is worth."""
+        count, work = c_dim(self.count), self.work_ps
+        arguments = f"({count}, {c_dim(self.grain)}, {name}_part, &(const struct {name}){{{', '.join(used)}}});"
+        wakes, shares = f"byoc_parallel_for{arguments}", f"byoc_share_for{arguments}"
         if isinstance(work, int):
-            return "\n".join(definitions) + "\n", [f"  {call}"]
-        alone = f"{name}_items({', '.join([*used, '0', count])});"
-        return "\n".join(definitions) + "\n", [
-            f"  if ({c_real(work)} >= {PARALLEL_WORK_PS}) {call}",
-            f"  else {alone}",
+            return [f"  {wakes if self.is_worth_waking else shares}"]
+        return [
+            f"  if ({c_real(work)} >= {PARALLEL_WORK_PS}) {wakes}",
+            f"  else if ({c_real(work)} >= {SHARED_WORK_PS}) {shares}",
+            f"  else {name}_items({', '.join([*used, '0', count])});",
         ]
 
 

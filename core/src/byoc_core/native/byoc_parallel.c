@@ -148,20 +148,21 @@ static int has_team(void) {
   return openmp.complete && !alone && openmp.max_threads() > 1 && !openmp.in_parallel();
 }
 
-void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
-  if (num_items > grain) {
-    struct loop loop = {num_items, grain, range, data};
-    if (awake && awake->parts > 1) {
-      run_awake(awake, &loop);
-      return;
-    }
-    if (has_team()) {
-      openmp.parallel(run_part, &loop, 0, 0);
-      return;
-    }
-  }
-  if (num_items > 0) {
+void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  if (num_items > grain && awake && awake->parts > 1) {
+    const struct loop loop = {num_items, grain, range, data};
+    run_awake(awake, &loop);
+  } else if (num_items > 0) {
     range(0, num_items, data);
+  }
+}
+
+void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  if (num_items > grain && !awake && has_team()) {
+    struct loop loop = {num_items, grain, range, data};
+    openmp.parallel(run_part, &loop, 0, 0);
+  } else {
+    byoc_share_for(num_items, grain, range, data);
   }
 }
 
@@ -176,11 +177,15 @@ void byoc_with_team(byoc_body body, void *data) {
 
 #else /* other systems: their OpenMP libraries are not libgomp */
 
-void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
   (void)grain;
   if (num_items > 0) {
     range(0, num_items, data);
   }
+}
+
+void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data) {
+  byoc_share_for(num_items, grain, range, data);
 }
 
 void byoc_with_team(byoc_body body, void *data) { body(data); }

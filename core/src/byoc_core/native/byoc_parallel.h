@@ -22,6 +22,10 @@ typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
  * calling thread does everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
+/* As byoc_parallel_for where the calling thread's team is awake, see byoc_with_team; elsewhere the calling thread does
+ * everything: for loops that are worth a few threads, but not their waking up. */
+BYOC_LOCAL void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
+
 /* Does something in the calling thread. */
 typedef void (*byoc_body)(void *data);
 

@@ -76,8 +76,12 @@ class FusedCodegen(CSourceCodegen):
             write = FAMILIES[group.steps[0].op].write if group.reduced is None else write_rows
             write(kernel)
             kernels.append(kernel)
-        if sum(kernel.num_parallel_loops for kernel in kernels) > 1:
-            scope.team_work_ps = sum((kernel.parallel_work_ps for kernel in kernels), start=scope.team_work_ps)
+        loops = [loop for kernel in kernels for loop in kernel.parallel_loops]
+        has_team = len(loops) > 1 and any(loop.is_worth_waking for loop in loops)
+        if has_team:
+            scope.team_work_ps = sum((loop.work_ps for loop in loops), start=scope.team_work_ps)
+        for kernel in kernels:
+            kernel.declare(has_team=has_team)
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
         pointers = self._lay_out(scope, kernels, places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
@@ -84,6 +85,14 @@ _RESERVED = (
 )
 
 
+class _Text(NamedTuple):
+    """What :meth:`Kernel.finish` was given."""
+
+    body: tuple[str | ParallelLoop, ...]
+    helpers: str
+    variables: tuple[str, ...]
+
+
 class Kernel:
     """Collects what one kernel reads and writes while its body is written.
 
@@ -102,8 +111,7 @@ class Kernel:
         scratch: elements of scratch memory, 0 for none.
         scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
-        parallel_work_ps: estimated picoseconds of the work in its parallel loops.
-        num_parallel_loops: how many of them there are.
+        parallel_loops: its loops that several threads may do.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -126,8 +134,8 @@ class Kernel:
         self._outputs: dict[Var, str] = {}
         self.names.reserve(["out"])
         self.sizes: list[str] = []
-        self.parallel_work_ps: Dim = 0
-        self.num_parallel_loops = 0
+        self.parallel_loops: list[ParallelLoop] = []
+        self._text = _Text((), "", ())
 
     @property
     def scratch_ctype(self) -> str:
@@ -184,13 +192,27 @@ class Kernel:
         return self.can_fail or len(loops) == len(body)
 
     def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
-        """Declares the kernel.
+        """Ends the writing of the kernel.
 
         Args:
             body: its lines, indented; a loop stands for lines of its own.
             helpers: C definitions that stand before it; ``{name}`` in them is the kernel's name.
             variables: C declarations of variables of the body that its loops read.
         """
+        if self._is_idle(body):
+            body, helpers = [part for part in body if isinstance(part, str)], ""
+        self._text = _Text(tuple(body), helpers, tuple(variables))
+        self.parallel_loops = [
+            part for part in body if isinstance(part, ParallelLoop) and (part.is_worth_waking or part.is_worth_sharing)
+        ]
+
+    def declare(self, *, has_team: bool) -> None:
+        """Declares the kernel, which is finished.
+
+        Args:
+            has_team: whether the function that it belongs to keeps its threads awake.
+        """
+        body, helpers, variables = self._text
         pointers = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
         pointers += [
             f"{self.ctype(value)} *{'' if value in self.shared else 'restrict '}{self.output(value)}"
@@ -198,17 +220,13 @@ class Kernel:
         ]
         if self.scratch != 0:
             pointers.append(f"{self.scratch_ctype} *restrict scratch")
-        if self._is_idle(body):
-            body, helpers = [part for part in body if isinstance(part, str)], ""
         texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
         sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
         lines: list[str] = []
         for part in body:
             if isinstance(part, str):
                 lines.append(part)
-            elif part.is_worth_threads:
-                self.parallel_work_ps = self.parallel_work_ps + part.count * part.item_ps
-                self.num_parallel_loops += 1
+            elif part.is_worth_waking or (has_team and part.is_worth_sharing):
                 definitions, calls = part.functions(f"{{name}}_loop{len(lines)}", [*pointers, *variables, *sizes])
                 helpers += definitions
                 lines += calls

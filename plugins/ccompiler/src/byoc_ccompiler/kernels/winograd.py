@@ -18,19 +18,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_suffix, c_type
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
-from byoc_ccompiler.kernels.tiles import panel_function
-from byoc_ccompiler.kernels.window_rows import zeros
+from byoc_ccompiler.kernels.epilogue import reserve_epilogue_names
+from byoc_ccompiler.kernels.winograd_loops import LOCALS, WinogradLoops
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
-from byoc_ccompiler.kernels.winograd_transforms import map_inputs, map_products
 from byoc_ccompiler.steps import Step
-from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["TRANSFORM_ROUNDINGS", "is_suited", "write"]
 
@@ -39,14 +34,6 @@ TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
 
 One of the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
 """
-
-_TRANSFORM_PS = 1500
-"""Estimated picoseconds to transform one vector at one point."""
-
-_LOCALS = (
-    *("t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
-    *("slot", "products", "pixels", "o0", "o_count", "from", "factors", "ahead"),
-)
 
 
 def is_suited(step: Step, kernel: Kernel) -> bool:
@@ -81,20 +68,11 @@ def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
     """Writes the kernel as planned."""
     x, weight = kernel.group.steps[0].operands
     assert isinstance(weight, Constant)
-    kernel.names.reserve(_LOCALS)
+    kernel.names.reserve(LOCALS)
     reserve_epilogue_names(kernel)
     packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
     image, weights = kernel.input(x, "x"), kernel.input(kernel.scope.constants.derive(packed), "weights")
-    kernel.scratch = plan.blocks * plan.block_step
-    round_tiles = plan.blocks * plan.rows
-    body: list[str | ParallelLoop] = [
-        f"  for (int64_t t0 = 0; t0 < {c_dim(plan.num_tiles)}; t0 += {round_tiles}) {{",
-        f"    const int64_t t_count = byoc_min({round_tiles}, {c_dim(plan.num_tiles)} - t0);",
-        _input_loop(kernel, plan, image),
-        _product_loop(kernel, plan, weights),
-        "  }",
-    ]
-    kernel.finish(body, variables=["int64_t t0", "int64_t t_count"])
+    WinogradLoops(kernel, plan, image, weights).finish()
 
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -104,164 +82,3 @@ def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[An
     padded[..., : factors.shape[2]] = factors
     panels = padded.reshape(*factors.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
     return np.ascontiguousarray(panels, dtype=weight.dtype)
-
-
-def _place_lines(plan: WinogradPlan, tile: str) -> list[str]:
-    """Gives the declarations of a tile's first row and column, and of its image where it is not the only one."""
-    size, down, right = plan.algorithm.num_outputs, plan.tiles_down, plan.tiles_right
-    image = [f"const int64_t n = t / {c_dim(down * right)};"] if plan.geometry.batch != 1 else []
-    return [
-        f"const int64_t t = t0 + {tile}, y0 = t / {c_dim(right)} % {c_dim(down)} * {size};",
-        f"const int64_t x0 = t % {c_dim(right)} * {size};",
-        *image,
-    ]
-
-
-def _input_loop(kernel: Kernel, plan: WinogradPlan, image: str) -> ParallelLoop:
-    """Gives the loop that transforms the tiles of a round."""
-    geometry, num, ctype = plan.geometry, plan.algorithm.num_inputs, c_type(plan.geometry.dtype)
-    top, left = geometry.padding[:2]
-    image_step, _, row_step, pixel_step = geometry.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
-    batch = f"n * {c_dim(image_step)} + " if geometry.batch != 1 else ""
-    transform = kernel.helper(f"winograd_input_{plan.algorithm.num_outputs}", _input_function(plan))
-    place = f"item / {plan.rows} * {plan.block_step} + item % {plan.rows} * {plan.row_step}"
-    lines = (
-        f"    for (int64_t item = {FIRST_ITEM}; item < byoc_min({END_ITEM}, t_count); ++item) {{",
-        *(f"      {line}" for line in _place_lines(plan, "item")),
-        f"      const {ctype} *at[{plan.num_points}];",
-        f"      for (int64_t k = 0; k < {plan.num_points}; ++k) {{",
-        f"        const int64_t y = y0 + k / {num} - {top}, col = x0 + k % {num} - {left};",
-        f"        at[k] = y >= 0 && y < {c_dim(geometry.height)} && col >= 0 && col < {c_dim(geometry.width)}",
-        f"                    ? {image} + {batch}y * {c_dim(row_step)} + col * {c_dim(pixel_step)}",
-        f"                    : {zeros(kernel, geometry.dtype, geometry.channels)};",
-        "      }",
-        f"      {transform}(at, scratch + {place});",
-        "    }",
-    )
-    vectors = -(-geometry.channels // plan.lanes)
-    return ParallelLoop(lines, plan.blocks * plan.rows, vectors * plan.num_points * _TRANSFORM_PS)
-
-
-def _product_loop(kernel: Kernel, plan: WinogradPlan, weights: str) -> ParallelLoop:
-    """Gives the loop over panels and blocks that multiplies, transforms back and does what follows."""
-    geometry, ctype = plan.geometry, c_type(plan.geometry.dtype)
-    size, width, points = plan.algorithm.num_outputs, plan.width, plan.num_points
-    multiply = panel_function(kernel, geometry.dtype, plan.rows, plan.vectors, fetches=plan.fetches)
-    ahead, ahead_lines = _ahead(plan, weights)
-    transform = kernel.helper(f"winograd_output_{size}", _output_function(plan))
-    tile = SumsTile(
-        f"(pixels + (y - y0) * {size * width})",
-        str(width),
-        "x0",
-        "x_count",
-        "o0",
-        "o_count",
-        width,
-        ("0" if geometry.batch == 1 else "n", "y"),
-    )
-    lines = (
-        f"    for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        f"      const int64_t panel = item / {plan.blocks}, block = item % {plan.blocks} * {plan.rows};",
-        "      if (block >= t_count) continue;",
-        f"      const int64_t o0 = panel * {width}, o_count = byoc_min({width}, {geometry.out_channels} - o0);",
-        f"      const {ctype} *from = scratch + block * {points * plan.row_step};",
-        f"      const {ctype} *factors = {weights} + panel * {plan.panel_size};",
-        *(f"      {line}" for line in ahead_lines),
-        f"      {ctype} products[{points * plan.rows * width}] __attribute__((aligned({plan.unit.nbytes})));",
-        f"      for (int64_t k = 0; k < {points}; ++k) {{",
-        f"        {multiply}(from + k * {plan.point_step}, {plan.row_step}, factors + k * {geometry.channels * width},",
-        f"            {geometry.channels}, {ahead}products + k * {plan.rows * width});",
-        "      }",
-        f"      for (int64_t slot = 0; slot < byoc_min({plan.rows}, t_count - block); ++slot) {{",
-        *(f"        {line}" for line in _place_lines(plan, "block + slot")),
-        f"        const int64_t x_count = byoc_min({size}, {c_dim(geometry.out_width)} - x0);",
-        f"        {ctype} pixels[{size**2 * width}] __attribute__((aligned({plan.unit.nbytes})));",
-        f"        {transform}(products + slot * {width}, pixels);",
-        f"        for (int64_t y = y0; y < byoc_min({c_dim(geometry.out_height)}, y0 + {size}); ++y) {{",
-        *epilogue_lines(kernel, tile, "          "),
-        "        }",
-        "      }",
-        "    }",
-    )
-    item_ps = plan.rows * width * geometry.channels * points * multiply_add_ps(plan.unit, geometry.dtype)
-    return ParallelLoop(lines, plan.num_panels * plan.blocks, item_ps)
-
-
-def _ahead(plan: WinogradPlan, weights: str) -> tuple[str, list[str]]:
-    """Gives the arguments that say what to fetch, an item's share of the next panel, and the lines before."""
-    if not plan.fetches:
-        return "", []
-    ctype, depth, size = c_type(plan.geometry.dtype), plan.geometry.channels, plan.panel_size
-    share = -(-plan.width // plan.blocks)
-    lines = [
-        f"const {ctype} *ahead = {weights} + byoc_min(panel + 1, {plan.num_panels - 1}) * {size};",
-        f"ahead += item % {plan.blocks} * {size // plan.blocks};",
-    ]
-    return f"ahead + k * {depth * share}, {share}, ", lines
-
-
-def _input_function(plan: WinogradPlan) -> str:
-    """Gives a C function that transforms one tile: ``(at, to)``, addresses of its pixels and of the first point."""
-    dtype, num, channels = plan.geometry.dtype, plan.algorithm.num_inputs, plan.geometry.channels
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    target = f"*(vec_{suffix}u *)(to + (i * {num} + {{}}) * {plan.point_step} + c)"
-    down = map_inputs(plan.algorithm.inputs, "d[{}]".format, "part[{}][j]".format, dtype)
-    right = map_inputs(plan.algorithm.inputs, "part[i][{}]".format, target.format, dtype)
-    lines = [
-        "/* Transforms one tile, each pixel's channels lying at an address of their own. The last vector of channels",
-        " * may begin inside the one before. */",
-        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *const *at, {ctype} *restrict to) {{",
-        "  BYOC_CONTRACT",
-        f"  for (int64_t c0 = 0; c0 < {channels}; c0 += {plan.lanes}) {{",
-        f"    const int64_t c = byoc_min(c0, {channels - plan.lanes});",
-        f"    vec_{suffix} part[{num}][{num}], even, odd;",
-        "    BYOC_UNROLL",
-        f"    for (int j = 0; j < {num}; ++j) {{",
-        f"      vec_{suffix} d[{num}];",
-        "      BYOC_UNROLL",
-        f"      for (int i = 0; i < {num}; ++i) d[i] = *(const vec_{suffix}u *)(at[i * {num} + j] + c);",
-        *(f"      {line}" for line in down),
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int i = 0; i < {num}; ++i) {{",
-        *(f"      {line}" for line in right),
-        "    }",
-        "  }",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _output_function(plan: WinogradPlan) -> str:
-    """Gives a C function that transforms the products of one tile back: ``(products, pixels)``."""
-    dtype, num, size = plan.geometry.dtype, plan.algorithm.num_inputs, plan.algorithm.num_outputs
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    point_step, pairs = plan.rows * plan.width, (num - 2) // 2
-    target = f"*(vec_{suffix} *)(pixels + (i * {size} + {{}}) * {plan.width} + v)"
-    down = map_products(plan.algorithm.outputs, "m[{}]".format, "part[{}][j]".format, dtype)
-    right = map_products(plan.algorithm.outputs, "part[i][{}]".format, target.format, dtype)
-    lines = [
-        "/* Transforms the products of one tile into its pixels. */",
-        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *products, {ctype} *restrict pixels) {{",
-        "  BYOC_CONTRACT",
-        f"  for (int64_t v = 0; v < {plan.width}; v += {plan.lanes}) {{",
-        f"    vec_{suffix} part[{size}][{num}], plus[{pairs}], minus[{pairs}];",
-        "    BYOC_UNROLL",
-        f"    for (int j = 0; j < {num}; ++j) {{",
-        f"      vec_{suffix} m[{num}];",
-        "      BYOC_UNROLL",
-        f"      for (int i = 0; i < {num}; ++i) {{",
-        f"        m[i] = *(const vec_{suffix} *)(products + (i * {num} + j) * {point_step} + v);",
-        "      }",
-        *(f"      {line}" for line in down),
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int i = 0; i < {size}; ++i) {{",
-        *(f"      {line}" for line in right),
-        "    }",
-        "  }",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)

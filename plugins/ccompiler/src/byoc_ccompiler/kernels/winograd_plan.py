@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd_transforms import MinimalFilter, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["WinogradPlan", "choose_plan", "make_plan"]
+__all__ = ["Parts", "WinogradPlan", "choose_plan", "make_plan"]
 
 _ROUND_NBYTES = 1 << 19
 """What the transformed tiles of one round may take: they are read again and again, from the second-level cache."""
@@ -32,9 +33,21 @@ _RESIDENT_NBYTES = 1 << 19
 _FETCHING_BLOCKS = 8
 """With more blocks in a round, one panel's way from memory is short beside the time that it is used."""
 
+_LEAST_BLOCKS = 12
+"""With so many blocks, parts of neighbouring blocks are even enough."""
+
+_LEAST_PANELS = 4
+"""With so many panels, parts of neighbouring panels are even enough."""
+
+_MOST_PARTS = 16
+"""Parts of neighbouring blocks or panels, at most: each has scratch memory of its own."""
+
 _NEAR_RATE, _FAR_RATE = 32, 3
 """Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
 those of a network's filters."""
+
+_WAITING = 0.3
+"""The share of the shorter of computing and fetching that is not hidden behind the longer."""
 
 _POINT_CYCLES = 5
 """Cycles that transforms take for one vector at one point, loads and stores included."""
@@ -50,6 +63,14 @@ _LARGE_TILE_MARGIN = 1.25
 
 _UNKNOWN_SIZE = 28
 """What a symbolic size of an image counts as; a symbolic batch counts as 1."""
+
+
+class Parts(enum.Enum):
+    """What threads part: see :mod:`~byoc_ccompiler.kernels.winograd_loops`."""
+
+    BLOCKS = "neighbouring blocks"
+    PANELS = "panels"
+    PAIRS = "pairs of panels and blocks of a round"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,9 +119,14 @@ class WinogradPlan:
         return self.algorithm.num_inputs**2
 
     @property
+    def point_size(self) -> int:
+        """Elements of one panel of the transformed filter at one point."""
+        return self.geometry.channels * self.width
+
+    @property
     def panel_size(self) -> int:
         """Elements of one panel of the transformed filter."""
-        return self.num_points * self.geometry.channels * self.width
+        return self.num_points * self.point_size
 
     @property
     def fetches(self) -> bool:
@@ -140,6 +166,68 @@ class WinogradPlan:
         return self.num_points * self.point_step
 
     @property
+    def total_blocks(self) -> Dim:
+        """Blocks of all images."""
+        return _ceil_div(self.num_tiles, self.rows)
+
+    @property
+    def round_tiles(self) -> int:
+        """Tiles of a round."""
+        return self.blocks * self.rows
+
+    @property
+    def parts(self) -> Parts:
+        """What threads part.
+
+        With blocks a thread finds in its cache what it transformed, and neighbouring pixels are its own from layer to
+        layer.
+        """
+        if -(-self._assumed_tiles() // self.rows) >= _LEAST_BLOCKS:
+            return Parts.BLOCKS
+        is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= self.round_tiles
+        return Parts.PANELS if is_one_round and self.num_panels >= _LEAST_PANELS else Parts.PAIRS
+
+    @property
+    def part_blocks(self) -> Dim:
+        """Blocks of the smallest part, 1 or more."""
+        return self.total_blocks // _MOST_PARTS + 1
+
+    @property
+    def part_places(self) -> int:
+        """Blocks of scratch memory of the smallest part; a larger part's places lie side by side."""
+        part = self.part_blocks
+        return min(part, self.blocks) if isinstance(part, int) else self.blocks
+
+    @property
+    def part_panels(self) -> int:
+        """Panels of the smallest part."""
+        return self.num_panels // _MOST_PARTS + 1
+
+    @property
+    def num_parts(self) -> int:
+        """Parts, at most."""
+        total, part = (
+            (self.total_blocks, self.part_blocks) if self.parts is Parts.BLOCKS else (self.num_panels, self.part_panels)
+        )
+        return -(-total // part) if isinstance(total, int) and isinstance(part, int) else _MOST_PARTS
+
+    @property
+    def tiles_size(self) -> int:
+        """Elements of scratch memory for transformed tiles."""
+        places = self.num_parts * self.part_places if self.parts is Parts.BLOCKS else self.blocks
+        return places * self.block_step
+
+    @property
+    def panel_products(self) -> int:
+        """Elements of the products of one panel and all tiles of a round."""
+        return self.num_points * self.round_tiles * self.width
+
+    @property
+    def scratch_size(self) -> int:
+        """Elements of scratch memory in all; where pairs are parted, products lie on the stack."""
+        return self.tiles_size + (0 if self.parts is Parts.PAIRS else self.num_parts * self.panel_products)
+
+    @property
     def cycles(self) -> float:
         """Estimated cycles in one thread."""
         tiles, channels = self._assumed_tiles(), self.geometry.channels
@@ -152,7 +240,7 @@ class WinogradPlan:
         transforms = tiles * vectors * self.num_points * _POINT_CYCLES
         panel_nbytes = self.panel_size * self.itemsize
         times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
-        return products + transforms + times_read * self.num_panels * panel_nbytes / _FAR_RATE
+        return transforms + _beside(products, times_read * self.num_panels * panel_nbytes / _FAR_RATE)
 
     def _assumed_tiles(self) -> int:
         geometry, size = self.geometry, self.algorithm.num_outputs
@@ -183,7 +271,14 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
         total = max(1, -(-best.num_tiles // best.rows))
         rounds = -(-total // blocks)
         blocks = -(-total // rounds)
-    return replace(best, blocks=blocks)
+    best = replace(best, blocks=blocks)
+    return _even(best, best.num_tiles) if best.parts is Parts.PANELS and isinstance(best.num_tiles, int) else best
+
+
+def _even(plan: WinogradPlan, num_tiles: int) -> WinogradPlan:
+    """Gives a plan of one round with as few blocks as registers permit, and as even."""
+    blocks = -(-num_tiles // min(plan.unit.rows_for(plan.vectors), 16))
+    return replace(plan, blocks=blocks, rows=-(-num_tiles // blocks))
 
 
 def _plans(geometry: ConvolutionGeometry, unit: VectorUnit, algorithm: MinimalFilter) -> Iterator[WinogradPlan]:
@@ -198,7 +293,12 @@ def _direct_cycles(geometry: ConvolutionGeometry, unit: VectorUnit) -> float:
     batch, height, width = _assumed(geometry)
     vectors = -(-geometry.out_channels // unit.lanes(geometry.dtype))
     products = geometry.num_taps * geometry.channels * vectors
-    return batch * height * width * products / 2 / _DIRECT_SHARE + products * unit.nbytes / _FAR_RATE
+    return _beside(batch * height * width * products / 2 / _DIRECT_SHARE, products * unit.nbytes / _FAR_RATE)
+
+
+def _beside(computing: float, fetching: float) -> float:
+    """Gives the cycles of computing while factors are fetched."""
+    return max(computing, fetching) + _WAITING * min(computing, fetching)
 
 
 def _assumed(geometry: ConvolutionGeometry) -> tuple[int, int, int]:
