@@ -71,7 +71,8 @@ DIFFERING = (
     *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "pytest_plugin", "subject")),
 )
 ASKING_FOR_PLUGINS = (
-    *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "host", "plugin", "scaffold", "seeds")),
+    *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
+    *(f"core/tests/host/test_host_{name}.py" for name in ("backend", "road")),
     *(f"core/tests/artifact/test_{name}.py" for name in ("artifact", "fresh_process", "native_artifact", "report")),
     *(f"core/tests/test_driver{name}.py" for name in ("", "_constraints")),
 )

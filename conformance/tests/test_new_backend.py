@@ -53,7 +53,6 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inst
         forget_plugins()
         return name
 
-    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
     known = set(sys.modules)
     yield install
     monkeypatch.undo()
