@@ -1,11 +1,29 @@
-"""How hypothesis runs in all tests: no deadlines, since machines are shared; the same examples each time in CI."""
+"""What all tests share: how hypothesis runs, and where what they compile is kept.
+
+Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws ten times as many, unless a test says a number of its own; a
+costly property takes a part of ``settings().max_examples``.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("thorough", settings.get_profile("local"), max_examples=1000)
+settings.load_profile(os.environ.get("BYOC_EXAMPLES") or ("ci" if os.environ.get("CI") else "local"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Libraries go into ``$BYOC_CACHE_DIR``, else into a folder of this run that its workers share; not the user's."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BYOC_CACHE_DIR", os.environ.get("BYOC_CACHE_DIR") or str(shared / "build-cache"))
+        yield

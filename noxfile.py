@@ -1,14 +1,21 @@
-"""What `nox` runs: lint, types, floors, and the tests of each package against its installed wheel.
+"""What `nox` runs: lint, types, and the tests of each package against its installed wheel.
 
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims``
-runs a part of one. On Python 3.12 core's tests run without plugins (``core-alone``), on the others with them.
-``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s partition-laws``, which tries
-partition on many random graphs, ``nox -s sanitizers``, which runs the C extension's tests under gcc's sanitizers,
-``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``, which compiles all that ccompiler's tests
-generate by zig.
-Environments are reused between runs
-(``nox --reuse-venv=no`` makes them anew); byoc's own wheels are always built and installed afresh.
-``nox -s conformance`` leaves the kit's reports in ``out/conformance``.
+runs a part of one. The Python that runs nox runs all tests, with all plugins. The farthest from it runs those whose
+outcome may hang on the interpreter or its numpy (``pythons``, the tables ``DIFFERING``). The third runs core's part of
+those, and core's tests that ask what is installed, without plugins (``core-alone``, the table ``ASKING_FOR_PLUGINS``).
+``nox -t matrix`` runs all tests on each Python.
+
+``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors`` and
+``nox -s tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
+random graphs, ``nox -s thorough``, which holds all properties to more examples, ``nox -s sanitizers``, which runs the C
+extension's tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``,
+which compiles all that ccompiler's tests generate by zig.
+
+Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
+(``nox --reuse-venv=no`` makes them anew), as is what C compilers made (``out/build-cache``, by a key of all that goes
+into it); byoc's own wheels are always built and installed afresh. ``nox -s conformance`` leaves the kit's reports in
+``out/conformance``.
 """
 
 from __future__ import annotations
@@ -16,6 +23,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import nox
@@ -25,6 +34,11 @@ nox.needs_version = ">=2025.5.1"
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PYTHONS = ("3.11", "3.12", "3.13")
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+MAIN = OWN if OWN in PYTHONS else PYTHONS[0]
+OTHERS = tuple(version for version in PYTHONS if version != MAIN)
+FARTHEST = max(OTHERS, key=lambda version: abs(PYTHONS.index(version) - PYTHONS.index(MAIN)))
+(THIRD,) = (version for version in OTHERS if version != FARTHEST)
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
 WITH_PEERS = ("core", "ccompiler")
 """Packages with tests that compare with other programs, or run in them."""
@@ -32,19 +46,45 @@ PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
 REPORTS = ROOT / "out" / "conformance"
+KIT_EXAMPLES = 5
+CACHE = os.environ.setdefault("BYOC_CACHE_DIR", str(ROOT / "out" / "build-cache"))
+KIT_CACHE = str(Path(CACHE) / "kit")  # by itself: a cache drops the oldest entries beyond a thousand
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+
+DIFFERING_IN_CORE = (
+    *(f"core/tests/{name}" for name in ("architecture", "native", "plugin", "runtime", "seeds", "vm")),
+    *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script")),
+    *(
+        f"core/tests/artifact/test_{name}.py"
+        for name in ("artifact", "fresh_process", "hostile_artifact", "native_artifact", "shared_constants")
+    ),
+    *(f"core/tests/kernels/test_{name}.py" for name in ("kernels_dtypes", "numpy_kernel")),
+    *(f"core/tests/cli/test_cli_{name}.py" for name in ("installed_commands", "models", "native", "shell")),
+    "core/tests/debugging/test_debug_isolation.py",
+)
+"""Tests whose outcome may hang on the interpreter or on its numpy: of imports, parsing of Python, metadata, processes,
+threads, files, the C extension, warnings of numpy. The others compute on what these have tested."""
+DIFFERING = (
+    *DIFFERING_IN_CORE,
+    *(f"plugins/ccompiler/tests/test_ccompiler_{name}.py" for name in ("backend", "export", "seed_s002", "threads")),
+    "plugins/examplejson/tests",
+    *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "pytest_plugin", "subject")),
+)
+ASKING_FOR_PLUGINS = (
+    *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
+    *(f"core/tests/host/test_host_{name}.py" for name in ("backend", "road")),
+    *(f"core/tests/artifact/test_{name}.py" for name in ("artifact", "fresh_process", "native_artifact", "report")),
+    *(f"core/tests/test_driver{name}.py" for name in ("", "_constraints")),
+)
+"""Core's tests of what looks for installed backends and runtimes."""
 
 nox.options.sessions = [
     "lint",
     "types",
-    "floors",
-    "tests-core-3.11",
-    "tests-core-3.13",
+    *(f"tests-{name}-{MAIN}" for name in PACKAGES),
+    f"pythons-{FARTHEST}",
     "core-alone",
-    *(f"tests-{name}" for name in PLUGINS),
-    "tests-conformance-3.12",
     "conformance",
-    "tvm-ffi",
     "tvm",
     "versions",
     "docs",
@@ -52,19 +92,24 @@ nox.options.sessions = [
     "demo",
 ]
 nox.options.reuse_venv = "yes"
-os.environ.setdefault("PIP_NO_COMPILE", "1")  # most of what is installed is never imported
+nox.options.default_venv_backend = os.environ.get("NOX_DEFAULT_VENV_BACKEND", "uv|virtualenv")
+nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False  # shown as skipped in nox's closing list
+os.environ.setdefault("UV_NATIVE_TLS", "1")  # as pip, it trusts whom the system trusts
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all that it imports
+
+
+def answers(version: str) -> bool:
+    """Tells whether there is an interpreter on the search path; a shim of pyenv may be none."""
+    found = shutil.which(f"python{version}")
+    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
 
 
 def find_pyenv_interpreters() -> None:
     """Puts pyenv's interpreters on the search path: its shims answer only for the version that is switched on."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for version in PYTHONS:
-        shim = shutil.which(f"python{version}")
-        answers = (
-            shim is not None and subprocess.run([shim, "--version"], capture_output=True, check=False).returncode == 0
-        )
-        for found in [] if answers else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
+        for found in [] if answers(version) else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
             os.environ["PATH"] = f"{found}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -96,24 +141,31 @@ def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: 
 
 def install_peers(session: nox.Session) -> None:
     """Installs programs that tests compare with or run in; one without a wheel for this Python is left out, visibly."""
-    command = ["python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+    pip = ["uv", "pip"] if session.venv_backend == "uv" else ["python", "-m", "pip"]
+    command = [*pip, "install", "--quiet", "--only-binary", ":all:"]
     for requirement in group("peers"):
         printed = str(session.run(*command, requirement, success_codes=range(256), silent=True) or "")
-        if "No matching distribution" in printed or "ResolutionImpossible" in printed:
+        if any(text in printed for text in ("No matching distribution", "ResolutionImpossible", "No solution found")):
             session.warn(f"{requirement} has no wheel for Python {session.python}: tests that need it are skipped")
-        elif "ERROR:" in printed:
+        elif "error:" in printed.lower():
             session.error(f"{requirement} cannot be installed: {printed}")
+
+
+def count_workers() -> str:
+    """Gives how many processes run tests at once."""
+    return str(min(os.cpu_count() or 1, 4))
 
 
 def run_tests(session: nox.Session, *arguments: str) -> None:
     """Runs pytest so that only installed packages can be imported, never the source tree."""
-    workers = str(min(os.cpu_count() or 1, 4))
-    session.run("pytest", "-n", workers, *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
+    session.run("pytest", "-n", count_workers(), *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
 
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Builds the wheel of each package into dist/, from a clean copy of its source."""
+    """Builds the wheel of each package into dist/, from a clean copy of its source, with what it says that it needs."""
+    built_with = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8")) for folder in PACKAGES.values()]
+    session.install("pip", *sorted({need for project in built_with for need in project["build-system"]["requires"]}))
     shutil.rmtree(DIST, ignore_errors=True)
     copies = Path(session.create_tmp()) / "source"
     shutil.rmtree(copies, ignore_errors=True)
@@ -121,7 +173,8 @@ def wheels(session: nox.Session) -> None:
         shutil.copytree(ROOT / folder, copies / folder, ignore=UNBUILT)
         shutil.rmtree(copies / folder / "tests")
     projects = [str(copies / folder) for folder in PACKAGES.values()]
-    session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(DIST), *projects)
+    command = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    session.run(*command, "--wheel-dir", str(DIST), *projects)
     session.log("built %s", ", ".join(sorted(path.name for path in DIST.glob("*.whl"))))
 
 
@@ -152,7 +205,7 @@ def add_tests(package: str) -> None:
     # Core's seed scenarios run for every installed backend, so its environment holds all plugins.
     names = tuple(PACKAGES) if package == "core" else ("core", package)
 
-    @nox.session(python=PYTHONS, name=f"tests-{package}", requires=["wheels"])
+    @nox.session(python=PYTHONS, name=f"tests-{package}", requires=["wheels"], tags=["matrix"])
     def tests(session: nox.Session) -> None:
         """Runs the tests of the package against its installed wheel."""
         install_wheels(session, names, *group("test"))
@@ -165,13 +218,22 @@ for _package in PACKAGES:
     add_tests(_package)
 
 
-@nox.session(python="3.12", name="core-alone", requires=["wheels"])
+@nox.session(python=OTHERS, requires=["wheels"])
+def pythons(session: nox.Session) -> None:
+    """Runs the tests of all packages that may differ between Pythons."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    install_peers(session)
+    run_tests(session, *DIFFERING)
+
+
+@nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
 def core_alone(session: nox.Session) -> None:
-    """Runs core's tests where no plugin is installed."""
+    """Runs core's tests of what looks for plugins, and of what may differ between Pythons, where none is installed."""
     install_wheels(session, ("core",), *group("test"))
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
-    run_tests(session, "core/tests")
+    wanted = {*ASKING_FOR_PLUGINS, *DIFFERING_IN_CORE}
+    run_tests(session, *sorted(path for path in wanted if not wanted & set(map(str, Path(path).parents))))
 
 
 LIBRARY_TESTS = (
@@ -182,19 +244,19 @@ LIBRARY_TESTS = (
 """What loads libraries in the programs of others."""
 
 
-def add_foreign(name: str, module: str) -> None:
+def add_foreign(name: str, modules: str) -> None:
     """Adds a session that loads exported libraries in another program; there no test is skipped for want of it."""
 
     @nox.session(name=name, requires=["wheels"])
     def foreign(session: nox.Session) -> None:
         """Loads exported libraries in the real package, and calls them."""
         install_wheels(session, ("core", "ccompiler"), *group("test", name))
-        session.run("python", "-c", f"import {module}")
+        session.run("python", "-c", f"import {modules}")
         run_tests(session, *LIBRARY_TESTS)
 
 
 add_foreign("tvm-ffi", "tvm_ffi")
-add_foreign("tvm", "tvm")
+add_foreign("tvm", "tvm, tvm_ffi")
 
 
 @nox.session(requires=["wheels"])
@@ -207,7 +269,7 @@ def zig(session: nox.Session) -> None:
     compiler = f"{Path(session.bin) / 'python'} -m ziglang cc"
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_CC": compiler}
     tests = session.posargs or ["core/tests/native", "plugins/ccompiler/tests"]
-    session.run("pytest", "-n", str(min(os.cpu_count() or 1, 4)), *tests, env=environment)
+    session.run("pytest", "-n", count_workers(), *tests, env=environment)
 
 
 @nox.session(requires=["wheels"])
@@ -258,9 +320,10 @@ def sanitized_c(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
-    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own.
+    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Beside
+    the canonical cases there are 5 random examples for each property; ``nox -s thorough`` tries more.
     """
-    install_wheels(session, tuple(PACKAGES), *group("test", "lint", "types"))
+    install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
     chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
     broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
     if "together" in chosen:
@@ -269,18 +332,35 @@ def conformance(session: nox.Session) -> None:
             if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
     if "packages" in chosen:
-        session.run("python", "conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *map(str, EXAMPLES))
+        counts = ("--jobs", count_workers(), "--examples", str(KIT_EXAMPLES))
+        trial = ("conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *counts, *map(str, EXAMPLES))
+        session.run("python", *trial)
     if broken:
         session.error(f"promises are broken: {', '.join(broken)}; the reports are in {REPORTS}")
 
 
-def keeps_promises(session: nox.Session, backend: str, *arguments: str, folder: str = "") -> bool:
+@nox.session(requires=["wheels"])
+def thorough(session: nox.Session) -> None:
+    """Runs the tests of properties with ten times as many random examples as usual, and the kit with four times."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    install_peers(session)
+    folders = [f"{folder}/tests" for folder in PACKAGES.values()]
+    environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
+    session.run("pytest", "-n", count_workers(), "-m", "hypothesis", *folders, *session.posargs, env=environment)
+    for name in ("host", *PLUGINS):
+        if not keeps_promises(session, name, folder=f"{name}-thorough", examples=20):
+            session.error(f"promises are broken: the report is in {REPORTS / name}-thorough")
+
+
+def keeps_promises(
+    session: nox.Session, backend: str, *arguments: str, folder: str = "", examples: int = KIT_EXAMPLES
+) -> bool:
     """Runs the kit on one backend and leaves its report; whether no promise is broken."""
     report = REPORTS / (folder or backend)
     shutil.rmtree(report, ignore_errors=True)
-    jobs = str(min(os.cpu_count() or 1, 4))
+    command = ("byoc", "conformance", backend, "--jobs", count_workers(), "--examples", str(examples))
     try:
-        session.run("byoc", "conformance", backend, "--jobs", jobs, "--report", str(report), *arguments)
+        session.run(*command, "--report", str(report), *arguments, env={"BYOC_CACHE_DIR": KIT_CACHE})
     except nox.command.CommandFailed:
         return False
     return True
@@ -289,9 +369,9 @@ def keeps_promises(session: nox.Session, backend: str, *arguments: str, folder: 
 @nox.session(requires=["wheels"])
 def versions(session: nox.Session) -> None:
     """Mixes the last published wheels with those of this checkout: what does not fit is said, never a traceback."""
-    install_wheels(session, ("core",), *group("test"))
+    install_wheels(session, ("core",), "pip", *group("test"))
     session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "byoc-core")  # its dependencies stay
-    session.run("pytest", "published", *session.posargs, env={"BYOC_WHEELS": str(DIST)})
+    session.run("pytest", "-n", count_workers(), "published", *session.posargs, env={"BYOC_WHEELS": str(DIST)})
 
 
 @nox.session(requires=["wheels"])

@@ -5,15 +5,16 @@
     python conformance/tests/new_backend_trial.py --reports out/conformance examples/byoc_scipy
 
 writes a backend of each kind into a temporary folder, and then, for each of them and for the packages named on the
-command line: checks style and types, builds its wheel, installs it, runs its own tests (the kit is among them) and the
-lint, and uninstalls it. The environment must hold the wheels of byoc-core and byoc-conformance, what the named packages
-depend on, ruff, mypy and pip; nothing is downloaded but what builds a wheel. Exits with 1 where a step fails, and
-prints what each took.
+command line: checks style and types, builds its wheel, installs it, runs its own tests (the kit is among them, and
+something must pass on each of its levels) and the lint, and uninstalls it. The environment must hold the wheels of
+byoc-core and byoc-conformance, what the named packages depend on, ruff, mypy, pytest-xdist and pip; nothing is
+downloaded but what builds a wheel. Exits with 1 where a step fails, and prints what each took.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from byoc_core.scaffold.kind import Kind
 
 BYOC = ("-c", "from byoc_core.cli.main import main; main()")
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 def run(folder: Path, *arguments: str) -> None:
@@ -43,7 +45,18 @@ def run(folder: Path, *arguments: str) -> None:
         raise SystemExit(f"failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def try_package(package: Path, scratch: Path, reports: Path) -> None:
+def require_something(report: Path) -> None:
+    """Makes sure that a green report is no green by declining.
+
+    Raises:
+        SystemExit: on a level of the kit nothing passed.
+    """
+    levels = json.loads((report / "conformance.json").read_text("utf-8"))["levels"]
+    if idle := [level["level"] for level in levels if not level["counts"]["passed"]]:
+        raise SystemExit(f"nothing passed on {', '.join(idle)}: see {report}")
+
+
+def try_package(package: Path, scratch: Path, reports: Path, options: Sequence[str]) -> None:
     """Checks a copy of a package, installs it from its wheel, runs its tests (for a report too) and the lint."""
     project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
     (backend,) = project["entry-points"]["byoc.backends"]
@@ -57,26 +70,29 @@ def try_package(package: Path, scratch: Path, reports: Path) -> None:
     try:
         run(scratch, *PIP, "check")
         run(copy, "-m", "mypy", "--cache-dir", str(scratch / "mypy_cache"))
-        run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "--byoc-report", str(reports / backend))
+        run(copy, *PYTEST, *options, "tests", "--byoc-report", str(reports / backend))
+        require_something(reports / backend)
         run(scratch, *BYOC, "lint-backend", backend, "--compile", "--strict")
     finally:
         run(scratch, *PIP, "uninstall", "--yes", project["name"])
 
 
-def main(packages: Sequence[str], reports: Path) -> None:
+def main(packages: Sequence[str], reports: Path, options: Sequence[str]) -> None:
     """Tries a new backend of each kind, and some packages."""
     with tempfile.TemporaryDirectory(prefix="byoc-trial-") as folder:
         scratch = Path(folder)
         for kind in Kind:
             run(scratch, *BYOC, "new-backend", f"fresh_{kind}", "--kind", kind)
-            try_package(scratch / f"byoc-fresh_{kind}", scratch, reports)
+            try_package(scratch / f"byoc-fresh_{kind}", scratch, reports, options)
         for package in packages:
-            try_package(Path(package), scratch, reports)
+            try_package(Path(package), scratch, reports, options)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reports", type=Path, required=True, help="a folder for the kit's reports")
+    parser.add_argument("--jobs", default="1", help="how many tests run at once")
+    parser.add_argument("--examples", default="20", help="random examples for each property of the kit")
     parser.add_argument("packages", nargs="*", help="folders of other packages to try")
     given = parser.parse_args()
-    main(given.packages, given.reports.absolute())
+    main(given.packages, given.reports.absolute(), ["-n", given.jobs, "--byoc-examples", given.examples])

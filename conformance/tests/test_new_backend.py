@@ -1,4 +1,8 @@
-"""What ``byoc new-backend`` writes keeps every promise as it is written, and so does the example that came of it."""
+"""What ``byoc new-backend`` writes can be gone on from as the page for authors tells it.
+
+That it keeps every promise as it is written, and so does the example that came of it, is for
+:mod:`conformance.tests.new_backend_trial` to show, of the packages as they are installed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,6 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inst
         forget_plugins()
         return name
 
-    monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
     known = set(sys.modules)
     yield install
     monkeypatch.undo()
@@ -63,16 +66,6 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inst
 def backend(request: pytest.FixtureRequest, tmp_path: Path, installing: Installing) -> str:
     """The name of an installed backend."""
     return installing(PACKAGES[request.param](tmp_path / "package"))
-
-
-def test_it_passes_the_kit(backend: str) -> None:
-    with Runner(SubjectSpec(backend, examples=5)) as runner:
-        results = [runner.run(item) for item in all_items()]
-    broken = [f"{r.item.id}: {r.outcome.text}" for r in results if r.outcome.status.is_broken]
-    assert broken == []
-    # A green by declining is no green: it is held to something on every level.
-    passed = {result.item.promise.level for result in results if result.outcome.status is Status.PASSED}
-    assert passed == {item.promise.level for item in all_items()}
 
 
 HUNK = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)

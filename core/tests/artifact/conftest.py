@@ -100,4 +100,5 @@ def check_runs() -> Callable[[Executable], None]:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache for each test: native code that this user's cache holds needs no permission."""
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,6 @@ from byoc_core.native.toolchain import BuildOptions
 from byoc_core.ops import default_ops
 
 OPTIONS = BuildOptions(1, "generic", ("-Wall", "-Wextra", "-Werror"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def _builder(name: str = "f") -> Any:

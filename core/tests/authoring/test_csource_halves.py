@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,6 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 HALVES = tuple(sorted(HALF_DTYPES))
 PAIRS = [(half, other) for half in HALVES for other in C_TYPES]
 PAIRS += [(other, half) for half in HALVES for other in C_TYPES if other not in HALF_DTYPES]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def _casts(opt_level: int, march: str, folder: Path) -> ctypes.CDLL:

@@ -6,7 +6,7 @@ import ctypes
 import math
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,6 @@ NONPOSITIVE = "exp_nonpositive"
 
 BY_C_LIBRARY = {("erf", "f64"), ("gelu", "f64")}
 """Whose oracle is the C library as well: it says nothing about itself."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def _source() -> str:

@@ -176,13 +176,6 @@ def _check(case: Case, operands: Sequence[NDArray], actual: NDArray) -> None:
     assert_close(actual, exact, MAGNITUDES[unit](wide[0], exact), bound * slack, str(case))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 def _load(source: str, options: BuildOptions, folder: Path) -> ctypes.CDLL:
     built = find_toolchain().compile(f'#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n{source}', options)
     try:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 from byoc_core.authoring.csource_loops import LoopNest, align, offset_expression
 from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
 from byoc_core.authoring.csource_types import (
@@ -22,13 +20,6 @@ from byoc_core.authoring.csource_types import (
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, evaluate, parse_dim
 from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def _load(source: str, folder: Path) -> ctypes.CDLL:

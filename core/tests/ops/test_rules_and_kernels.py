@@ -18,7 +18,7 @@ _NAMES = sorted(name for name, op in default_ops().items() if op.kernel is not N
 
 
 @pytest.mark.parametrize("name", _NAMES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples // 5, deadline=None)
 @given(data=st.data())
 def test_rule_promises_what_the_kernel_gives(
     name: str,

@@ -1,11 +1,7 @@
-"""Constraints hold on random graphs: what the user wishes is done, the program stays the same, and twice is once.
-
-``BYOC_PROPERTY_EXAMPLES`` sets how many graphs are tried.
-"""
+"""Constraints hold on random graphs: what the user wishes is done, the program stays the same, and twice is once."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +22,7 @@ from hypothesis import strategies as st
 from core.tests.partitioning.constraint_laws import GLOBS, check_constraints, ops_of
 
 _SETTINGS = settings(
-    max_examples=int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "40")),
+    max_examples=settings().max_examples * 2 // 5,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )

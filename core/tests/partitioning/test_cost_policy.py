@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -385,7 +384,7 @@ def test_the_policies_have_names() -> None:
 
 
 _SETTINGS = settings(
-    max_examples=int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "40")),
+    max_examples=settings().max_examples * 2 // 5,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )

@@ -1,13 +1,11 @@
 """The law of partition on random graphs: legal, minimal, maximal, deterministic, stable, and the same numbers.
 
-``BYOC_PROPERTY_EXAMPLES`` sets how many graphs each property draws; ``nox -s partition-laws`` tries many more, of up to
-300 ops.
+``nox -s thorough`` draws more graphs, ``nox -s partition-laws`` tries many more, of up to 300 ops.
 """
 
 from __future__ import annotations
 
 import operator
-import os
 from collections import Counter
 
 import pytest
@@ -21,7 +19,7 @@ from core.tests.partitioning.graphs import PATTERNS, Case, Plan, grow, plan_of_s
 from core.tests.partitioning.laws import check_laws
 from core.tests.partitioning.trial import check_case, check_claims_merged, check_composites_alone
 
-_EXAMPLES = int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "40"))
+_EXAMPLES = settings().max_examples * 2 // 5
 _SETTINGS = settings(
     max_examples=_EXAMPLES,
     deadline=None,

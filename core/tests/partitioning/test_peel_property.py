@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -23,7 +22,7 @@ from core.tests.partitioning.graphs import Case, Plan, grow, plan_of_seed, plans
 from core.tests.partitioning.trial import check_same_run
 
 _SETTINGS = settings(
-    max_examples=int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "40")),
+    max_examples=settings().max_examples * 2 // 5,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
@@ -99,7 +98,7 @@ def test_views_leave_regions_of_any_claims(sideways: bool, plan: Plan) -> None:
 def test_graphs_of_seeds_hold_views_that_leave() -> None:
     """Guards the properties: of these graphs many views leave, in front and behind, and regions become empty."""
     counts = Counter[str]()
-    for seed in range(150):
+    for seed in range(75):
         case = grow(plan_of_seed(seed))
         rng = random.Random(seed)
         drawn = {name: rng.choice(case.backends) for name in case.claims}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +49,6 @@ DIGEST = "ab" * 32
 CONSTANT = np.array([10, 20, 30], dtype="float32")
 SIGNATURE = Signature((TensorSpec("x", "float32", (symbol("n"),)),), (TensorSpec("out", "float32", (symbol("n"),)),))
 CONTEXT = LoadContext(constants={DIGEST: CONSTANT}, allow_native=True, source="model.byoc")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def _module() -> CSourceModule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,6 @@ from byoc_core.runtime.module import CallTraits
 
 CONTEXT = LoadContext(allow_native=True, source="model.byoc")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BYOC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 class Codegen(CSourceCodegen):

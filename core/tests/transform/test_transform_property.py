@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from byoc_core.transform import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-_EXAMPLES = int(os.environ.get("BYOC_PROPERTY_EXAMPLES", "25"))
+_EXAMPLES = settings().max_examples // 4
 _SETTINGS = settings(
     max_examples=_EXAMPLES,
     deadline=None,

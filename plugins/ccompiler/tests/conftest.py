@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import byoc_ccompiler.backend as ccompiler
@@ -19,14 +18,6 @@ from byoc_core.runtime.csource import CSourceModule
 
 NDArray = npt.NDArray[Any]
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv("BYOC_CACHE_DIR", str(folder))
-        yield folder
 
 
 class Bench:
