@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -42,9 +43,9 @@ class MappedConstants(Mapping[str, NDArray]):
                 )
         self._data = data
         self._where = where
-        # An entry and where its bytes begin, until there is an array: of thousands of constants each counts.
+        # An entry and where its bytes begin, until there is an array. Modules cite constants by the same digests.
         self._found: dict[str, NDArray | tuple[ConstantEntry, int]] = {
-            digest: (entry, members[digest].offset) for digest, entry in entries.items()
+            sys.intern(digest): (entry, members[digest].offset) for digest, entry in entries.items()
         }
 
     def __getitem__(self, digest: str) -> NDArray:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import marshal
 import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +32,10 @@ GRAPH_VERSION = 1
 _SCHEMA = "byoc.graph"
 _MAX_SIZE = 2**63 - 1
 _MAX_BODY_DEPTH = 16
+_NESTS = frozenset({dict, list})
+_Shared = dict[object, Any]
+"""What has been read of a document: values under themselves; and under a place and the ``id`` of JSON that
+:func:`_sharing` made one object, that object and what it says there."""
 _WHERE = "graph document"
 
 
@@ -55,7 +62,7 @@ def decode_document(payload: bytes) -> GraphDocument:
         ArtifactError: it is not such a document, is of a newer version, or breaks a law; names the place.
     """
     try:
-        data = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant)
+        data = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant, object_hook=_sharing())
     except (ValueError, RecursionError) as error:
         raise ArtifactError(_WHERE, "is not JSON text", hint=f"{error}.") from error
     document = _fields(data, _WHERE, "schema", "version", "functions")
@@ -70,12 +77,29 @@ def decode_document(payload: bytes) -> GraphDocument:
             expected=f"1 to {GRAPH_VERSION}",
         )
     functions: dict[str, GraphFunction] = {}
+    shared: _Shared = {}
     for index, item in enumerate(_list(document["functions"], f"{_WHERE}, functions")):
-        function = _decode_function(item, f"{_WHERE}, function {index}", depth=0)
+        function = _decode_function(item, f"{_WHERE}, function {index}", 0, shared)
         if function.name in functions:
             raise ArtifactError(f"{_WHERE}, function {index}", f"the name `{function.name}` is taken")
         functions[function.name] = function
     return GraphDocument(MappingProxyType(functions))
+
+
+def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Gives what makes equal types and attributes one object while JSON text is read: most of them have been seen."""
+    known: dict[bytes, dict[str, Any]] = {}
+
+    def share(item: dict[str, Any]) -> dict[str, Any]:
+        # Not what is nested, which would be written as often as it is deep; nor constants, of which each is unique.
+        for value in item.values():
+            if type(value) is dict or (type(value) is list and not _NESTS.isdisjoint(map(type, value))):
+                return item
+        if "digest" in item:
+            return item
+        return known.setdefault(marshal.dumps(item, 2), item)  # version 2: equal values, equal bytes
+
+    return share
 
 
 def _refuse_constant(text: str) -> None:
@@ -176,22 +200,24 @@ def _decode_dtype(data: object, where: str) -> str:
         raise ArtifactError(where, error.problem, hint=error.hint) from error
 
 
-def _decode_tensor(item: dict[str, Any], where: str) -> GraphTensor:
-    return GraphTensor(_decode_dtype(item["dtype"], where), _decode_shape(item["shape"], f"{where}, shape"))
+def _decode_tensor(item: dict[str, Any], where: str, shared: _Shared) -> GraphTensor:
+    tensor = GraphTensor(_decode_dtype(item["dtype"], where), _decode_shape(item["shape"], f"{where}, shape"))
+    known: GraphTensor = shared.setdefault(tensor, tensor)
+    return known
 
 
-def _decode_constant(data: object, where: str) -> GraphConstant:
+def _decode_constant(data: object, where: str, shared: _Shared) -> GraphConstant:
     item = _fields(data, where, "digest", "dtype", "shape")
     digest = _text(item["digest"], where)
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise ArtifactError(where, "has no valid digest", got=repr(digest)[:80])
-    tensor = _decode_tensor(item, where)
+    tensor = _decode_tensor(item, where, shared)
     if not all(isinstance(dim, int) for dim in tensor.shape):
         raise ArtifactError(where, "has a symbolic size", got=tensor)
-    return GraphConstant(digest, tensor)
+    return GraphConstant(sys.intern(digest), tensor)  # the artifact cites it too
 
 
-def _decode_function(data: object, where: str, depth: int) -> GraphFunction:
+def _decode_function(data: object, where: str, depth: int, shared: _Shared) -> GraphFunction:
     if depth > _MAX_BODY_DEPTH:
         raise ArtifactError(where, f"bodies are nested more than {_MAX_BODY_DEPTH} deep")
     item = _fields(data, where, "name", "inputs", "constants", "nodes", "outputs")
@@ -201,16 +227,16 @@ def _decode_function(data: object, where: str, depth: int) -> GraphFunction:
     for index, value in enumerate(_list(item["inputs"], f"{where}, inputs")):
         place = f"{where}, input {index}"
         value = _fields(value, place, "name", "dtype", "shape")
-        tensor = _decode_tensor(value, place)
+        tensor = _decode_tensor(value, place, shared)
         inputs.append(TensorSpec(_text(value["name"], place), tensor.dtype, tensor.shape))
     constants = [
-        _decode_constant(value, f"{where}, constant {index}")
-        for index, value in enumerate(_list(item["constants"], f"{where}, constants"))
+        _decode_constant(value, f"{where}, constant {index}", shared)
+        for index, value in _taken(_list(item["constants"], f"{where}, constants"))
     ]
     values = [GraphTensor(s.dtype, s.shape) for s in inputs] + [c.tensor for c in constants]
     nodes: list[GraphNode] = []
-    for index, value in enumerate(_list(item["nodes"], f"{where}, nodes")):
-        node = _decode_node(value, f"{where}, node {index}", values, depth)
+    for index, value in _taken(_list(item["nodes"], f"{where}, nodes")):
+        node = _decode_node(value, f"{where}, node {index}", values, depth, shared)
         nodes.append(node)
         values.extend(node.outputs)
     outputs: list[tuple[str, int]] = []
@@ -223,31 +249,54 @@ def _decode_function(data: object, where: str, depth: int) -> GraphFunction:
     return function
 
 
+def _taken(items: list[Any]) -> Iterator[tuple[int, Any]]:
+    """Yields items with their indexes, and takes them out of the list: their memory serves what is made of them."""
+    for index, item in enumerate(items):
+        items[index] = None
+        yield index, item
+
+
 def _decode_id(data: object, count: int, where: str) -> int:
     if type(data) is not int or not 0 <= data < count:
         raise ArtifactError(where, "reads a value that is not defined before it", got=repr(data)[:80])
     return data
 
 
-def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int) -> GraphNode:
+def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int, shared: _Shared) -> GraphNode:
     item = _fields(data, where, "op", "inputs", "attrs", "outputs", optional=("body",))
     op = _text(item["op"], f"{where}, op")
+    op = shared.setdefault(op, op)
     where = f"{where} (`{op}`)"
     inputs = tuple(_decode_id(value, len(values), where) for value in _list(item["inputs"], f"{where}, inputs"))
     if not isinstance(item["attrs"], dict):
         raise ArtifactError(f"{where}, attrs", "is not an object", got=type(item["attrs"]).__name__)
-    attrs = {name: _decode_attr(value, f"{where}, attribute `{name}`") for name, value in item["attrs"].items()}
+    attrs = _decode_attrs(item["attrs"], where, shared)
     outputs = tuple(
-        _decode_tensor(_fields(value, f"{where}, output {index}", "dtype", "shape"), f"{where}, output {index}")
+        _decode_output(value, f"{where}, output {index}", shared)
         for index, value in enumerate(_list(item["outputs"], f"{where}, outputs"))
     )
     if not outputs:
         raise ArtifactError(where, "has no output")
     body = None
     if "body" in item:
-        body = _decode_function(item["body"], f"{where}, body", depth + 1)
+        body = _decode_function(item["body"], f"{where}, body", depth + 1, shared)
         _check_body(body, [values[id_] for id_ in inputs], outputs, where)
-    return GraphNode(op, inputs, outputs, MappingProxyType(attrs), body)
+    return GraphNode(op, inputs, shared.setdefault(outputs, outputs), attrs, body)
+
+
+def _decode_output(data: object, where: str, shared: _Shared) -> GraphTensor:
+    known: tuple[object, GraphTensor] | None = shared.get(("output", id(data)))
+    if known is None:
+        known = shared["output", id(data)] = data, _decode_tensor(_fields(data, where, "dtype", "shape"), where, shared)
+    return known[1]
+
+
+def _decode_attrs(data: dict[str, Any], where: str, shared: _Shared) -> Mapping[str, GraphAttr]:
+    known: tuple[object, Mapping[str, GraphAttr]] | None = shared.get(("attrs", id(data)))
+    if known is None:
+        attrs = {name: _decode_attr(value, f"{where}, attribute `{name}`") for name, value in data.items()}
+        known = shared["attrs", id(data)] = data, MappingProxyType(attrs)
+    return known[1]
 
 
 def _decode_attr(data: object, where: str) -> GraphAttr:

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from byoc_core.dims import DimExpr, evaluate
-from byoc_core.errors import ByocError
+from byoc_core.errors import ByocError, ExecutionError
 from byoc_core.kernels.numpy_kernel import run_quietly
 from byoc_core.runtime.graph_document import GraphAttr, GraphNode, attr_symbols
 from byoc_core.runtime.graph_memory import PlacedArray, WorkspacePlan
 from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, scratch_step, writing_step
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["Computes", "DType", "FunctionPlan", "PlannedNode", "Sizes", "kernel_attrs"]
+__all__ = ["Computes", "DType", "FunctionPlan", "PlannedNode", "Runner", "Sizes", "kernel_attrs"]
 
 DType = np.dtype[Any]
 Computes = Callable[..., Any]
@@ -32,7 +32,6 @@ class PlannedNode(NamedTuple):
     """
 
     node: GraphNode
-    where: str
     computes: Computes | FunctionPlan
     is_core: bool
     operands: tuple[int, ...]
@@ -52,14 +51,11 @@ class PlannedNode(NamedTuple):
     @property
     def is_quiet(self) -> bool:
         """Whether nothing but the core's own kernels computes it."""
-        return self.computes.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
+        return self.computes.runner.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
 
     def make_step(self, sizes: Sizes, *, is_quiet: bool) -> Step:
         """Gives the step for the sizes of a call; ``is_quiet`` where its caller sees to it that numpy does not warn."""
-        try:
-            call = self._bind(sizes, is_quiet=is_quiet)
-        except ByocError as error:
-            raise node_failure(self.where, len(self.results), error) from error
+        call = self._bind(sizes, is_quiet=is_quiet)
         if self.scratch is not None:
             return scratch_step(call, self.operands, self.results[0], self.dead, self.out, self.scratch)
         if self.out is None:
@@ -70,7 +66,7 @@ class PlannedNode(NamedTuple):
         computes = self.computes
         if isinstance(computes, FunctionPlan):
             steps = computes.make_steps(sizes, is_quiet=is_quiet)
-            return partial(computes.run, steps)
+            return partial(computes.runner.run, steps)
         attrs = {name: _evaluate_attr(value, sizes) for name, value in kernel_attrs(self.node).items()}
         if self.is_core and not is_quiet:
             return partial(run_quietly, computes, **attrs)
@@ -78,29 +74,25 @@ class PlannedNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionPlan:
-    """A graph function, prepared: steps for the sizes of a call, and how they are run.
+class Runner:
+    """How the steps of a graph function are run: all of its plan that is needed when they are made.
 
     Attributes:
-        nodes: the nodes, in order.
+        where: the function, as errors name it.
+        ops: the names of the nodes' ops, in order.
         tail: what stands in the list of values behind what the caller passes.
         stores: steps that bring the results into the memory that the caller passes for them; none where it does not.
         results: the places of the results that a run gives; none where there are stores.
-        dtypes: the dtypes of the results, where they are certain.
-        workspace: what of the values lies in memory that the caller passes behind its results.
         places: the places of the workspace's arrays.
-        is_symbolic: whether steps depend on the sizes of a call.
         is_quiet: whether nothing but the core's own kernels computes.
     """
 
-    nodes: tuple[PlannedNode, ...]
+    where: str
+    ops: tuple[str, ...]
     tail: tuple[Any, ...]
     stores: tuple[Step, ...]
     results: tuple[int, ...]
-    dtypes: tuple[DType | None, ...]
-    workspace: WorkspacePlan
     places: tuple[int, ...]
-    is_symbolic: bool
     is_quiet: bool
 
     @property
@@ -109,19 +101,6 @@ class FunctionPlan:
         if self.is_quiet:
             return partial(run_quietly, self.run), partial(run_quietly, self.run_within)
         return self.run, self.run_within
-
-    def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
-        """Gives a step for each node.
-
-        Args:
-            sizes: the sizes of the symbols.
-            is_quiet: whether the caller sees to it that numpy does not warn.
-            known: the steps for other sizes: those that do not depend on them are taken over.
-        """
-        return [
-            known[index] if known and not node.is_symbolic else node.make_step(sizes, is_quiet=is_quiet)
-            for index, node in enumerate(self.nodes)
-        ]
 
     def run(self, steps: Sequence[Step], *arrays: NDArray) -> tuple[NDArray, ...]:
         """Runs steps on what the caller passes, and gives the results that it passes no memory for.
@@ -154,11 +133,50 @@ class FunctionPlan:
             for step in steps:
                 step(values)
         except Exception as error:
-            node = self.nodes[steps.index(step)]
-            raise node_failure(node.where, len(node.results), error) from error
+            raise self.failure(steps.index(step), error) from error
         for store in self.stores:
             store(values)
         return tuple([values[place] for place in self.results]) if self.results else ()
+
+    def failure(self, index: int, error: Exception) -> ExecutionError:
+        """Gives the error of a node whose step failed, or could not be made."""
+        return node_failure(f"{self.where}, node {index} (`{self.ops[index]}`)", error)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPlan:
+    """A graph function, prepared: steps for the sizes of a call, and how they are run.
+
+    Attributes:
+        nodes: the nodes, in order.
+        runner: runs their steps.
+        dtypes: the dtypes of the results, where they are certain.
+        workspace: what of the values lies in memory that the caller passes behind its results.
+        is_symbolic: whether steps depend on the sizes of a call.
+    """
+
+    nodes: tuple[PlannedNode, ...]
+    runner: Runner
+    dtypes: tuple[DType | None, ...]
+    workspace: WorkspacePlan
+    is_symbolic: bool
+
+    def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
+        """Gives a step for each node.
+
+        Args:
+            sizes: the sizes of the symbols.
+            is_quiet: whether the caller sees to it that numpy does not warn.
+            known: the steps for other sizes: those that do not depend on them are taken over.
+        """
+        steps: list[Step] = []
+        try:
+            for node in self.nodes:
+                is_known = known and not node.is_symbolic
+                steps.append(known[len(steps)] if is_known else node.make_step(sizes, is_quiet=is_quiet))
+        except ByocError as error:
+            raise self.runner.failure(len(steps), error) from error
+        return steps
 
 
 def kernel_attrs(node: GraphNode) -> Mapping[str, GraphAttr]:

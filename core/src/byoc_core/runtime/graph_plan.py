@@ -19,7 +19,7 @@ from byoc_core.errors import ByocError
 from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
-from byoc_core.runtime.graph_function_plan import Computes, DType, FunctionPlan, PlannedNode, kernel_attrs
+from byoc_core.runtime.graph_function_plan import Computes, DType, FunctionPlan, PlannedNode, Runner, kernel_attrs
 from byoc_core.runtime.graph_memory import PlacedArray, Storages, WorkspacePlan
 from byoc_core.runtime.graph_steps import Step, store_step
 from byoc_core.runtime.module import NDArray, Signature
@@ -66,9 +66,10 @@ def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: F
 
 def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
     """Gives what runs a plan whose steps and places are the same for all calls."""
-    run, run_within = plan.runners
-    steps = plan.make_steps({}, is_quiet=plan.is_quiet)
-    if not plan.places:
+    runner = plan.runner  # the plan itself is not needed any more
+    run, run_within = runner.runners
+    steps = plan.make_steps({}, is_quiet=runner.is_quiet)
+    if not runner.places:
         return partial(run, steps)
     placed = plan.workspace.place({})
     num_arrays = len(signature.inputs) + len(signature.outputs)
@@ -81,7 +82,7 @@ def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[...,
 
 def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
     """Gives what runs a plan that depends on sizes: steps and places for a few sets of shapes are kept."""
-    run, run_within = plan.runners
+    run, run_within = plan.runner.runners
     num_inputs = len(signature.inputs)
     num_arrays = num_inputs + (0 if signature.new_symbols else len(signature.outputs))
     known: dict[tuple[tuple[int, ...], ...], _Prepared] = {}
@@ -91,7 +92,7 @@ def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..
         if len(passed) > num_inputs:
             bind_symbols(signature.outputs, passed[num_inputs:], sizes=sizes)
         before = next((steps for steps, _ in known.values()), ())
-        return plan.make_steps(sizes, is_quiet=plan.is_quiet, known=before), plan.workspace.place(sizes)
+        return plan.make_steps(sizes, is_quiet=plan.runner.is_quiet, known=before), plan.workspace.place(sizes)
 
     def implementation(*arrays: NDArray) -> Any:
         nonlocal known
@@ -184,23 +185,27 @@ class _Planner:
         stores = zip(results, self._function.signature.outputs, strict=True) if self._outputs else ()
         first = len(self._function.inputs)
         workspace = self._plan_workspace()
-        return FunctionPlan(
-            nodes,
+        runner = Runner(
+            self._where,
+            tuple(node.op for node in self._function.nodes),
             (*self._arrays, *[None] * (self._num_places - self._num_passed - len(self._arrays))),
             tuple(
                 store_step(result.place, first + index, spec, self._function.name)
                 for index, (result, spec) in enumerate(stores)
             ),
             () if self._outputs else tuple(result.place for result in results),
+            tuple(self._storage_places),
+            is_quiet=all(node.is_quiet for node in nodes),
+        )
+        return FunctionPlan(
+            nodes,
+            runner,
             tuple(result.dtype for result in results),
             workspace,
-            tuple(self._storage_places),
             is_symbolic=any(node.is_symbolic for node in nodes) or workspace.is_symbolic,
-            is_quiet=all(node.is_quiet for node in nodes),
         )
 
     def _plan_node(self, index: int, node: GraphNode) -> PlannedNode:
-        where = f"{self._where}, node {index} (`{node.op}`)"
         reads = [self._values[id_] for id_ in node.inputs]
         dtypes = [value.dtype for value in reads]
         computes: Computes | FunctionPlan | None = self._find(node)
@@ -228,7 +233,6 @@ class _Planner:
         self._free += unread
         return PlannedNode(
             node,
-            where,
             computes,
             form is not None,
             tuple(value.place for value in reads),

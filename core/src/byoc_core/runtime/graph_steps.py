@@ -17,7 +17,7 @@ Step = Callable[[Values], None]
 
 
 class _WrongCountError(Exception):
-    """A kernel gave ``args[0]`` results where the node has another number."""
+    """A kernel gave ``args[0]`` results where the node has ``args[1]``."""
 
 
 def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Sequence[int], dead: Sequence[int]) -> Step:
@@ -135,12 +135,11 @@ def store_step(source: int, output: int, spec: TensorSpec, function: str) -> Ste
     return store
 
 
-def node_failure(where: str, num_results: int, error: Exception) -> ExecutionError:
+def node_failure(where: str, error: Exception) -> ExecutionError:
     """Gives the error of a step that failed: what a kernel raises says nothing of the place."""
     if isinstance(error, _WrongCountError):
-        return ExecutionError(
-            where, "the kernel gives another number of results", got=error.args[0], expected=num_results
-        )
+        got, expected = error.args
+        return ExecutionError(where, "the kernel gives another number of results", got=got, expected=expected)
     if isinstance(error, ByocError):
         return ExecutionError(where, str(error))
     return ExecutionError(where, f"the kernel failed: {type(error).__name__}: {error}")
@@ -154,9 +153,9 @@ def _several_results_step(
     def step(values: Values) -> None:
         found = call(*pick(values))
         if not isinstance(found, tuple):
-            raise _WrongCountError(1)
+            raise _WrongCountError(1, len(results))
         if len(found) != len(results):
-            raise _WrongCountError(len(found))
+            raise _WrongCountError(len(found), len(results))
         for place, result in zip(results, found, strict=True):
             values[place] = result
         for index in dead:
@@ -173,7 +172,7 @@ def _is_larger(memory: NDArray, arrays: Sequence[NDArray]) -> bool:
 
 def _only(results: tuple[Any, ...]) -> Any:
     if len(results) != 1:
-        raise _WrongCountError(len(results))
+        raise _WrongCountError(len(results), 1)
     return results[0]
 
 
