@@ -28,6 +28,9 @@ _LANES = 16
 _FETCHED_AHEAD = 4
 """Elements along a row that what is fetched lies ahead."""
 
+_NEAR_NBYTES = 1 << 12
+"""Bytes from one element of a row to the next up to which the processor itself fetches ahead."""
+
 _ROUNDS = 64
 """Elements that are added up one after the other, before their sum is added to that of the others in float64."""
 
@@ -135,8 +138,9 @@ class ColumnWriter(RowWriter):
         loop, after = len(self.inner.sizes) - 1, f"({self.inner.indices[-1]} + {_FETCHED_AHEAD})"
         places = {}
         for key, operand in self.element_operands():
-            nbytes = self.row_width * dtype_info(dtype_of(operand)).itemsize
-            if nbytes >= LONG_NBYTES and self.inner.step(key, loop)[0] != 0 and self.columns.step(key, 0) == (1, None):
+            itemsize, step = dtype_info(dtype_of(operand)).itemsize, self.inner.step(key, loop)[0]
+            nbytes, is_far = self.row_width * itemsize, not isinstance(step, int) or step * itemsize > _NEAR_NBYTES
+            if nbytes >= LONG_NBYTES and is_far and self.columns.step(key, 0) == (1, None):
                 nests = (
                     self.outer.offset(key),
                     self.inner.offset(key, last=after),

@@ -223,8 +223,7 @@ class _Register:
 typedef {ctype} {vector} __attribute__((vector_size({nbytes})));
 typedef {ctype} {vector}u __attribute__((vector_size({nbytes}), aligned({bits // 8}), may_alias));
 typedef int{bits}_t {mask} __attribute__((vector_size({nbytes})));
-"""
-        text += f"""
+
 /* The last lanes of a row, of which the first `known` are left out. */
 static inline {vector} {self._name}_last({vector} x, int{bits}_t known) {{
   const {mask} fresh = ({mask}){{{", ".join(map(str, range(self.lanes)))}}} >= known;
