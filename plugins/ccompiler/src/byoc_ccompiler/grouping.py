@@ -22,6 +22,9 @@ __all__ = ["form_groups"]
 
 _MAX_STEPS = 64
 
+_MAX_REDUCTIONS = 4
+"""Each may need some kilobytes of the stack."""
+
 _MAX_SINGLE_ROW = 1 << 14
 """Elements up to which all of a tensor is one row: a larger one is better shared by threads than kept at hand."""
 
@@ -127,6 +130,8 @@ def _takes_reduction(group: Group, step: Step) -> bool:
     (operand,) = step.operands
     axes = frozenset(reduced_axes(step))
     if group.anchored or not axes or shape_of(operand) != group.space or operand in group.row_axes:
+        return False
+    if sum(other.op in REDUCTIONS for other in group.steps) >= _MAX_REDUCTIONS:
         return False
     return group.reduced is None or group.reduced == axes
 

@@ -21,7 +21,7 @@ from byoc_ccompiler.kernels import (
     winograd,
 )
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
+from byoc_ccompiler.kernels.implicit_gemm_plan import is_suited, joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -48,7 +48,7 @@ def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
             return winograd.write
         if few_pixels.is_suited(kernel):
             return few_pixels.write
-    return implicit_gemm.write
+    return implicit_gemm.write if is_suited(step) else convolution_loops.write
 
 
 def _write(kernel: Kernel) -> None:

@@ -10,9 +10,10 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.convolution_panels import count_panels, panel_size
+from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ImplicitGemm", "choose_tile", "joins_lines"]
+__all__ = ["ImplicitGemm", "choose_tile", "is_suited", "joins_lines"]
 
 _FEW_CHANNELS = 16
 """Up to so many channels, a run is a line of the filter."""
@@ -36,13 +37,22 @@ _CACHE_NBYTES = 24
 """Bytes that the second-level cache gives in a cycle, about."""
 
 _MAX_POINTERS = 1 << 13
-"""Pointers of a tile's rows, which lie on the stack."""
+"""Pointers of a tile's rows, which lie on the stack, at most."""
 
 
 def joins_lines(shape: ConvolutionGeometry) -> bool:
     """Tells whether one run of factors is a whole line of the filter."""
     is_joined = shape.filter_width > 1 and shape.dilation[1] == 1
     return is_joined and shape.groups == 1 and shape.channels <= _FEW_CHANNELS
+
+
+def is_suited(step: Step) -> bool:
+    """Tells whether there is room for the pointers of one row at least."""
+    return _count_runs(ConvolutionGeometry.of_step(step)) <= _MAX_POINTERS
+
+
+def _count_runs(shape: ConvolutionGeometry) -> int:
+    return shape.filter_height if joins_lines(shape) else shape.num_taps
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +86,7 @@ class ImplicitGemm:
         joined = joins_lines(shape)
         copies = joined and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
         pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
-        runs = shape.filter_height if joined else shape.num_taps
-        rows, vectors = choose_tile(kernel.unit, shape, pixels, runs)
+        rows, vectors = choose_tile(kernel.unit, shape, pixels)
         return cls(shape, steps, rows, vectors, vectors * kernel.unit.lanes(shape.dtype), joined, copies)
 
     @property
@@ -88,7 +97,7 @@ class ImplicitGemm:
     @property
     def runs(self) -> int:
         """Runs of factors in a row."""
-        return self.shape.filter_height if self.joined else self.shape.num_taps
+        return _count_runs(self.shape)
 
     @property
     def depth(self) -> int:
@@ -143,12 +152,12 @@ class ImplicitGemm:
         return not (is_one_run and isinstance(self.num_pixels, int))
 
 
-def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, runs: int) -> tuple[int, int]:
+def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
     """Gives the (rows, vectors) of a tile for which all tiles together take least."""
     width, lanes = shape.group_out_channels, unit.lanes(shape.dtype)
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
-        most = max(1, min(unit.rows_for(vectors), 16, _MAX_POINTERS // runs))
+        most = min(unit.rows_for(vectors), 16, _MAX_POINTERS // _count_runs(shape))
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
             whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1, 0)
             work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)

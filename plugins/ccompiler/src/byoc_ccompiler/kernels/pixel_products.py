@@ -49,7 +49,7 @@ class PixelProduct:
         kernel, shape = self.kernel, self.shape
         weight = kernel.group.steps[0].operands[1]
         assert isinstance(weight, Constant)
-        rows, vectors = choose_tile(kernel.unit, shape, max(self.counts), self._runs)
+        rows, vectors = choose_tile(kernel.unit, shape, max(self.counts))
         columns = vectors * kernel.unit.lanes(shape.dtype)
         packed = kernel.input(packed_constant(kernel, shape, weight, columns), "weights")
         panels, size = count_panels(shape, columns), panel_size(shape, columns)
