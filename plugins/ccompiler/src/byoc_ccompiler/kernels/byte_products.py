@@ -144,8 +144,8 @@ def _write(kernel: Kernel) -> None:
     ]
     integer = "const int64_t"
     variables = [
-        (f"{integer} block", f"item / {plan.panels}"),
-        (f"{integer} panel", f"item % {plan.panels}"),
+        (f"{integer} block", "item" if plan.panels == 1 else f"item / {plan.panels}"),
+        (f"{integer} panel", "0" if plan.panels == 1 else f"item % {plan.panels}"),
         (f"{integer} m0", f"block * {plan.block_rows}"),
         (f"{integer} m_count", f"byoc_min({plan.block_rows}, {c_dim(plan.num_rows)} - m0)"),
         (f"{integer} n0", f"panel * {plan.width}"),

@@ -27,6 +27,8 @@ __all__ = ["use_byte_products"]
 _PRODUCTS = ("nn.conv2d", "matmul", "nn.dense")
 _BYTES = ("int8", "uint8")
 _MOVES = ("permute_dims", "reshape")
+_FOLDED = (*_MOVES, "cast", "subtract")
+"""What weights are made with, which stands in a region where its result was too large to be a constant."""
 
 
 def use_byte_products(module: IRModule) -> IRModule:
@@ -175,15 +177,15 @@ class _Rewrite:
         return _narrow((integers.astype(np.int64) - zero.astype(np.int64)).transpose(axes), scale)
 
     def _array(self, value: Value) -> NDArray | None:
-        """Gives what a value is, where that is computed from constants alone."""
+        """Gives what a value is, where that is a constant, or made of constants by ops of :data:`_FOLDED`."""
         if isinstance(value, Constant):
             return self._constants[value.digest]
         maker = self._makers.get(value)
-        if maker is None or maker.op.kernel is None or len(maker.results) != 1:
+        if maker is None or maker.op.name not in _FOLDED:
             return None
         operands = [self._array(operand) for operand in maker.operands]
         known = [operand for operand in operands if operand is not None]
-        return evaluate_binding(maker, known, {})[0] if known and len(known) == len(operands) else None
+        return evaluate_binding(maker, known, {})[0] if len(known) == len(operands) else None
 
 
 def _ordered_axes(binding: Binding) -> tuple[int, ...] | None:
