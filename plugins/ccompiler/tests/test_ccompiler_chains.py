@@ -31,7 +31,7 @@ CASES: dict[str, tuple[Any, int, int, tuple[int, int], dict[str, Any]]] = {
     "one pixel": ((1, 3, 3, 8), 16, 16, (3, 3), {}),
     "one column": ((1, 31, 3, 8), 16, 16, (3, 3), {}),
     "one row": ((1, 1, 40, 8), 16, 16, (1, 3), {"padding": (0, 1)}),
-    "long sums": ((1, 5, 5, 530), 600, 20, (3, 3), {"padding": (1, 1)}),
+    "long sums": ((1, 9, 8, 530), 600, 20, (3, 3), {"padding": (1, 1)}),
     "two convolutions": ((2, 9, 13, 6), 40, 0, (3, 3), {"padding": (1, 1)}),
     "many rows": ((1, 77, 5, 6), 16, 7, (3, 3), {"padding": (1, 1)}),
     "empty batch": ((0, 5, 5, 6), 16, 7, (3, 3), {}),

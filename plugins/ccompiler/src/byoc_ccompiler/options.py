@@ -22,7 +22,7 @@ class CCompilerOptions(BaseModel):
         fuse: whether ops share loops; without it every op has a kernel of its own.
         winograd: whether convolutions with filters of 3 by 3 and constant weights are computed with fewer products,
             in tiles of outputs, where that should be faster: ``off``; ``f2``, tiles of 2 by 2; ``auto``, of 4 by 4 too.
-            Measured in float32, the largest error is 1e-6 (2 by 2) and 3e-6 (4 by 4) of the largest output. A NaN or
+            Measured in float32, the largest error is 1e-6 (2 by 2) and 4e-6 (4 by 4) of the largest output. A NaN or
             an infinity makes all outputs of the tiles that read it NaN.
         precision: what the factors of matrix products and convolutions may be: ``float32``, or ``bfloat16``: those of
             float32 are rounded to it, each by 2**-8 of itself at most, and subnormal ones may count as zero. Sums and
@@ -47,7 +47,7 @@ class CCompilerOptions(BaseModel):
     winograd: Literal["off", "f2", "auto"] = Field(
         "auto",
         description="3x3 convolutions by Winograd's algorithm where it gains: off, f2 (errors of 1e-6 of the largest "
-        "output), auto (3e-6)",
+        "output), auto (4e-6)",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",

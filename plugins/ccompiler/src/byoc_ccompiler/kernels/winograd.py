@@ -8,7 +8,7 @@ convolution there. The filter is transformed in float64 when the code is generat
 Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_transforms` and ``C`` input channels, an output is
 off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
 ``C`` and the roundings of the three transforms (:data:`TRANSFORM_ROUNDINGS`). Measured with normal data in float32,
-64 to 512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 3e-6 of the largest output. All outputs of a tile depend on all of its
+64 to 512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 4e-6 of the largest output. All outputs of a tile depend on all of its
 inputs, so NaN and infinities become NaN in the whole tile.
 """
 
