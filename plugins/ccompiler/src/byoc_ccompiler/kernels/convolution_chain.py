@@ -18,7 +18,7 @@ from byoc_ccompiler.kernel import Group, Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue import epilogue_lines, reserve_epilogue_names
 from byoc_ccompiler.kernels.implicit_gemm import copy_loop, window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.pixel_products import PixelProduct
@@ -251,16 +251,7 @@ class _ChainWriter:
         channels, chunk, width = shape.channels, block.chunk, c_dim(shape.out_width)
         size = block.rows * block.columns * chunk
         function = self.depthwise.helper("depthwise_rows", sum_function(block, PixelSource.ROWS))
-        tile = SumsTile(
-            f"(sums + (y - y0) * {block.columns * chunk})",
-            str(chunk),
-            "x0",
-            "x_count",
-            "c0",
-            "c_count",
-            chunk if channels % chunk == 0 else None,
-            (self.batch, "y"),
-        )
+        tile = block.sums_tile((self.batch, "y"))
         waiting = f"          {ctype} *const line_row = lines + (y - y0) * {_known(shape.out_width) * channels};"
         return [
             f"    for (int64_t x0 = 0; x0 < {width}; x0 += {block.columns}) {{",

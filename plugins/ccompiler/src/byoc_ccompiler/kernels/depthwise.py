@@ -23,7 +23,7 @@ from byoc_ccompiler.kernels.depthwise_block import (
     has_suited_filter,
     sum_function,
 )
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue import epilogue_lines, reserve_epilogue_names
 from byoc_ccompiler.kernels.window_rows import zeros
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -133,18 +133,9 @@ def _block_loop(kernel: Kernel, block: DepthwiseBlock, image: str, image_step: D
 
 def _store_lines(kernel: Kernel, block: DepthwiseBlock) -> list[str]:
     """Gives the loop over the rows of a block that does what follows, and stores."""
-    geometry, chunk = block.geometry, block.chunk
+    geometry = block.geometry
     names = {"N": "0" if geometry.batch == 1 else "n", "H": "y"}
-    tile = SumsTile(
-        f"(sums + (y - y0) * {block.columns * chunk})",
-        str(chunk),
-        "x0",
-        "x_count",
-        "c0",
-        "c_count",
-        chunk if geometry.channels % chunk == 0 else None,
-        tuple(names[axis] for axis in geometry.layout[:-2]),
-    )
+    tile = block.sums_tile(tuple(names[axis] for axis in geometry.layout[:-2]))
     return [
         f"        for (int64_t y = y0; y < byoc_min(y0 + {block.rows}, {c_dim(geometry.out_height)}); ++y) {{",
         *epilogue_lines(kernel, tile, "          "),

@@ -9,6 +9,7 @@ from byoc_core.authoring.csource_types import c_dim, c_suffix, c_type
 from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.epilogue import SumsTile
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["DepthwiseBlock", "PixelSource", "choose_block", "filter_reach", "has_suited_filter", "sum_function"]
@@ -73,6 +74,20 @@ class DepthwiseBlock:
             if channels % size == 0 or channels % size >= self.lanes or size >= channels:
                 return size
         return whole
+
+    def sums_tile(self, leading: tuple[str, ...]) -> SumsTile:
+        """Gives the sums of one row ``y`` of a block, and one chunk, as what follows the convolution reads them."""
+        chunk = self.chunk
+        return SumsTile(
+            f"(sums + (y - y0) * {self.columns * chunk})",
+            row_step=str(chunk),
+            first_row="x0",
+            num_rows="x_count",
+            first_column="c0",
+            num_columns="c_count",
+            full_columns=chunk if self.geometry.channels % chunk == 0 else None,
+            leading=leading,
+        )
 
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
