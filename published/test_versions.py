@@ -25,7 +25,7 @@ if WHEELS is None:
     pytest.skip("`nox -s versions` says where the wheels of this checkout are", allow_module_level=True)
 
 PLUGINS = ("examplejson", "ccompiler")
-OLD = max((path for path in Path(__file__).parent.iterdir() if path.is_dir()), key=lambda path: Version(path.name))
+OLD = max((path for path in Path(__file__).parent.glob("[0-9]*")), key=lambda path: Version(path.name))
 NEW = Path(WHEELS)
 AGES = {"old": OLD, "new": NEW}
 A, B = np.array([[3, -1, 2], [0, 5, -7]], "float32"), np.ones((2, 3), "float32")
