@@ -16,7 +16,7 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["Parts", "WinogradPlan", "choose_plan", "make_plan"]
 
 _ROUND_NBYTES = 1 << 19
-"""What the transformed tiles of one round may take: they are read again and again, from the second-level cache."""
+"""What the transformed tiles of a round and the products of a panel may take: they stay in the second-level cache."""
 
 _ROUND_TILES = 56
 """Tiles that a round has in any case, so that each element of a filter that comes from memory is used often enough."""
@@ -266,7 +266,8 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
     """Gives the cheapest plan with tiles of so many outputs along each axis."""
     algorithm = minimal_filter(num_outputs)
     best = min(_plans(geometry, unit, algorithm), key=lambda plan: plan.cycles)
-    blocks = max(_ROUND_NBYTES // (best.block_step * best.itemsize), -(-_ROUND_TILES // best.rows))
+    nbytes = (best.block_step + best.num_points * best.rows * best.width) * best.itemsize
+    blocks = max(_ROUND_NBYTES // nbytes, -(-_ROUND_TILES // best.rows))
     if isinstance(best.num_tiles, int):
         total = max(1, -(-best.num_tiles // best.rows))
         rounds = -(-total // blocks)
