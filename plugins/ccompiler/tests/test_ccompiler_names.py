@@ -56,3 +56,32 @@ def test_a_direct_convolution_has_names_of_its_own(bench: Any, names: tuple[str,
     rng = np.random.default_rng(0)
     inputs = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((1, 2, 5, 6), (2, 3, 2, 2))]
     np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
+
+
+NESTED = ("to", "row", "col", "c", "n", "y", "j", "from", "image", "next", "ready", "tap", "p0", "sums", "k", "rows")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_copied_images_may_be_called_like_what_copies_them(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """Alone, and joined with the convolutions behind it; results do not depend on the name."""
+    monkeypatch.setattr("byoc_ccompiler.chains._LARGE_NBYTES", 0)
+    bench, rng = make_bench(opt_level=0, precision=precision), np.random.default_rng(1)
+    weights = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((24, 3, 3, 3), (24, 1, 3, 3), (7, 24, 1, 1))]
+    functions: dict[bool, list[Any]] = {False: [], True: []}
+    for name in NESTED:
+        for is_joined, found in functions.items():
+            builder = bench.builder()
+            value = builder.param(name, tensor((1, 9, 7, 3)))
+            attrs = {"data_layout": "NHWC", "padding": (1, 1)}
+            value = builder.emit("nn.conv2d", value, builder.const(weights[0]), strides=(2, 2), **attrs)
+            if is_joined:
+                value = builder.emit("nn.conv2d", value, builder.const(weights[1]), groups=24, **attrs)
+                value = builder.emit("nn.conv2d", value, builder.const(weights[2]), data_layout="NHWC")
+            found.append(bench.add(builder, value))
+    image = rng.integers(-3, 4, (1, 9, 7, 3)).astype(np.float32)
+    for found in functions.values():
+        (expected,) = bench.reference(found[0], image)
+        for function in found:
+            np.testing.assert_array_equal(bench.run(function, image)[0], expected)
