@@ -85,3 +85,15 @@ def test_copied_images_may_be_called_like_what_copies_them(
         (expected,) = bench.reference(found[0], image)
         for function in found:
             np.testing.assert_array_equal(bench.run(function, image)[0], expected)
+
+
+def test_what_a_team_is_called_with_may_be_called_anything(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
+    builder = bench.builder()
+    names = ("call", "status", "data")
+    x, y, z = (builder.param(name, tensor((300, 300), "float32")) for name in names)
+    made = builder.emit("matmul", builder.emit("matmul", x, y), z)
+    function = bench.add(builder, made)
+    assert "byoc_with_team(" in bench.module.get_source()
+    arrays = [np.random.default_rng(k).integers(-3, 4, (300, 300)).astype(np.float32) for k in range(3)]
+    np.testing.assert_array_equal(bench.run(function, *arrays)[0], bench.reference(function, *arrays)[0])

@@ -42,7 +42,7 @@ _VECTORS = 2
 
 _LOCALS = (
     *("rows", "window", "panel", "tap", "c0", "c_count", "block", "n0", "n_count", "j"),
-    *("packed", "factors", "ahead"),
+    *("packed", "factors", "ahead", "next"),
 )
 
 
