@@ -310,7 +310,9 @@ def sanitized_c(session: nox.Session) -> None:
     Not among the default ones, for the reason that :func:`sanitizers` gives, and because it takes long.
     """
     install_wheels(session, ("core", "ccompiler", "conformance"), *group("test"), "setuptools>=77")
-    tests = "-m pytest -q -p no:cacheprovider --capture=sys plugins/ccompiler/tests"
+    # gcc takes minutes for some tests' sources then: no reason to print where everybody stands.
+    pytest = "-m pytest -q -p no:cacheprovider --capture=sys -o faulthandler_timeout=1800"
+    tests = f"{pytest} plugins/ccompiler/tests"
     kit = "-c 'from byoc_core.cli.main import main; main()' conformance ccompiler --level L2"
     command = ("python", "-m", "core.tests.sanitizers.run", "address")
     session.run(*command, "--python", tests, "--python", f"{kit} --report {REPORTS / 'sanitized-c'}")

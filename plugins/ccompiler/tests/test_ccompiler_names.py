@@ -56,3 +56,44 @@ def test_a_direct_convolution_has_names_of_its_own(bench: Any, names: tuple[str,
     rng = np.random.default_rng(0)
     inputs = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((1, 2, 5, 6), (2, 3, 2, 2))]
     np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
+
+
+NESTED = ("to", "row", "col", "c", "n", "y", "j", "from", "image", "next", "ready", "tap", "p0", "sums", "k", "rows")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_copied_images_may_be_called_like_what_copies_them(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """Alone, and joined with the convolutions behind it; results do not depend on the name."""
+    monkeypatch.setattr("byoc_ccompiler.chains._LARGE_NBYTES", 0)
+    bench, rng = make_bench(opt_level=0, precision=precision), np.random.default_rng(1)
+    weights = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((24, 3, 3, 3), (24, 1, 3, 3), (7, 24, 1, 1))]
+    functions: dict[bool, list[Any]] = {False: [], True: []}
+    for name in NESTED:
+        for is_joined, found in functions.items():
+            builder = bench.builder()
+            value = builder.param(name, tensor((1, 9, 7, 3)))
+            attrs = {"data_layout": "NHWC", "padding": (1, 1)}
+            value = builder.emit("nn.conv2d", value, builder.const(weights[0]), strides=(2, 2), **attrs)
+            if is_joined:
+                value = builder.emit("nn.conv2d", value, builder.const(weights[1]), groups=24, **attrs)
+                value = builder.emit("nn.conv2d", value, builder.const(weights[2]), data_layout="NHWC")
+            found.append(bench.add(builder, value))
+    image = rng.integers(-3, 4, (1, 9, 7, 3)).astype(np.float32)
+    for found in functions.values():
+        (expected,) = bench.reference(found[0], image)
+        for function in found:
+            np.testing.assert_array_equal(bench.run(function, image)[0], expected)
+
+
+def test_what_a_team_is_called_with_may_be_called_anything(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
+    builder = bench.builder()
+    names = ("call", "status", "data")
+    x, y, z = (builder.param(name, tensor((300, 300), "float32")) for name in names)
+    made = builder.emit("matmul", builder.emit("matmul", x, y), z)
+    function = bench.add(builder, made)
+    assert "byoc_with_team(" in bench.module.get_source()
+    arrays = [np.random.default_rng(k).integers(-3, 4, (300, 300)).astype(np.float32) for k in range(3)]
+    np.testing.assert_array_equal(bench.run(function, *arrays)[0], bench.reference(function, *arrays)[0])

@@ -21,15 +21,17 @@ LARGEST_FRAME = 96 << 10
 
 
 @pytest.fixture(params=["generic", "native"])
-def make_checked(request: pytest.FixtureRequest, make_bench: Callable[..., Any]) -> Callable[[int], Any]:
-    """Gives, for a level of optimisation, what refuses to compile a larger frame."""
+def make_checked(request: pytest.FixtureRequest, make_bench: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives, for a level of optimisation and other options, what refuses to compile a larger frame."""
     if any("-fsanitize" in word for word in find_toolchain().command):
         pytest.skip("sanitizers put fences between the variables of a frame")
     flags = (*WARNINGS, f"-Wframe-larger-than={LARGEST_FRAME}")
-    return lambda opt_level: make_bench(march=request.param, opt_level=opt_level, extra_flags=flags)
+    return lambda opt_level, **options: make_bench(
+        march=request.param, opt_level=opt_level, extra_flags=flags, **options
+    )
 
 
-def test_all_canonical_cases(make_checked: Callable[[int], Any]) -> None:
+def test_all_canonical_cases(make_checked: Callable[..., Any]) -> None:
     bench = make_checked(0)
     context = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
     for name, cases in op_cases().items():
@@ -62,7 +64,7 @@ LARGE: list[tuple[str, list[tuple[Any, ...]], dict[str, Any]]] = [
 ]
 
 
-def test_what_needs_most(make_checked: Callable[[int], Any]) -> None:
+def test_what_needs_most(make_checked: Callable[..., Any]) -> None:
     bench = make_checked(2)
     for op, shapes, attrs in LARGE:
         bench.op(op, [tensor(shape, "float64") for shape in shapes], **attrs)
@@ -76,6 +78,36 @@ def test_what_needs_most(make_checked: Callable[[int], Any]) -> None:
         others = [builder.param(f"y{index}", tensor((900, 1100), "float64")) for index in range(25)]
         sums = [builder.emit("sum", builder.emit("multiply", x, other), axis=(axis,)) for other in others]
         bench.add(builder, *sums)
+    assert bench.module.function_names
+
+
+# By options: operands and constants that make the arrays of kernels with packed constants as large as they become.
+PACKED: dict[str, tuple[dict[str, str], list[tuple[str, tuple[int, ...], tuple[int, ...]]]]] = {
+    "few pixels": (
+        {"winograd": "off"},
+        [("nn.conv2d", (1, 16, 18, 17), (128, 17, 11, 11)), ("nn.conv2d", (1, 22, 22, 17), (128, 17, 15, 15))],
+    ),
+    "bfloat16": (
+        {"precision": "bfloat16"},
+        [
+            ("nn.conv2d", (1, 40, 40, 32), (32, 32, 5, 8)),
+            ("nn.conv2d", (1, 40, 40, 32), (32, 32, 6, 8)),
+            ("nn.conv2d", (1, 40, 40, 17), (70, 17, 16, 16)),
+            ("matmul", (400, 1280), (1280, 32)),
+            ("matmul", (400, 1536), (1536, 32)),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_constants(make_checked: Callable[..., Any], name: str) -> None:
+    options, cases = PACKED[name]
+    bench = make_checked(2, **options)
+    for op, shape, weight_shape in cases:
+        builder = bench.builder()
+        operands = [builder.param("x", tensor(shape)), builder.const(np.ones(weight_shape, "float32"))]
+        bench.add(builder, *builder.bind(op, operands, {"data_layout": "NHWC"} if op == "nn.conv2d" else {}).results)
     assert bench.module.function_names
 
 

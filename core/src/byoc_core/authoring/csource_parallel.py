@@ -123,20 +123,21 @@ def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Di
     """
     names = [_name(text) for text in parameters]
     fields = "".join(f" {text};" for text in parameters)
-    passed = ", ".join(f"call->{name}" for name in names)
+    # Parameters are called like values of the model, but not like this.
+    call, passed = "byoc_call", ", ".join(f"byoc_call->{name}" for name in names)
     is_little = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
     return [
         f"struct {symbol}_call {{{fields} int32_t status; }};",
         f"static void {symbol}_in_team(void *data) {{",
-        f"  struct {symbol}_call *call = (struct {symbol}_call *)data;",
-        f"  call->status = {symbol}_all({passed});",
+        f"  struct {symbol}_call *{call} = (struct {symbol}_call *)data;",
+        f"  {call}->status = {symbol}_all({passed});",
         "}",
         f"{head} {{",
         *is_little,
         *([f"    return {symbol}_all({', '.join(names)});", "  }"] if is_little else []),
-        f"  struct {symbol}_call call = {{{', '.join(names)}, 0}};",
-        f"  byoc_with_team({symbol}_in_team, &call);",
-        "  return call.status;",
+        f"  struct {symbol}_call {call} = {{{', '.join(names)}, 0}};",
+        f"  byoc_with_team({symbol}_in_team, &{call});",
+        f"  return {call}.status;",
         "}",
     ]
 

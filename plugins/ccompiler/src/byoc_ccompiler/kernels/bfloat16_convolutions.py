@@ -19,7 +19,7 @@ from byoc_ccompiler.kernels.bfloat16_loops import LOCALS, VARIABLES, BlockedRows
 from byoc_ccompiler.kernels.bfloat16_products import pack_panels
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import SumsTile, reserve_epilogue_names
-from byoc_ccompiler.kernels.implicit_gemm import copy_loop, table_lines
+from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, table_lines
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.window_rows import rows_function, zeros
 from byoc_ccompiler.steps import Step
@@ -29,7 +29,7 @@ __all__ = ["is_suited", "write"]
 _MAX_TAPS = 256
 """Taps for which the pointers of a block lie on the stack."""
 
-_LOCALS = (*LOCALS, "rows", "row", "window", "tap", "image", "from", "line", "pixel", "c", "y", "col", "n")
+_LOCALS = (*LOCALS, *COPY_LOCALS, "rows", "window", "tap")
 
 
 def is_suited(step: Step, kernel: Kernel) -> bool:

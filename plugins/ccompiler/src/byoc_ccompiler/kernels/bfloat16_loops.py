@@ -47,8 +47,8 @@ _ROWS_NBYTES = 1 << 19
 _NEAR_NBYTES = 1 << 19
 """Panels that take no more than this together stay in the second-level cache."""
 
-_STACK_NBYTES = 3 << 15
-"""What a rounded block may take on the stack."""
+_STACK_NBYTES = 5 << 14
+"""What a rounded block may take on the stack, where its sums and the pointers to its pixels' taps lie as well."""
 
 _PASS_ROWS = 128
 """Rows of one pass where the length of the sums is not known."""

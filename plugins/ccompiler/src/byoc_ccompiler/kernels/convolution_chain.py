@@ -19,7 +19,7 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
 from byoc_ccompiler.kernels.epilogue import epilogue_lines, reserve_epilogue_names
-from byoc_ccompiler.kernels.implicit_gemm import copy_loop, window_line
+from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.pixel_products import PixelProduct
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -30,9 +30,24 @@ _MOST_PARTS = 16
 """Rings that there is room for: the threads that share the work, at most."""
 
 _LOCALS = (
-    *("taps", "image", "window", "runs", "ring", "nothing", "lines", "rows", "ready", "top", "ring_row", "line_row"),
-    *("from", "item", "n", "batch", "y", "y0", "y_end", "x0", "x_count", "c0", "c_count", "p0", "p_end", "m_count"),
-    *("panel", "n0", "n_count", "k", "pixel"),
+    *COPY_LOCALS,
+    *("taps", "window", "runs", "ring", "nothing", "lines", "rows", "ready", "top", "ring_row", "line_row", "item"),
+    *(
+        "batch",
+        "y0",
+        "y_end",
+        "x0",
+        "x_count",
+        "c0",
+        "c_count",
+        "p0",
+        "p_end",
+        "m_count",
+        "panel",
+        "n0",
+        "n_count",
+        "k",
+    ),
 )
 
 

@@ -19,7 +19,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
 from byoc_ccompiler.kernels.implicit_gemm import window_line
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
+from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, chunk_function
 from byoc_ccompiler.kernels.window_rows import rows_function, zeros
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -42,7 +42,7 @@ _VECTORS = 2
 
 _LOCALS = (
     *("rows", "window", "panel", "tap", "c0", "c_count", "block", "n0", "n_count", "j"),
-    *("packed", "factors", "ahead"),
+    *("packed", "factors", "ahead", "next"),
 )
 
 
@@ -73,7 +73,8 @@ def _cut(kernel: Kernel) -> _Cut | None:
     blocks = -(-pixels // min(_MOST_ROWS, kernel.unit.rows_for(_VECTORS)))
     columns = _VECTORS * kernel.unit.lanes(plan.shape.dtype)
     plan = replace(plan, rows=-(-pixels // blocks), vectors=_VECTORS, columns=columns)
-    if not plan.panels_outside or plan.panels < _LEAST_PANELS:
+    has_room = blocks * plan.runs * plan.rows <= MAX_POINTERS
+    if not has_room or not plan.panels_outside or plan.panels < _LEAST_PANELS:
         return None
     room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(plan.shape.dtype).itemsize))
     pieces = -(-plan.depth // room)

@@ -24,14 +24,17 @@ from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["copy_loop", "table_lines", "window_line", "write"]
+__all__ = ["COPY_LOCALS", "copy_loop", "table_lines", "window_line", "write"]
 
 _COPY_PS = 200
 """Estimated picoseconds to copy one element."""
 
+COPY_LOCALS = ("image", "n", "row", "to", "y", "from", "col", "pixel", "c", "j")
+"""Names of the variables of :func:`copy_loop`, which a kernel that has one keeps from its pointers."""
+
 _LOCALS = (
-    *("rows", "window", "at_hand", "item", "block", "panel", "m0", "m_count", "n0", "n_count", "n", "g"),
-    *("image", "packed", "from", "to", "line", "pixel", "tap", "c", "y", "row", "col", "j"),
+    *COPY_LOCALS,
+    *("rows", "window", "at_hand", "item", "block", "panel", "m0", "m_count", "n0", "n_count", "g", "packed", "tap"),
 )
 
 

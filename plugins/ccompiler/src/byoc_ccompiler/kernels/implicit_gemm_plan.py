@@ -13,7 +13,7 @@ from byoc_ccompiler.kernels.convolution_panels import count_panels, panel_size
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ImplicitGemm", "choose_tile", "is_suited", "joins_lines"]
+__all__ = ["MAX_POINTERS", "ImplicitGemm", "choose_tile", "is_suited", "joins_lines"]
 
 _FEW_CHANNELS = 16
 """Up to so many channels, a run is a line of the filter."""
@@ -36,8 +36,8 @@ _REGISTER_POINTERS = 10
 _CACHE_NBYTES = 24
 """Bytes that the second-level cache gives in a cycle, about."""
 
-_MAX_POINTERS = 1 << 13
-"""Pointers of a tile's rows, which lie on the stack, at most."""
+MAX_POINTERS = 1 << 13
+"""Pointers to runs of factors, which lie on the stack, at most."""
 
 
 def joins_lines(shape: ConvolutionGeometry) -> bool:
@@ -48,7 +48,7 @@ def joins_lines(shape: ConvolutionGeometry) -> bool:
 
 def is_suited(step: Step) -> bool:
     """Tells whether there is room for the pointers of one row at least."""
-    return _count_runs(ConvolutionGeometry.of_step(step)) <= _MAX_POINTERS
+    return _count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS
 
 
 def _count_runs(shape: ConvolutionGeometry) -> int:
@@ -157,7 +157,7 @@ def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tu
     width, lanes = shape.group_out_channels, unit.lanes(shape.dtype)
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
-        most = min(unit.rows_for(vectors), 16, _MAX_POINTERS // _count_runs(shape))
+        most = min(unit.rows_for(vectors), 16, MAX_POINTERS // _count_runs(shape))
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
             whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1, 0)
             work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
