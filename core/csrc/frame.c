@@ -90,13 +90,13 @@ static int provide_arena(FrameObject *frame, int64_t nbytes) {
   return frame->arena != NULL;
 }
 
-/* Finds where each storage begins. */
+/* Finds where each storage begins; 0 where one has a negative size, or there is no memory for all. */
 static int place_storages(FrameObject *frame) {
   const CodeObject *code = frame->code;
   int64_t total = 0;
   for (int32_t i = 0; i < code->num_storages; ++i) {
     int64_t nbytes = frame->sizes[code->storages[i]];
-    if (__builtin_add_overflow(nbytes, ALIGNMENT - 1, &nbytes)) return 0;
+    if (nbytes < 0 || __builtin_add_overflow(nbytes, ALIGNMENT - 1, &nbytes)) return 0;
     nbytes &= -(int64_t)ALIGNMENT;
     if (__builtin_add_overflow(total, nbytes, &total)) return 0;
   }

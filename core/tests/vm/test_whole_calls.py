@@ -335,6 +335,23 @@ def test_an_arena_of_a_size_that_is_too_large_is_told_and_forgotten(native: bool
 
 
 @BOTH_WAYS
+def test_a_storage_of_a_negative_size_is_told(native: bool) -> None:
+    """Else what lies behind it would lie before the arena."""
+    planned = PlannedTensor(1, 0, "float32", X.shape)
+    storages = parse_dim("n-1000"), parse_dim("4*n")
+    code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (2, 2), (1,)), Ret((1,)))
+    main = VMFunction("main", (X,), (Y,), (), storages, (planned,), (), code)
+    vm = VirtualMachine(
+        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+    )
+    for call in (partial(vm["main"], counted(3)), lambda: vm.bind("main", {"x": counted(3)})):
+        with pytest.raises(CallError) as caught:
+            call()
+        assert str(caught.value) == "function `main`: size n-1000 is negative; got -997"
+    np.testing.assert_array_equal(vm["main"](counted(1000)), 4 * counted(1000))
+
+
+@BOTH_WAYS
 def test_nothing_is_no_output(native: bool) -> None:
     vm = of_one_function(QUADRUPLE, native_function("add", add), tensors=(X,), native=native)
     with pytest.raises(CallError) as caught:
