@@ -147,6 +147,9 @@ void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays
     tensor->data = PyArray_DATA(array);
     for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(array, axis);
   }
+}
+
+void byoc_frame_follow(FrameObject *frame) {
   for (int32_t i = 0; i < frame->code->num_followers; ++i) {
     const int32_t number = frame->code->followers[i];
     const Register *known = &frame->code->registers[number];
@@ -239,6 +242,7 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
     }
   }
   byoc_frame_point(self, (int32_t)first, arrays, count);
+  byoc_frame_follow(self);
   PyMem_Free(arrays);
   Py_RETURN_NONE;
 }

@@ -199,6 +199,22 @@ def test_steps_of_python_see_what_they_would(native: bool, slow_calls: list[str]
 
 
 @BOTH_WAYS
+def test_native_calls_write_into_parts_of_a_result(native: bool, slow_calls: list[str]) -> None:
+    size = (parse_dim("n"),)
+    code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (2, 0), (3,)), Ret((1,)))
+    views = View(1, 0, "float32", size), View(1, parse_dim("4*n"), "float32", size)
+    main = VMFunction("main", (tensor("x", "n"),), (tensor("y", "2*n"),), (), (), (), (), code, views)
+    vm = VirtualMachine(
+        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+    )
+    for count in (3, 1, 0, 3):
+        x = counted(count)
+        for call in (partial(vm["main"], x), vm.bind("main", {"x": x})):
+            np.testing.assert_array_equal(call(), np.concatenate([2 * x, 3 * x]))
+    assert (slow_calls == []) == native
+
+
+@BOTH_WAYS
 def test_a_step_of_python_fails_with_its_place(native: bool) -> None:
     def step(x: NDArray, out: NDArray) -> None:
         if x[0] < 0:
