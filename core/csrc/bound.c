@@ -71,6 +71,7 @@ static int hold(FrameObject *frame, PyObject *arrays) {
     Py_XDECREF(before);
   }
   byoc_frame_point(frame, 0, frame->arrays, count);
+  byoc_frame_follow(frame);
   return 0;
 }
 

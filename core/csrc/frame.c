@@ -90,13 +90,13 @@ static int provide_arena(FrameObject *frame, int64_t nbytes) {
   return frame->arena != NULL;
 }
 
-/* Finds where each storage begins. */
+/* Finds where each storage begins; 0 where one has a negative size, or there is no memory for all. */
 static int place_storages(FrameObject *frame) {
   const CodeObject *code = frame->code;
   int64_t total = 0;
   for (int32_t i = 0; i < code->num_storages; ++i) {
     int64_t nbytes = frame->sizes[code->storages[i]];
-    if (__builtin_add_overflow(nbytes, ALIGNMENT - 1, &nbytes)) return 0;
+    if (nbytes < 0 || __builtin_add_overflow(nbytes, ALIGNMENT - 1, &nbytes)) return 0;
     nbytes &= -(int64_t)ALIGNMENT;
     if (__builtin_add_overflow(total, nbytes, &total)) return 0;
   }
@@ -147,6 +147,9 @@ void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays
     tensor->data = PyArray_DATA(array);
     for (int axis = 0; axis < tensor->ndim; ++axis) tensor->shape[axis] = PyArray_DIM(array, axis);
   }
+}
+
+void byoc_frame_follow(FrameObject *frame) {
   for (int32_t i = 0; i < frame->code->num_followers; ++i) {
     const int32_t number = frame->code->followers[i];
     const Register *known = &frame->code->registers[number];
@@ -239,6 +242,7 @@ static PyObject *frame_point(FrameObject *self, PyObject *args) {
     }
   }
   byoc_frame_point(self, (int32_t)first, arrays, count);
+  byoc_frame_follow(self);
   PyMem_Free(arrays);
   Py_RETURN_NONE;
 }

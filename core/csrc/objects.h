@@ -102,8 +102,9 @@ void byoc_free_registers(CodeObject *code);
 int byoc_frame_compute(FrameObject *frame);
 int byoc_frame_lay_out(FrameObject *frame);
 
-/* Gives the first registers the data of arrays of their rank, NULL leaving one out, and moves what lies in them. */
+/* Gives registers from `first` on the data of arrays of their rank, NULL leaving one out; then moves what lies in them. */
 void byoc_frame_point(FrameObject *frame, int32_t first, PyObject *const *arrays, Py_ssize_t count);
+void byoc_frame_follow(FrameObject *frame);
 
 /* Lets go of what Python's steps were given of the arguments; of all arrays. */
 void byoc_frame_forget_arguments(FrameObject *frame);

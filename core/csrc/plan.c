@@ -200,6 +200,7 @@ static void show(FrameObject *frame, int32_t first, PyObject *const *arrays, int
 static int run_on(const PlanObject *plan, FrameObject *frame, PyObject *const *inputs, PyObject *const *outputs) {
   byoc_frame_point(frame, 0, inputs, plan->num_inputs);
   byoc_frame_point(frame, plan->num_inputs, outputs, plan->num_outputs);
+  byoc_frame_follow(frame);
   if (!plan->code->has_steps) return byoc_frame_run_whole(frame);
   show(frame, 0, inputs, plan->num_inputs);
   show(frame, plan->num_inputs, outputs, plan->num_outputs);

@@ -70,7 +70,7 @@ static int32_t run_steps(FrameObject *frame, int32_t index) {
     index = run_native(frame, index);
     PyObject *step = index < 0 ? NULL : frame->code->steps[index];
     if (!step) return index;
-    if (call_step(frame, index, step)) return -1;
+    if (call_step(frame, index, step) || PyErr_CheckSignals()) return -1; /* a step in C looks for none */
     ++index;
   }
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
+import os
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -13,7 +16,9 @@ import pytest
 from byoc_core.artifact import Executable, load
 from byoc_core.artifact.archive import Member
 from byoc_core.artifact.constants import MappedConstants
+from byoc_core.artifact.loading import OpenedArtifact, map_file
 from byoc_core.artifact.manifest import ConstantEntry
+from byoc_core.errors import ArtifactError
 from byoc_core.vm import Program
 
 ROWS = [{"name": f"value_{number}", "text": f"{number} reasons " * 20} for number in range(10_000)]
@@ -54,6 +59,53 @@ def test_pages_that_were_read_once_are_given_back(reporting: Path) -> None:
     resident = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss:"))
     assert resident < reporting.stat().st_size / 10
     assert loaded.report_data == {"ops": ROWS}
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="a system that takes no pages back")
+def test_pages_of_a_process_that_locks_its_memory_stay(tmp_path: Path) -> None:
+    path = tmp_path / "model.byoc"
+    Executable(Program(())).save(path)
+    data = map_file(path)
+    address = np.frombuffer(data, np.uint8).ctypes.data
+    libc = ctypes.CDLL(None)
+    if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(data))):
+        pytest.skip("no memory may be locked here")
+    opened = OpenedArtifact.open(data, "artifact")
+    opened.give_back_pages()
+    assert opened.report_reader()() == {}
+
+
+def overwrite(path: Path) -> None:
+    data = path.read_bytes().replace(b"reasons", b"raisons")
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda path: os.truncate(path, 1000), ": has been cut short since it was loaded"),
+        (overwrite, ", member manifest.json: is damaged"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is mapped cannot be changed")
+def test_a_file_that_is_changed_in_place_gives_no_report(
+    reporting: Path, change: Callable[[Path], None], text: str
+) -> None:
+    loaded = load(reporting)
+    change(reporting)
+    for _ in range(2):
+        with pytest.raises(ArtifactError) as caught:
+            _ = loaded.report_data
+        assert str(caught.value) == (f"artifact `{reporting}`{text}. Copy the file again, or compile the model again.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is mapped cannot be removed")
+def test_a_file_that_is_removed_or_replaced_still_gives_its_report(reporting: Path) -> None:
+    first, second = load(reporting), load(reporting)
+    first.save(reporting)
+    reporting.unlink()
+    assert first.report_data == second.report_data == {"ops": ROWS}
 
 
 def test_a_constant_costs_one_array_and_its_place_in_a_table() -> None:

@@ -170,12 +170,18 @@ from core.tests.vm.test_call_list import *
 code = (
     Call(EXTERN, 0, (0, 0), (1,)),
     Call(BUILTIN, Builtin.ZERO, (), (2,)),
-    Call(BUILTIN, Builtin.INCREMENT, (), (2,)),
+    Call(BUILTIN, Builtin.INCREMENT, (), (2,)) if sys.argv[3] == "builtin" else Call(EXTERN, 1, (0,), (1,)),
     Goto(2),
     Ret((1,)),
 )
 count = TensorSpec("count", "int64", ())
-vm = of_one_function(code, native_function("add", add), tensors=(count,), native=sys.argv[1] == "True")
+vm = of_one_function(
+    code,
+    native_function("add", add),
+    externs={"negative": np.negative},
+    tensors=(count,),
+    native=sys.argv[1] == "True",
+)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 call = vm["main"] if sys.argv[2] == "call" else vm.bind("main", {"x": ones(3)})
 for _ in range(2):
@@ -189,9 +195,9 @@ for _ in range(2):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a system without this timer")
 @pytest.mark.parametrize("how", ["call", "bind"])
+@pytest.mark.parametrize("step", ["builtin", "extern in C"])
 @BOTH_WAYS
-def test_an_endless_loop_is_interrupted(native: bool, how: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDLESS, str(native), how], capture_output=True, text=True, check=True, timeout=60
-    )
+def test_an_endless_loop_is_interrupted(native: bool, step: str, how: str) -> None:
+    command = [sys.executable, "-c", ENDLESS, str(native), how, step]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["interrupted"] * 2

@@ -199,6 +199,22 @@ def test_steps_of_python_see_what_they_would(native: bool, slow_calls: list[str]
 
 
 @BOTH_WAYS
+def test_native_calls_write_into_parts_of_a_result(native: bool, slow_calls: list[str]) -> None:
+    size = (parse_dim("n"),)
+    code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (2, 0), (3,)), Ret((1,)))
+    views = View(1, 0, "float32", size), View(1, parse_dim("4*n"), "float32", size)
+    main = VMFunction("main", (tensor("x", "n"),), (tensor("y", "2*n"),), (), (), (), (), code, views)
+    vm = VirtualMachine(
+        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+    )
+    for count in (3, 1, 0, 3):
+        x = counted(count)
+        for call in (partial(vm["main"], x), vm.bind("main", {"x": x})):
+            np.testing.assert_array_equal(call(), np.concatenate([2 * x, 3 * x]))
+    assert (slow_calls == []) == native
+
+
+@BOTH_WAYS
 def test_a_step_of_python_fails_with_its_place(native: bool) -> None:
     def step(x: NDArray, out: NDArray) -> None:
         if x[0] < 0:
@@ -332,6 +348,23 @@ def test_an_arena_of_a_size_that_is_too_large_is_told_and_forgotten(native: bool
         with pytest.raises(ExecutionError) as caught:
             vm["main"](counted(3))
         assert str(caught.value) == (f"function `main`: {3 * 2**61 // 4} bytes for intermediates cannot be allocated")
+
+
+@BOTH_WAYS
+def test_a_storage_of_a_negative_size_is_told(native: bool) -> None:
+    """Else what lies behind it would lie before the arena."""
+    planned = PlannedTensor(1, 0, "float32", X.shape)
+    storages = parse_dim("n-1000"), parse_dim("4*n")
+    code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (2, 2), (1,)), Ret((1,)))
+    main = VMFunction("main", (X,), (Y,), (), storages, (planned,), (), code)
+    vm = VirtualMachine(
+        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+    )
+    for call in (partial(vm["main"], counted(3)), lambda: vm.bind("main", {"x": counted(3)})):
+        with pytest.raises(CallError) as caught:
+            call()
+        assert str(caught.value) == "function `main`: size n-1000 is negative; got -997"
+    np.testing.assert_array_equal(vm["main"](counted(1000)), 4 * counted(1000))
 
 
 @BOTH_WAYS

@@ -7,7 +7,7 @@ import hashlib
 import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -174,8 +174,7 @@ class OpenedArtifact:
 
     def report_reader(self) -> Callable[[], dict[str, Any]]:
         """Gives what reads the offload report. It holds the file, and nothing else of the artifact."""
-        member = self.members["manifest.json"]
-        return partial(_read_report, self.data[member.offset : member.end], self.where)
+        return partial(_read_report, self.data, self.members["manifest.json"], self.where)
 
     def give_back_pages(self) -> None:
         """Tells the system that what is not a constant has been read: those pages need not stay in memory.
@@ -189,7 +188,8 @@ class OpenedArtifact:
         directory = max(member.end for member in self.members.values())
         for start, end in (*((member.offset, member.end) for member in members), (directory, len(self.data))):
             start -= start % mmap.PAGESIZE
-            mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
+            with suppress(OSError):  # the process may have locked its memory
+                mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def check_payloads(self) -> None:
         """Checks the modules' payloads against their digests.
@@ -240,8 +240,12 @@ class OpenedArtifact:
             raise ArtifactError(f"{self.where}, member {name}", "is damaged", hint=_COPY_AGAIN)
 
 
-def _read_report(manifest: memoryview, where: str) -> dict[str, Any]:
-    return unpack_report(decode_report(bytes(manifest), where))
+def _read_report(data: memoryview, manifest: Member, where: str) -> dict[str, Any]:
+    mapping = data.obj
+    if isinstance(mapping, mmap.mmap) and mapping.size() < manifest.end:  # to read behind its end would end the process
+        raise ArtifactError(where, "has been cut short since it was loaded", hint=_COPY_AGAIN)
+    check_crc(data, manifest, where)
+    return unpack_report(decode_report(bytes(data[manifest.offset : manifest.end]), where))
 
 
 def _explain_foreign_zip(data: memoryview, where: str) -> None:

@@ -52,9 +52,12 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
     for nbytes in function.storages:
         starts.append(total)
         try:
-            total += -(-evaluate(nbytes, sizes) // ALIGNMENT) * ALIGNMENT
+            size = evaluate(nbytes, sizes)
         except IRTypeError as error:
             raise CallError(where, f"size {nbytes} cannot be computed: {error.problem}") from error
+        if size < 0:
+            raise CallError(where, f"size {nbytes} is negative", got=size)
+        total += -(-size // ALIGNMENT) * ALIGNMENT
     known = dict(sizes)
     # Many tensors have the same few shapes, and each symbolic one costs some microseconds.
     found: dict[tuple[Dim, ...], tuple[int, ...]] = {}

@@ -114,7 +114,7 @@ class CallList:
         entry: Callable[..., Any] = self._native.Entry(self._plan, fallback)
         return entry
 
-    def run(self, inputs: Sequence[object], outputs: Sequence[object | None]) -> NDArray | tuple[NDArray, ...] | None:
+    def run(self, inputs: list[Any], outputs: list[Any]) -> NDArray | tuple[NDArray, ...] | None:
         """Runs a whole function on any arguments; ``None`` for an output stands for a new array.
 
         Returns:
@@ -122,7 +122,7 @@ class CallList:
             argument is not as it should be, say, or an output overlaps another array.
         """
         assert self._plan is not None
-        return self._plan.run(list(inputs), list(outputs))
+        return self._plan.run(inputs, outputs)
 
     def bind(
         self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, sizes: Mapping[str, int]

@@ -216,7 +216,7 @@ class LinkedFunction:
         """
         calls = self.call_list
         if calls is not None and calls.is_whole:
-            made = calls.run(inputs, outputs or [None] * len(self.function.results))
+            made = calls.run([*inputs], [*outputs] if outputs else [None] * len(self.function.results))
             if made is not None:
                 return list(made) if isinstance(made, tuple) else [made]
         return self._run_in_frame(inputs, outputs, sizes)
@@ -267,7 +267,10 @@ class LinkedFunction:
             arrays, buffers = [inputs[name] for name in names], [outputs[name] for name in out_names]
         except KeyError:
             return None  # whoever checks the names says what is wrong
-        return None if any(buffer is None for buffer in buffers) else calls.run(arrays, buffers)
+        for buffer in buffers:  # a generator for `any` takes longer than all the rest
+            if buffer is None:
+                return None
+        return calls.run(arrays, buffers)
 
     def bind(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], sizes: Sizes) -> Callable[[], Any]:
         """Gives a callable that runs the function on these arrays each time and gives its result.
