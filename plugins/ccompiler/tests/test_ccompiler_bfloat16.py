@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import byoc_core
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS
 from byoc_core import FunctionBuilder
+from byoc_core.artifact import Executable
 from byoc_core.debugging import debug_model
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Function, IRModule, tensor
@@ -216,6 +220,151 @@ def test_ties_go_to_even_on_both_sides(make_bench: Any, march: str) -> None:
     assert not np.array_equal(_rounded(x), x)
 
 
+def _is_flushed(march: str) -> bool:
+    """Tells whether the instructions for pairs of bfloat16 numbers are used, which know no subnormal numbers."""
+    return march == "cooperlake" or (march == "native" and "avx512_bf16" in (machine_features() or ()))
+
+
+def test_subnormal_numbers(make_bench: Any, march: str) -> None:
+    """Subnormal factors and sums count where numbers are widened, and are zero for the instructions; others stay."""
+    bench = make_bench(march=march, precision="bfloat16")
+    x, w = np.zeros((40, 64), "float32"), np.zeros((64, 48), "float32")
+    tiny = np.finfo("float32").tiny
+    x[0, 0], w[0, 0] = tiny / 8, 2.0**100  # a subnormal factor, times a large one
+    x[1, 1], w[1, 1] = 2.0**100, -tiny / 8  # the same on the other side
+    x[2, 2], w[2, 2] = 2.0**-70, 2.0**-70  # a subnormal sum of factors that are none
+    x[3, 3], w[3, 3] = tiny, 1.5  # nothing is subnormal here
+    x[4, 4:6], w[4:6, 4] = (1.25, tiny / 2), (3.0, 1.0)  # beside the sum, a subnormal number is nothing
+    kept = _rounded(x).astype("float64") @ _rounded(w).astype("float64")
+    left, right = (np.where(np.abs(array) < tiny, 0, array).astype("float64") for array in (x, w))
+    flushed = left @ right
+    flushed[np.abs(flushed) < tiny] = 0
+    both, builder = bench.op("matmul", [tensor(a.shape, "float32") for a in (x, w)]), bench.builder()
+    value = builder.emit("matmul", builder.param("x", tensor(x.shape, "float32")), builder.const(w))
+    weighted = bench.add(builder, value)
+    expected = (flushed if _is_flushed(march) else kept).astype("float32")
+    assert np.count_nonzero(kept) == 5
+    assert np.count_nonzero(flushed) == 2
+    np.testing.assert_array_equal(bench.run(weighted, x)[0], expected)
+    np.testing.assert_array_equal(bench.run(both, x, w)[0], expected)
+
+
+# Operands, and which loops they take: the first two lie on the stack, the third passes, the fourth has symbols.
+THREADED: dict[str, tuple[str, tuple[tuple[Any, ...], ...]]] = {
+    "rows": ("matmul", ((2 * ROWS + 3, 70), (70, 133))),
+    "pixels": ("nn.conv2d", ((1, 9, 31, 19), (70, 19, 3, 3))),
+    "passes": ("matmul", ((5 * ROWS + 3, 2100), (2100, 150))),
+    "symbols": ("matmul", (("m", 70), (70, 133))),
+}
+
+
+def _product(name: str, dtype: str = "float32") -> tuple[IRModule, Any, Any]:
+    """Gives a module with a product by constant weights, what to call it with, and the weights."""
+    op, (shape, weight_shape) = THREADED[name]
+    attrs = {"data_layout": "NHWC", "padding": (1, 1)} if op == "nn.conv2d" else {}
+    weights = _random(weight_shape, 1).astype(to_numpy(dtype))
+    builder: Any = FunctionBuilder("main", ops=default_ops())
+    left = builder.param("x", tensor(shape, dtype))
+    value = builder.emit(op, left, builder.const(weights), **attrs)
+    module = IRModule({"main": builder.finish(value)}, builder.constants)
+    return module, _random([3 * ROWS + 5 if size == "m" else size for size in shape]).astype(to_numpy(dtype)), weights
+
+
+def _sum_length(weights: Any) -> int:
+    return int(np.prod(weights.shape[1:])) if weights.ndim > 2 else len(weights)
+
+
+def _built(module: IRModule, **options: Any) -> Executable:
+    options = {"precision": "bfloat16", **options}
+    return byoc_core.build(module, ["ccompiler"], fallback="error", options={"ccompiler": options})
+
+
+def _run(executable: Executable, num_threads: int, *arrays: Any) -> Any:
+    return np.asarray(byoc_core.VirtualMachine(executable, num_threads=num_threads)["main"](*arrays))
+
+
+@pytest.mark.parametrize("name", THREADED)
+def test_the_bits_do_not_depend_on_the_number_of_threads(
+    name: str, sum_check: Any, march: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = "byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS"
+    module, x, weights = _product(name)
+    monkeypatch.setattr(work, 10**18)
+    alone = _run(_built(module, march=march), 1, x)
+    monkeypatch.setattr(work, 1)
+    executable = _built(module, march=march)
+    source = executable.modules[0].get_source("c")
+    assert "byoc_parallel_for(" in source
+    assert "byoc_shared_round_row" in source
+    for number in (1, 2, 3, 7):
+        assert _run(executable, number, x).tobytes() == alone.tobytes(), number
+    _check(sum_check, module["main"], alone, (x, weights), _sum_length(weights))
+
+
+ASKING = """
+import ctypes, sys
+
+class Stack(ctypes.Structure):
+    _fields_ = [("memory", ctypes.c_void_p), ("flags", ctypes.c_int), ("nbytes", ctypes.c_size_t)]
+
+system, memory = ctypes.CDLL(None), ctypes.create_string_buffer(4096)
+artifact, operand, result, is_small = sys.argv[1:]
+if is_small == "small":
+    assert system.sigaltstack(ctypes.byref(Stack(ctypes.addressof(memory), 0, len(memory))), None) == 0
+import byoc_core
+import numpy as np
+machine = byoc_core.VirtualMachine(byoc_core.load(artifact, allow_native=True), num_threads=2)
+np.save(result, machine["main"](np.load(operand)))
+print(system.syscall(158, 0x1023, 18))
+"""
+"""Runs a model, and asks for the registers of matrix tiles. They do not fit into a signal stack of 4096 bytes, so Linux
+refuses them to a process with such a stack."""
+
+
+@pytest.mark.parametrize("name", THREADED)
+def test_tiles_may_be_refused(name: str, tmp_path: Path) -> None:
+    """Where the system refuses the tiles, the other form of the same library gives what it gives without tiles."""
+    if sys.platform != "linux" or "avx512_bf16" not in (machine_features() or ()):
+        pytest.skip("this machine has no tiles")
+    module, x, _ = _product(name)
+    np.save(tmp_path / "x.npy", x)
+    _built(module).save(tmp_path / "model.byoc")
+    results, answers = {}, {}
+    for stack in ("ample", "small"):
+        places = [str(tmp_path / file) for file in ("model.byoc", "x.npy", f"{stack}.npy")]
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", ASKING, *places, stack],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        results[stack], answers[stack] = np.load(places[-1]), done.stdout
+    if answers["ample"] != "0\n":
+        pytest.skip("this machine has no tiles")
+    assert answers["small"] == "-1\n"
+    without = _run(_built(module, march="cooperlake"), 1, x)
+    assert results["small"].tobytes() == without.tobytes()
+    assert results["ample"].tobytes() != without.tobytes()  # tiles add in another order
+
+
+@pytest.mark.parametrize("name", ["rows", "pixels"])
+def test_models_of_bfloat16_tensors_lose_nothing(name: str, march: str) -> None:
+    """Their factors are bfloat16 already: products are exact, sums those of float32, rounded once at the end."""
+    module, x, weights = _product(name, "bfloat16")
+    executable = _built(module, march=march)
+    assert "byoc_shared_round_row" in executable.modules[0].get_source("c")
+    actual = _run(executable, 2, x)
+    assert actual.dtype == x.dtype
+    terms = _sum_length(weights) + 2
+    gamma = terms * 2.0**-24 / (1 - terms * 2.0**-24)
+    exact = _reference(module["main"], x, weights)
+    magnitude = _reference(module["main"], np.abs(x), np.abs(weights))
+    bound = gamma * magnitude * (1 + ROUNDOFF) + ROUNDOFF * np.abs(exact)
+    assert np.all(np.abs(actual.astype("float64") - exact) <= bound)
+
+
 def test_weights_take_half(make_bench: Any) -> None:
     weights = _random((256, 256))
     sizes = {}
@@ -240,17 +389,15 @@ def test_other_dtypes_keep_theirs(make_bench: Any) -> None:
     assert sources[0] == sources[1]
 
 
-def test_the_report_and_the_judges_know() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_report_and_the_judges_know(dtype: str) -> None:
     """What the option makes coarser is told in the report, and stated to whoever judges the numbers."""
-    builder: Any = FunctionBuilder("main", ops=default_ops())
-    left = builder.param("x", tensor((40, 64), "float32"))
-    value = builder.emit("matmul", left, builder.const(_random((64, 48), 1)))
-    module = IRModule({"main": builder.finish(value)}, builder.constants)
+    module, x, _ = _product("rows", dtype)
     texts = {}
     for precision in ("float32", "bfloat16"):
         options = {"ccompiler": {"precision": precision}}
         texts[precision] = byoc_core.explain(module, ["ccompiler"], options=options).report()
-        assert debug_model(module, ["ccompiler"], [_random((40, 64))], options=options).is_right
-    told = ", computes float32 within 0.0039 (unit roundoff)"
+        assert debug_model(module, ["ccompiler"], [x], options=options).is_right
+    told = ", computes float16 within 0.0039 and float32 within 0.0039 (unit roundoff)"
     assert told in texts["bfloat16"]
     assert texts["bfloat16"].replace(told, "") == texts["float32"]

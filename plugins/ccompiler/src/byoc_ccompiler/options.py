@@ -25,10 +25,11 @@ class CCompilerOptions(BaseModel):
             Measured in float32, the largest error is 1e-6 (2 by 2) and 4e-6 (4 by 4) of the largest output. A NaN or
             an infinity makes all outputs of the tiles that read it NaN.
         precision: what the factors of matrix products and convolutions may be: ``float32``, or ``bfloat16``: those of
-            float32 are rounded to it, each by 2**-8 of itself at most, and subnormal ones may count as zero. Sums and
-            all else stay float32; so do the factors of attention, of grouped convolutions, of filters that are no
-            constants, and of products with few rows or columns that are read once. Winograd's algorithm is not used
-            then. It is fast where the processor multiplies matrices of bfloat16 numbers, and right everywhere.
+            float32 and float16 are rounded to it, each by 2**-8 of itself at most. Sums and all else stay float32, but
+            subnormal factors and sums may count as zero. The factors of attention, of grouped convolutions, of filters
+            that are no constants, and of products with few rows or columns that are read once, are not rounded.
+            Winograd's algorithm is not used then. It is fast where the processor multiplies matrices of bfloat16
+            numbers, and right everywhere.
         tutorial: one kernel per op and one buffer per intermediate, elementwise ops only: C to read, not to race.
         extra_flags: further flags for the C compiler.
         target: the triple of the machine to compile for, as ``zig cc`` names it (``aarch64-linux-gnu``); empty for this
@@ -65,4 +66,6 @@ class CCompilerOptions(BaseModel):
     @property
     def unit_roundoff(self) -> Mapping[str, float]:
         """The unit roundoffs that the options make coarser, by dtype: who judges the numbers goes by them."""
-        return {"float32": float_limits("bfloat16").unit_roundoff} if self.precision == "bfloat16" else {}
+        if self.precision == "float32":
+            return {}
+        return dict.fromkeys(("float16", "float32"), float_limits("bfloat16").unit_roundoff)
