@@ -30,7 +30,7 @@ TESTS = ("core/tests/vm", "core/tests/runtime/test_csource.py", "--ignore=core/t
 """What calls the extension; resident memory, which the soak bounds, says nothing under a sanitizer."""
 # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys")
-TIMEOUT_S = 3600
+TIMEOUT_S = 3 * 3600
 SUPPRESSIONS = Path(__file__).with_name("thread.supp")
 # Tests ask for more memory than there is, and look at what becomes of that.
 _MAY_FAIL = "allocator_may_return_null=1"
