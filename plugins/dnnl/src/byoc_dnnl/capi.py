@@ -100,12 +100,9 @@ class Algorithm(IntEnum):
     BINARY_MAX = 0x1FFF2
     BINARY_DIV = 0x1FFF4
     BINARY_SUB = 0x1FFF5
-    REDUCTION_MAX = 0x2FFF2
-    REDUCTION_MIN = 0x2FFF3
     REDUCTION_SUM = 0x2FFF4
     REDUCTION_MEAN = 0x2FFF6
     SOFTMAX_ACCURATE = 0x30000
-    SOFTMAX_LOG = 0x30001
 
 
 class NormalizationFlags(IntEnum):
@@ -124,6 +121,7 @@ class Query(IntEnum):
     WEIGHTS_MD = 131
     DST_MD = 133
     SCRATCHPAD_MD = 136
+    EXEC_ARG_MD = 255
     NDIMS = 256
     DIMS = 257
     PADDED_DIMS = 260

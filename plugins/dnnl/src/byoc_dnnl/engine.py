@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from byoc_core.errors import ArtifactError
+from byoc_core.errors import ArtifactError, ExecutionError
 from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.graph import GraphEngine, GraphModule
 from byoc_core.runtime.graph_document import GraphFunction, GraphNode
@@ -70,7 +70,10 @@ class Region:
     def _make(self, number: int) -> Program:
         engine = open_engine()
         with engine.threads(number):
-            plan = Planner(engine, self._function, strict=False).plan()
+            try:
+                plan = Planner(engine, self._function, strict=False).plan()
+            except ExecutionError as error:  # a document from a file may ask for what makes no sense
+                raise ArtifactError(f"graph function `{self._function.name}`", f"cannot be planned: {error}") from error
             if isinstance(plan, str):
                 raise ArtifactError(f"graph function `{self._function.name}`", plan)
             return Program(engine, plan, self._constants, self._packed)

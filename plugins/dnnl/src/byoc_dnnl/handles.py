@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from byoc_core.errors import ArtifactError
+
 from byoc_dnnl.capi import (
     CPU_ENGINE,
     FLOAT32,
@@ -128,6 +130,9 @@ class MemoryDesc(_Handle):
 
     def permuted(self, axes: Sequence[int]) -> MemoryDesc:
         """Gives the same memory with other axes: axis ``i`` of the result is ``axes[i]`` of this one."""
+        if sorted(axes) != list(range(len(self.sizes))):
+            problem = "cannot be permuted: the axes are not those of the tensor"
+            raise ArtifactError(f"a tensor of the sizes {list(self.sizes)}", problem, got=list(axes))
         places = [0] * len(axes)
         for place, axis in enumerate(axes):
             places[axis] = place
@@ -260,6 +265,11 @@ class PrimitiveDesc(_Handle):
     def memory_desc(self, query: Query) -> MemoryDesc:
         """Gives how an argument is to lie."""
         return MemoryDesc.copied(self.api, self.api.ask("dnnl_primitive_desc_query_md", self, query, 0))
+
+    def argument_nbytes(self, argument: int) -> int:
+        """Gives how much memory the primitive reads or writes as an argument."""
+        pointer = self.api.ask("dnnl_primitive_desc_query_md", self, Query.EXEC_ARG_MD, argument)
+        return int(self.api.ask("dnnl_memory_desc_get_size", pointer)) if pointer else 0
 
     @property
     def scratch_nbytes(self) -> int:

@@ -31,14 +31,14 @@ class Buffer:
         name: for people.
         index: of an argument: its number, inputs then outputs.
         digest: of a constant.
-        nbytes: of a part of the arena: its size.
+        nbytes: its size.
     """
 
     kind: Kind
     name: str
+    nbytes: int
     index: int = -1
     digest: str = ""
-    nbytes: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)

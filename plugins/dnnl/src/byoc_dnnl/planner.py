@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from byoc_core.errors import ArtifactError
 from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphTensor
 
 from byoc_dnnl.capi import Argument
@@ -67,11 +68,11 @@ class Planner:
     def _add_given(self) -> None:
         function = self._function
         for id_ in range(len(function.inputs)):
-            buffer = Buffer(Kind.ARGUMENT, f"%{id_}", index=id_)
-            self._places[id_] = Place(buffer, self.row_major(sizes_of(function.values[id_])))
+            desc = self.row_major(sizes_of(function.values[id_]))
+            self._places[id_] = Place(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=id_), desc)
         for id_, constant in enumerate(function.constants, start=len(function.inputs)):
-            buffer = Buffer(Kind.CONSTANT, f"%{id_}", digest=constant.digest)
-            self._places[id_] = Place(buffer, self.row_major(sizes_of(constant.tensor)))
+            desc = self.row_major(sizes_of(constant.tensor))
+            self._places[id_] = Place(Buffer(Kind.CONSTANT, f"%{id_}", desc.nbytes, digest=constant.digest), desc)
 
     def plan(self) -> Plan | str:
         """Gives the plan, or the reason why there is none, which names the op."""
@@ -145,7 +146,7 @@ class Planner:
                 return copy
         reorder = self.workshop.reorder(place.desc, desc)
         if place.buffer.kind is Kind.CONSTANT:
-            copy = Place(Buffer(Kind.PACKED, place.buffer.name), desc)
+            copy = Place(Buffer(Kind.PACKED, place.buffer.name, desc.nbytes), desc)
             self._packings.append(Packing(place, copy, reorder))
         else:
             copy = self._in_arena(place.buffer.name, desc)
@@ -159,18 +160,34 @@ class Planner:
         """Gives memory for a value in a layout of its sizes; that of the caller where the value is a result."""
         arguments = self._arguments_of.get(id_, [])
         if arguments and desc.is_row_major():
-            place = Place(Buffer(Kind.ARGUMENT, f"%{id_}", index=arguments[0]), desc)
+            place = Place(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=arguments[0]), desc)
         else:
             place = self._in_arena(f"%{id_}", desc)
-        self._places[id_] = place
+        self.set_view(id_, place)
         return place
 
     def set_view(self, id_: int, place: Place) -> None:
-        """Says that a value lies in memory that is there already."""
+        """Says that a value lies in memory that is there already.
+
+        Raises:
+            ArtifactError: the value has other sizes; only a document from a file can say so.
+        """
+        expected = sizes_of(self._function.values[id_])
+        if place.desc.sizes != expected or place.desc.nbytes > place.buffer.nbytes:
+            raise ArtifactError(f"value {id_}", "has other sizes", got=expected, expected=place.desc.sizes)
         self._places[id_] = place
 
     def add_step(self, title: str, desc: PrimitiveDesc, arguments: Mapping[int, Place]) -> None:
-        """Adds a primitive."""
+        """Adds a primitive.
+
+        Raises:
+            ArtifactError: an operand is smaller than the primitive reads; only a document from a file can say so.
+        """
+        for argument, place in arguments.items():
+            needed = desc.argument_nbytes(argument)
+            if needed > place.buffer.nbytes:
+                name = f"`{title}`, operand {place.buffer.name}"
+                raise ArtifactError(name, "is too small", got=place.buffer.nbytes, expected=f"{needed} bytes")
         self._steps.append(Step(title, desc, dict(arguments)))
 
     def mark_fused(self, calls: Sequence[Call]) -> None:
@@ -178,7 +195,7 @@ class Planner:
         self._fused.update(call.output for call in calls)
 
     def _in_arena(self, name: str, desc: MemoryDesc) -> Place:
-        return Place(Buffer(Kind.ARENA, name, nbytes=desc.nbytes), desc)
+        return Place(Buffer(Kind.ARENA, name, desc.nbytes), desc)
 
     def _deliver(self, id_: int, argument: int) -> None:
         """Brings a value into a result's memory, unless it was computed there."""
@@ -186,7 +203,7 @@ class Planner:
         if place.buffer.kind is Kind.ARGUMENT and place.buffer.index == argument and place.desc.is_row_major():
             return
         desc = self.row_major(place.desc.sizes)
-        target = Place(Buffer(Kind.ARGUMENT, f"%{id_}", index=argument), desc)
+        target = Place(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=argument), desc)
         reorder = self.workshop.reorder(place.desc, desc)
         self._steps.append(Step("reorder", reorder, {Argument.SRC: place, Argument.DST: target}))
 

@@ -106,9 +106,9 @@ class Workshop:
         name = "dnnl_pooling_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, *geometry, Attributes(self.engine))
 
-    def softmax(self, algorithm: Algorithm, desc: MemoryDesc, axis: int) -> PrimitiveDesc | None:
-        """Gives softmax or its logarithm along an axis."""
-        what = (FORWARD_INFERENCE, algorithm, desc, desc, axis)
+    def softmax(self, desc: MemoryDesc, axis: int) -> PrimitiveDesc | None:
+        """Gives softmax along an axis."""
+        what = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, desc, desc, axis)
         name = "dnnl_softmax_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 

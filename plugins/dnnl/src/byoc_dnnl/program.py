@@ -85,7 +85,7 @@ class Program:
                         self.engine, packing.desc.memory_desc(Query.SCRATCHPAD_MD), _address(scratch)
                     ),
                 }
-                block = _block([(argument, memory) for argument, memory in memories.items()])
+                block = _block(list(memories.items()))
                 primitive = Primitive(packing.desc)
                 api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
                 api.call("dnnl_stream_wait", stream)

@@ -46,8 +46,10 @@ Shape = Callable[[MemoryDesc], MemoryDesc | None]
 
 
 def functions_of(call: Call) -> tuple[PostOp, ...]:
-    """Gives what computes a function of each element, in order."""
-    if call.op == "nn.relu" or (call.op == "nn.leaky_relu" and number(call, "alpha") == 0):
+    """Gives what computes a function of each element, in order; nothing where oneDNN has none that is right."""
+    if call.op == "nn.leaky_relu" and number(call, "alpha") == 0:
+        return ()  # without a slope oneDNN gives 0 for NaN, and minus infinity times 0 is NaN
+    if call.op == "nn.relu":
         # oneDNN's ReLU without a slope gives 0 for NaN; its ELU hands NaN on, and gives -0.0 below zero.
         return PostOp(Algorithm.ELTWISE_ELU), PostOp(Algorithm.ELTWISE_ABS)
     alpha = number(call, "alpha") if call.op in ("nn.elu", "nn.leaky_relu") else 0.0
@@ -183,7 +185,8 @@ def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_pri
     if call.result != value.result:
         return None
     if call.op in FUNCTIONS:
-        return _Link(call, functions_of(call))
+        functions = functions_of(call)
+        return _Link(call, functions) if functions else None
     if call.op not in BINARIES and call.op != "nn.bias_add":
         return None
     side = find_side(call, value.output)

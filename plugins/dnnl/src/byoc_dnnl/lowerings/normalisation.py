@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integer, integers, number
 from byoc_dnnl.planner import sizes_of
 
@@ -20,10 +20,9 @@ _REFERENCE = "oneDNN has only its reference implementation"
 
 
 def lower_softmax(call: Call, planner: Planner) -> str | None:
-    """Adds softmax or its logarithm."""
-    algorithm = Algorithm.SOFTMAX_LOG if call.op == "nn.log_softmax" else Algorithm.SOFTMAX_ACCURATE
+    """Adds softmax."""
     axis = axis_of(call)
-    return _add(call, planner, lambda desc: planner.workshop.softmax(algorithm, desc, axis))
+    return _add(call, planner, lambda desc: planner.workshop.softmax(desc, axis))
 
 
 def lower_lrn(call: Call, planner: Planner) -> str | None:

@@ -67,7 +67,7 @@ def _add_product(
         place = planner.place_row_major(x)
     result = sizes_of(call.result)
     columns = weights.desc.sizes[-1]
-    stack = tuple(max(a, b) for a, b in zip(source_sizes[:-2], weights.desc.sizes[:-2], strict=True))
+    stack = tuple(max(a, b) for a, b in zip(source_sizes[:-2], weights.desc.sizes[:-2], strict=False))
     target = planner.row_major((*stack, source_sizes[-2], columns))
     is_constant = planner.is_constant(weight)
 
@@ -107,7 +107,7 @@ def _to_matrix(desc: MemoryDesc, result: tuple[int, ...], target: tuple[int, ...
     """Gives an operand of the result's rank with the axes of the product; ``None`` where it repeats along some only."""
     if desc.sizes == result:
         return desc.reshaped(target)
-    if len(target) == len(result):
+    if target == result:
         return desc
     if len(target) == 2 and len(result) > 2 and all(size == 1 for size in desc.sizes[:-1]):
         return desc.reshaped((1, desc.sizes[-1]))
