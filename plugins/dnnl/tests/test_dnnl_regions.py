@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,44 @@ def test_an_attribute_of_the_wrong_kind_is_refused() -> None:
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(payload, LoadContext())
     assert str(caught.value) == "attribute `axis` of `nn.softmax`: has a wrong value; got 7, expected -2 to 1"
+
+
+def _damaged(region: Region, change: Callable[[Any], None]) -> bytes:
+    document = json.loads(byoc_save_module(region.module))
+    change(document["functions"])
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_sizes_that_do_not_fit_are_refused_and_nothing_is_read_beyond_them(size: int) -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((2, 4, 6)))
+    given = [region.builder.param(name, tensor((6,))) for name in ("gamma", "beta")]
+    region.finish(_emit(region, "nn.layer_norm", x, *given))
+
+    def shrink(functions: Any) -> None:
+        (function,) = functions
+        assert function["inputs"][1]["shape"] == [6]
+        function["inputs"][1]["shape"] = [size]
+
+    with pytest.raises(ArtifactError) as caught:
+        byoc_load_module(_damaged(region, shrink), LoadContext())
+    expected = f"`nn.layer_norm`, operand %1: is too small; got {4 * size}, expected 24 bytes"
+    assert str(caught.value) == expected
+
+
+def test_an_operand_of_another_rank_is_refused() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 16, 8, 8)))
+    region.finish(_emit(region, "nn.avg_pool2d", x, pool_size=(2, 2)))
+
+    def flatten(functions: Any) -> None:
+        functions[0]["inputs"][0]["shape"] = [1, 16, 8]
+
+    with pytest.raises(ArtifactError) as caught:
+        byoc_load_module(_damaged(region, flatten), LoadContext())
+    text = "`nn.avg_pool2d`: has tensors of different ranks; got float32[1, 16, 8], float32[1, 16, 4, 4]"
+    assert str(caught.value) == text
 
 
 def test_many_threads_run_one_region() -> None:

@@ -53,6 +53,9 @@ _NUM_OPERANDS: Mapping[str, int] = {
 }
 """Where it is not one; documents may come from a file."""
 
+_CHANGES_RANK = frozenset({*BINARIES, *REDUCTIONS, "matmul", "reshape", "squeeze", "expand_dims"})
+"""Ops whose result may be of another rank than the first operand."""
+
 _INEXACT: Mapping[str, str] = {
     "clip": "oneDNN 3.2 gives a bound for NaN",
     "exp": "oneDNN 3.2 gives infinity for NaN",
@@ -77,7 +80,14 @@ def lower(call: Call, planner: Planner) -> str | None:
     expected = _NUM_OPERANDS.get(call.op, 1)
     if len(call.operands) != expected and not (call.op == "concat" and call.operands):
         raise ArtifactError(f"`{call.op}`", "has a wrong number of operands", got=len(call.operands), expected=expected)
+    if call.op not in _CHANGES_RANK and any(len(x.shape) != len(call.result.shape) for x in _of_one_rank(call)):
+        got = ", ".join(map(str, (*call.operands, call.result)))
+        raise ArtifactError(f"`{call.op}`", "has tensors of different ranks", got=got)
     return LOWERINGS[call.op](call, planner)
+
+
+def _of_one_rank(call: Call) -> tuple[GraphTensor, ...]:
+    return call.operands if call.op == "concat" else call.operands[:1]
 
 
 def declines(op: str) -> str | None:
