@@ -1,0 +1,4 @@
+"""oneDNN as a byoc backend. Read in this order: ``library``, ``capi``, ``handles``, ``planner``, ``program``.
+
+``backend`` is the compile half, ``runtime`` the run half, which never imports ``backend``.
+"""

@@ -1,0 +1,300 @@
+"""oneDNN's C API for ``ctypes``: the constants, structures and functions that are used here, and nothing else.
+
+The values are those of the public headers of version 3.2 (``dnnl_types.h``, ``dnnl_common_types.h``); within version 3
+they do not change.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from enum import IntEnum
+from typing import Any
+
+from byoc_core.errors import ExecutionError
+
+__all__ = [
+    "MAX_NDIMS",
+    "Algorithm",
+    "Api",
+    "Argument",
+    "Dims",
+    "ExecArg",
+    "Isa",
+    "Query",
+    "Status",
+    "Version",
+    "dims_array",
+]
+
+MAX_NDIMS = 12
+"""``DNNL_MAX_NDIMS``: how many axes a tensor may have."""
+
+Dims = c_int64 * MAX_NDIMS
+
+CPU_ENGINE = 1
+IN_ORDER_STREAM = 1
+FLOAT32 = 3
+FORMAT_ANY = 1
+FORMAT_KIND_BLOCKED = 2
+FORWARD_INFERENCE = 96
+SCRATCHPAD_USER = 1
+
+
+class Status(IntEnum):
+    """``dnnl_status_t``."""
+
+    SUCCESS = 0
+    OUT_OF_MEMORY = 1
+    INVALID_ARGUMENTS = 2
+    UNIMPLEMENTED = 3
+    LAST_IMPL_REACHED = 4
+    RUNTIME_ERROR = 5
+    NOT_REQUIRED = 6
+
+
+class CpuRuntime(IntEnum):
+    """``DNNL_RUNTIME_*``: what the library's threads run on."""
+
+    SEQUENTIAL = 1
+    OPENMP = 2
+    TBB = 4
+    THREADPOOL = 8
+    SYCL = 0x200
+
+
+class Isa(IntEnum):
+    """``dnnl_cpu_isa_t``: what the library may use of the processor."""
+
+    DEFAULT = 0x0
+    SSE41 = 0x1
+    AVX = 0x3
+    AVX2 = 0x7
+    AVX2_VNNI = 0xF
+    AVX2_VNNI_2 = 0x1F
+    AVX512_CORE = 0x27
+    AVX512_CORE_VNNI = 0x67
+    AVX512_CORE_BF16 = 0xE7
+    AVX512_CORE_FP16 = 0x1EF
+    AVX512_CORE_AMX = 0xFEF
+    AVX512_CORE_AMX_FP16 = 0x1FEF
+
+
+class Algorithm(IntEnum):
+    """``dnnl_alg_kind_t``."""
+
+    CONVOLUTION_DIRECT = 0x1
+    ELTWISE_RELU = 0x20
+    ELTWISE_TANH = 0x21
+    ELTWISE_ELU = 0x22
+    ELTWISE_ABS = 0x24
+    ELTWISE_SQRT = 0x25
+    ELTWISE_LOGISTIC = 0x29
+    POOLING_MAX = 0x1FF
+    POOLING_AVG_INCLUDE_PADDING = 0x2FF
+    POOLING_AVG_EXCLUDE_PADDING = 0x3FF
+    LRN_ACROSS_CHANNELS = 0xAFF
+    BINARY_ADD = 0x1FFF0
+    BINARY_MUL = 0x1FFF1
+    BINARY_MAX = 0x1FFF2
+    BINARY_DIV = 0x1FFF4
+    BINARY_SUB = 0x1FFF5
+    REDUCTION_SUM = 0x2FFF4
+    REDUCTION_MEAN = 0x2FFF6
+    SOFTMAX_ACCURATE = 0x30000
+
+
+class NormalizationFlags(IntEnum):
+    """``dnnl_normalization_flags_t``."""
+
+    USE_GLOBAL_STATS = 0x1
+    USE_SCALE = 0x2
+    USE_SHIFT = 0x4
+
+
+class Query(IntEnum):
+    """``dnnl_query_t``."""
+
+    IMPL_INFO_STR = 8
+    SRC_MD = 129
+    WEIGHTS_MD = 131
+    DST_MD = 133
+    SCRATCHPAD_MD = 136
+    EXEC_ARG_MD = 255
+    NDIMS = 256
+    DIMS = 257
+    PADDED_DIMS = 260
+    FORMAT_KIND = 262
+    INNER_NBLKS = 263
+    INNER_BLKS = 264
+    INNER_IDXS = 265
+    STRIDES = 14
+
+
+class Argument(IntEnum):
+    """``DNNL_ARG_*``: the places of a primitive's arguments."""
+
+    SRC = 1
+    SRC_1 = 2
+    DST = 17
+    WEIGHTS = 33
+    BIAS = 41
+    MEAN = 49
+    VARIANCE = 50
+    SCALE = 51
+    SHIFT = 52
+    SCRATCHPAD = 80
+    MULTIPLE_SRC = 1024
+    POST_OP_SRC_1 = 32768 + 2
+    """``DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1``; that of post-op ``n`` is ``n * 32768`` more."""
+
+
+class Version(ctypes.Structure):
+    """``dnnl_version_t``."""
+
+    _fields_ = (
+        ("major", c_int),
+        ("minor", c_int),
+        ("patch", c_int),
+        ("hash", c_char_p),
+        ("cpu_runtime", c_uint),
+        ("gpu_runtime", c_uint),
+    )
+
+
+class ExecArg(ctypes.Structure):
+    """``dnnl_exec_arg_t``: one argument of a primitive that is executed."""
+
+    _fields_ = (("arg", c_int), ("memory", c_void_p))
+
+
+_OUT = POINTER(c_void_p)
+_CREATE = (_OUT, c_void_p)  # a primitive descriptor is made for an engine
+
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "dnnl_engine_create": (_OUT, c_int, c_size_t),
+    "dnnl_engine_destroy": (c_void_p,),
+    "dnnl_stream_create": (_OUT, c_void_p, c_uint),
+    "dnnl_stream_wait": (c_void_p,),
+    "dnnl_stream_destroy": (c_void_p,),
+    "dnnl_memory_desc_create_with_strides": (_OUT, c_int, Dims, c_int, Dims),
+    "dnnl_memory_desc_create_with_tag": (_OUT, c_int, Dims, c_int, c_int),
+    "dnnl_memory_desc_clone": _CREATE,
+    "dnnl_memory_desc_reshape": (_OUT, c_void_p, c_int, Dims),
+    "dnnl_memory_desc_permute_axes": (_OUT, c_void_p, POINTER(c_int)),
+    "dnnl_memory_desc_query": (c_void_p, c_int, c_void_p),
+    "dnnl_memory_desc_destroy": (c_void_p,),
+    "dnnl_memory_create": (_OUT, c_void_p, c_void_p, c_void_p),
+    "dnnl_memory_set_data_handle": (c_void_p, c_void_p),
+    "dnnl_memory_destroy": (c_void_p,),
+    "dnnl_primitive_attr_create": (_OUT,),
+    "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
+    "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
+    "dnnl_primitive_attr_destroy": (c_void_p,),
+    "dnnl_post_ops_create": (_OUT,),
+    "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
+    "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
+    "dnnl_post_ops_destroy": (c_void_p,),
+    "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
+    "dnnl_primitive_desc_destroy": (c_void_p,),
+    "dnnl_primitive_create": _CREATE,
+    "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, POINTER(ExecArg)),
+    "dnnl_primitive_destroy": (c_void_p,),
+    # Primitive descriptors: result, engine, what it computes, memory descriptors, parameters, attributes.
+    "dnnl_reorder_primitive_desc_create": (_OUT, *[c_void_p] * 5),
+    "dnnl_concat_primitive_desc_create": (*_CREATE, c_void_p, c_int, c_int, _OUT, c_void_p),
+    "dnnl_binary_primitive_desc_create": (*_CREATE, c_int, *[c_void_p] * 4),
+    "dnnl_convolution_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 4, *[Dims] * 4, c_void_p),
+    "dnnl_eltwise_forward_primitive_desc_create": (
+        *(*_CREATE, c_int, c_int, c_void_p, c_void_p),
+        *(c_float, c_float, c_void_p),
+    ),
+    "dnnl_softmax_forward_primitive_desc_create": (*_CREATE, c_int, c_int, c_void_p, c_void_p, c_int, c_void_p),
+    "dnnl_pooling_forward_primitive_desc_create": (
+        *(*_CREATE, c_int, c_int, c_void_p, c_void_p),
+        *(*[Dims] * 5, c_void_p),
+    ),
+    "dnnl_lrn_forward_primitive_desc_create": (
+        *(*_CREATE, c_int, c_int, c_void_p, c_void_p),
+        *(c_int64, c_float, c_float, c_float, c_void_p),
+    ),
+    "dnnl_batch_normalization_forward_primitive_desc_create": (
+        *(*_CREATE, c_int, c_void_p, c_void_p),
+        *(c_float, c_uint, c_void_p),
+    ),
+    "dnnl_layer_normalization_forward_primitive_desc_create": (
+        *(*_CREATE, c_int, c_void_p, c_void_p, c_void_p),
+        *(c_float, c_uint, c_void_p),
+    ),
+    "dnnl_matmul_primitive_desc_create": (*_CREATE, *[c_void_p] * 5),
+    "dnnl_reduction_primitive_desc_create": (*_CREATE, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
+}
+"""The parameters of functions that give a status."""
+
+_OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "dnnl_version": (POINTER(Version), ()),
+    "dnnl_get_effective_cpu_isa": (c_int, ()),
+    "dnnl_memory_desc_equal": (c_int, (c_void_p, c_void_p)),
+    "dnnl_memory_desc_get_size": (c_size_t, (c_void_p,)),
+    "dnnl_primitive_desc_query_md": (c_void_p, (c_void_p, c_int, c_int)),
+}
+"""What functions give that give no status, and their parameters."""
+
+
+def dims_array(sizes: tuple[int, ...]) -> ctypes.Array[c_int64]:
+    """Gives sizes, strides or paddings as the C API takes them."""
+    return Dims(*sizes)
+
+
+class Api:
+    """The functions of a loaded library.
+
+    Args:
+        library: the library; each function gets its types.
+
+    Raises:
+        AttributeError: it lacks a function; this is no oneDNN of version 3.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._functions: dict[str, Callable[..., Any]] = {}
+        for name, parameters in _FUNCTIONS.items():
+            self._add(library, name, c_int, parameters)
+        for name, (result, parameters) in _OTHERS.items():
+            self._add(library, name, result, parameters)
+
+    def _add(self, library: ctypes.CDLL, name: str, result: object, parameters: tuple[object, ...]) -> None:
+        function: Any = library[name]
+        function.restype, function.argtypes = result, parameters
+        self._functions[name] = function
+
+    def ask(self, name: str, *arguments: object) -> Any:
+        """Calls a function that cannot fail, and gives what it gives."""
+        return self._functions[name](*arguments)
+
+    def function(self, name: str) -> Callable[..., int]:
+        """Gives a function that gives a status, for who looks at the status."""
+        return self._functions[name]
+
+    def attempt(self, name: str, *arguments: object) -> Status | int:
+        """Calls a function and gives its status."""
+        status = int(self._functions[name](*arguments))
+        return Status(status) if status in Status._value2member_map_ else status
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Calls a function that is to succeed.
+
+        Raises:
+            ExecutionError: it did not; names the function and the status.
+        """
+        status = self.attempt(name, *arguments)
+        if status != Status.SUCCESS:
+            raise failure(name, status)
+
+
+def failure(name: str, status: int) -> ExecutionError:
+    """Gives the error for a function's status."""
+    known = status in Status._value2member_map_
+    text = Status(status).name.lower().replace("_", " ") if known else "unknown status"
+    return ExecutionError(f"oneDNN's `{name}`", "failed", got=f"status {int(status)} ({text})")

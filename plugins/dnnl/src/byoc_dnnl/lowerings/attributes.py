@@ -1,0 +1,73 @@
+"""Attributes of nodes, which may come from a file, as what they have to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from byoc_core.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from byoc_dnnl.planner import Call
+
+__all__ = ["axes_of_layout", "axis_of", "flag", "in_range", "integer", "integers", "number"]
+
+
+def number(call: Call, name: str) -> float:
+    """Gives an attribute that is a number."""
+    value = call.attrs.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise _misfit(call, name, "a number")
+
+
+def integer(call: Call, name: str) -> int:
+    """Gives an attribute that is an integer."""
+    value = call.attrs.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise _misfit(call, name, "an integer")
+
+
+def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:
+    """Gives an attribute that is a tuple of integers; of so many where ``count`` says."""
+    value = call.attrs.get(name)
+    if isinstance(value, tuple):
+        found = tuple(x for x in value if isinstance(x, int) and not isinstance(x, bool))
+        if len(found) == len(value) and count in (None, len(found)):
+            return found
+    raise _misfit(call, name, "integers" if count is None else f"{count} integers")
+
+
+def flag(call: Call, name: str) -> bool:
+    """Gives an attribute that is true or false."""
+    value = call.attrs.get(name)
+    if isinstance(value, bool):
+        return value
+    raise _misfit(call, name, "true or false")
+
+
+def axis_of(call: Call, name: str = "axis") -> int:
+    """Gives the axis of the first operand that an attribute names, counted from the front."""
+    return in_range(call, name, integer(call, name))
+
+
+def in_range(call: Call, name: str, axis: int) -> int:
+    """Gives an axis of the first operand, counted from the front."""
+    rank = len(call.operands[0].shape)
+    if not -rank <= axis < rank:
+        raise _misfit(call, name, f"-{rank} to {rank - 1}")
+    return axis % rank
+
+
+def axes_of_layout(call: Call, name: str, channels: str, rank: int) -> tuple[int, ...]:
+    """Gives where a layout has the axes ``channels`` (two letters), and then its ``rank`` spatial axes in order."""
+    letters = channels + "DHW"[3 - rank :]
+    value = call.attrs.get(name)
+    if isinstance(value, str) and sorted(value) == sorted(letters):
+        return tuple(value.index(letter) for letter in letters)
+    raise _misfit(call, name, f"an order of {letters}")
+
+
+def _misfit(call: Call, name: str, expected: str) -> ArtifactError:
+    got = call.attrs.get(name, "nothing")
+    return ArtifactError(f"attribute `{name}` of `{call.op}`", "has a wrong value", got=got, expected=expected)

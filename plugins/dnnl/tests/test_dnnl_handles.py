@@ -1,0 +1,78 @@
+"""Handles: freed exactly once, failures that name the call, descriptions of layouts."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections import Counter
+
+import pytest
+from byoc_core.errors import ExecutionError
+from byoc_dnnl.capi import Api
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.handles import Engine, MemoryDesc
+from byoc_dnnl.library import load_library
+
+
+class _Counting(Api):
+    """Counts the calls that free something."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        super().__init__(library)
+        self.freed: Counter[str] = Counter()
+        for name, function in [*self._functions.items()]:
+            if name.endswith("_destroy"):
+
+                def count(pointer: ctypes.c_void_p, name: str = name, function: object = function) -> int:
+                    self.freed[name] += 1
+                    return int(function(pointer))  # type: ignore[operator]
+
+                self._functions[name] = count
+
+
+def test_each_handle_is_freed_once() -> None:
+    library = load_library()
+    api = _Counting(library.handle)
+    desc = MemoryDesc(api, "dnnl_memory_desc_create_with_tag", 1, (ctypes.c_int64 * 12)(4), 3, 1)
+    copy = MemoryDesc.copied(api, desc.pointer)  # type: ignore[arg-type]
+    assert copy == desc
+    assert api.freed["dnnl_memory_desc_destroy"] == 0
+    del desc
+    gc.collect()
+    assert api.freed["dnnl_memory_desc_destroy"] == 1
+    assert copy.sizes == (4,)
+    del copy
+    gc.collect()
+    assert api.freed["dnnl_memory_desc_destroy"] == 2
+
+
+def test_a_failure_names_the_call() -> None:
+    engine = open_engine()
+    with pytest.raises(ExecutionError) as caught:
+        MemoryDesc.strided(engine, (-7,), (1,))
+    expected = "oneDNN's `dnnl_memory_desc_create_with_strides`: failed; got status 2 (invalid arguments)"
+    assert str(caught.value) == expected
+
+
+def test_layouts() -> None:
+    engine = open_engine()
+    plain = MemoryDesc.strided(engine, (2, 3, 4, 5))
+    assert (str(plain), plain.nbytes, plain.is_row_major()) == ("abcd", 480, True)
+    last = MemoryDesc.strided(engine, (2, 4, 5, 3)).permuted((0, 3, 1, 2))
+    assert (str(last), last.sizes, last.is_row_major()) == ("acdb", (2, 3, 4, 5), False)
+    assert last != plain
+    assert last.permuted((0, 2, 3, 1)) == MemoryDesc.strided(engine, (2, 4, 5, 3))
+    assert plain.reshaped((6, 20)) == MemoryDesc.strided(engine, (6, 20))
+    assert last.reshaped((6, 20)) is None
+    assert MemoryDesc.strided(engine, (1, 3), (100, 1)).is_row_major()
+    assert str(MemoryDesc.any(engine, (2, 3))) == "any"
+
+
+def test_the_number_of_threads_is_that_of_the_block() -> None:
+    library, engine = load_library(), Engine(load_library())
+    if library.runtime.name != "OPENMP":
+        pytest.skip("no OpenMP")
+    before = library.handle.omp_get_max_threads()
+    with engine.threads(before + 1):
+        assert library.handle.omp_get_max_threads() == before + 1
+    assert library.handle.omp_get_max_threads() == before
