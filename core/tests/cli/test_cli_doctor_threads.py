@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from byoc_core.native.processors import count_cpus
 def finding(text: str, subject: str) -> list[str]:
     """Gives the line of a subject, and the one below."""
     lines = text.splitlines()
-    place = next(index for index, line in enumerate(lines) if f" {subject}: " in line)
+    place = next(index for index, line in enumerate(lines) if re.match(rf"\s*\w+ +{subject}: ", line))
     return [line.strip() for line in lines[place : place + 2]]
 
 
