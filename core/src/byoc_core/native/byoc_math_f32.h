@@ -10,7 +10,7 @@
  *
  *     function         bound  measured with fused multiply-add, and without
  *     exp               1.5   0.92  1.21
- *     exp_nonpositive   1.5   0.91  1.16
+ *     exp_nonpositive   1.5   0.92  1.21
  *     expm1             2     1.56  1.70
  *     log               1     0.85  0.86
  *     tanh              3     2.50  2.50
