@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import ArtifactError, ExecutionError
-from byoc_core.runtime.graph import GraphEngine, GraphModule, KernelEngine, load_graph, save_graph
+from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule, KernelEngine, load_graph, save_graph
 from byoc_core.runtime.graph_document import (
     GraphConstant,
     GraphDocument,
@@ -22,9 +22,11 @@ from byoc_core.runtime.graph_document import (
 )
 from byoc_core.runtime.graph_encoding import decode_document, encode_document
 from byoc_core.runtime.hooks import LoadContext
-from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.runtime.module import CallTraits, NDArray, TensorSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from core.tests.vm.native_functions import native_entry
 
 DIGEST = "ab" * 32
 CONSTANT = np.arange(4, dtype="float32")
@@ -196,6 +198,24 @@ def test_foreign_engine() -> None:
     out, first = np.zeros(3, "float32"), np.zeros((1, 1), "float32")
     module.get_function("main")(np.zeros((1, 4), "float32"), out, first)
     assert first.item() == 4
+
+
+def test_an_engine_gives_how_machine_code_calls_a_function() -> None:
+    def implement(x: NDArray, out: NDArray) -> None:
+        np.add(x, 1, out=out)
+
+    entry = native_entry(implement)
+
+    class Engine(KernelEngine):
+        def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> BuiltFunction:
+            return BuiltFunction(implement, native=entry)
+
+    function = GraphFunction("f", (spec("x", 4),), (), (), (("y", 0),))
+    built = GraphModule(GraphDocument({"f": function}), {}, Engine())
+    assert built.get_function("f").native is entry
+    assert built.get_function("f").impl is implement
+    assert built.call_traits("f") == CallTraits()
+    assert GraphModule(GraphDocument({"f": function}), {}).get_function("f").native is None
 
 
 def test_an_engine_binds_a_composite_to_one_kernel_once() -> None:

@@ -19,7 +19,7 @@ from byoc_core.dims import Dim
 from byoc_core.errors import ArtifactError, near_names
 from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
 from byoc_core.runtime.graph_encoding import decode_document, encode_document
-from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule
 
 __all__ = ["BuiltFunction", "ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
 
@@ -36,15 +36,18 @@ class ConstantSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuiltFunction:
-    """What an engine makes of a function that takes scratch memory from its caller, if it is given some.
+    """What an engine makes of a function that takes scratch memory from its caller, or that machine code can call.
 
     Attributes:
-        call: as :meth:`GraphEngine.build` says, with an optional last argument: the workspace.
+        call: as :meth:`GraphEngine.build` says, with an optional last argument where it takes scratch memory: the
+            workspace.
         workspace_nbytes: see :class:`~byoc_core.runtime.module.CallTraits`; in the symbols of the function's inputs.
+        native: the same function for callers that are machine code; ``None`` where there is none.
     """
 
     call: Callable[..., object]
-    workspace_nbytes: Dim
+    workspace_nbytes: Dim = 0
+    native: NativeEntry | None = None
 
     def __call__(self, *arrays: NDArray) -> object:
         """Calls it."""
@@ -85,7 +88,7 @@ class GraphEngine(ABC):
             A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature; where the
             signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that gives a tuple of
             arrays. It must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise. One that takes scratch
-            memory from its caller is a :class:`BuiltFunction`.
+            memory from its caller, or that machine code can call, is a :class:`BuiltFunction`.
         """
 
 
@@ -127,9 +130,9 @@ class GraphModule(RuntimeModule):
         self._workspaces: dict[str, Dim] = {}
         for name, function in document.functions.items():
             built = self._engine.build(function, self._constants)
-            takes = built if isinstance(built, BuiltFunction) else BuiltFunction(built, 0)
-            self._workspaces[name] = takes.workspace_nbytes
-            self._functions[name] = PackedFunction(name, takes.call, function.signature)
+            whole = built if isinstance(built, BuiltFunction) else BuiltFunction(built)
+            self._workspaces[name] = whole.workspace_nbytes
+            self._functions[name] = PackedFunction(name, whole.call, function.signature, whole.native)
 
     @property
     def type_key(self) -> str:

@@ -10,6 +10,7 @@ from byoc_core.transform.evaluate import evaluate_binding, evaluate_function
 from byoc_core.transform.fold_batch_norm import FoldBatchNorm
 from byoc_core.transform.fold_constants import FoldConstants
 from byoc_core.transform.fold_pad import FoldPad
+from byoc_core.transform.fold_scales import FoldScales
 from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.infer_types import InferTypes
 from byoc_core.transform.move_transposes import MoveTransposes
@@ -28,6 +29,7 @@ __all__ = [
     "FoldBatchNorm",
     "FoldConstants",
     "FoldPad",
+    "FoldScales",
     "FoldShapes",
     "InferTypes",
     "MoveTransposes",

@@ -15,7 +15,7 @@ from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
 from byoc_core.transform.tensors import rank_of, smallest_normal
 
-__all__ = ["FoldBatchNorm"]
+__all__ = ["FoldBatchNorm", "fold_into_product", "is_sound"]
 
 Array = npt.NDArray[Any]
 
@@ -38,38 +38,58 @@ class FoldBatchNorm(Pass):
 
 
 def _fold(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    rank = rank_of(binding.results[0])
     statistics = [graph.array(operand) for operand in binding.operands[1:]]
-    product, bias = _find_product(binding, graph)
-    if product is None or rank is None or any(array is None for array in statistics):
-        return None
-    channel_axis, out_axis = _axes(product, rank)
-    weight, attrs = graph.array(product.operands[1]), _attrs(binding)
-    if weight is None or weight.ndim < 2 or attrs["axis"] % rank != channel_axis:
+    if any(array is None for array in statistics):
         return None
     gamma, beta, mean, variance = (_wide(array) for array in statistics)
     with np.errstate(all="ignore"):
-        scale = gamma / np.sqrt(variance + np.float64(attrs["epsilon"]))
+        scale = gamma / np.sqrt(variance + np.float64(_attrs(binding)["epsilon"]))
+    return fold_into_product(binding.operands[0], _attrs(binding)["axis"], scale, mean, beta, graph)
+
+
+def fold_into_product(
+    source: Value, axis: int, scale: Array, mean: Array, shift: Array, graph: RewriteGraph
+) -> Sequence[Value] | None:
+    """Gives ``(source - mean) * scale + shift`` by new weights and bias; ``None`` where there are none.
+
+    Args:
+        source: what a convolution or matrix product gives, with or without bias.
+        axis: that of the numbers in ``source``.
+        scale: float64 numbers, one for each element of the axis; ``mean`` and ``shift`` likewise.
+        mean: what is subtracted before.
+        shift: what is added after.
+        graph: what is rewritten; what the rule needs is emitted into it.
+    """
+    rank = rank_of(source)
+    if not rank:
+        return None
+    product, bias = _find_product(source, axis, rank, graph)
+    if product is None:
+        return None
+    channel_axis, out_axis = _axes(product, rank)
+    weight = graph.array(product.operands[1])
+    if weight is None or weight.ndim < 2 or axis % rank != channel_axis:
+        return None
+    with np.errstate(all="ignore"):
         factor = _spread(scale, product, weight.ndim, out_axis)
         new_weight = (_wide(weight) * factor).astype(weight.dtype)
-        new_bias = ((_wide(bias) - mean) * scale + beta).astype(weight.dtype)
-    if not (_is_sound(new_weight, weight, factor) and np.isfinite(_wide(new_bias)).all()):
+        new_bias = ((_wide(bias) - mean) * scale + shift).astype(weight.dtype)
+    if not (is_sound(new_weight, weight, factor) and np.isfinite(_wide(new_bias)).all()):
         return None
     weights = (product.operands[0], graph.const(new_weight))
+    if bias is None and not new_bias.any():
+        return (graph.emit(product.op.name, weights, product.attrs),)
     folded = graph.emit(product.op.name, weights, product.attrs, name=product.results[0].name)
-    return (graph.emit("nn.bias_add", (folded, graph.const(new_bias)), {"axis": attrs["axis"]}),)
+    return (graph.emit("nn.bias_add", (folded, graph.const(new_bias)), {"axis": axis}),)
 
 
-def _find_product(binding: Binding, graph: RewriteGraph) -> tuple[Binding | None, Array | None]:
-    """Gives the convolution or matrix product that a batch norm reads, and the constant bias between, if any."""
-    source = binding.operands[0]
+def _find_product(source: Value, axis: int, rank: int, graph: RewriteGraph) -> tuple[Binding | None, Array | None]:
+    """Gives the convolution or matrix product that makes a value, and the constant bias after it, if any."""
     bias: Array | None = None
     added = graph.maker(source, "nn.bias_add")
     if added is not None:
-        rank = rank_of(added.results[0])
         bias = graph.array(added.operands[1])
-        difference = _attrs(added)["axis"] - _attrs(binding)["axis"]
-        if bias is None or not rank or difference % rank or graph.num_uses(source) != 1:
+        if bias is None or (_attrs(added)["axis"] - axis) % rank or graph.num_uses(source) != 1:
             return None, None
         source = added.operands[0]
     product = graph.maker(source, *_PRODUCTS)
@@ -117,8 +137,8 @@ def _wide(array: Array | None) -> Array:
     return np.zeros((), np.float64) if array is None else array.astype(np.float64)
 
 
-def _is_sound(new: Array, old: Array, scale: Array) -> bool:
-    """Tells whether the new weights are finite, and normal numbers wherever they are not truly zero."""
+def is_sound(new: Array, old: Array, scale: Array) -> bool:
+    """Tells whether old weights times ``scale`` are finite, and normal numbers wherever they are not truly zero."""
     wide = np.abs(_wide(new))
     is_zero = np.broadcast_to(scale == 0, old.shape) | (_wide(old) == 0)
     return bool(np.isfinite(wide).all() and ((wide >= smallest_normal(dtype_name(old.dtype))) | is_zero).all())
