@@ -9,7 +9,7 @@ those, and core's tests that ask what is installed, without plugins (``core-alon
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors`` and
 ``nox -s tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
 random graphs, ``nox -s thorough``, which holds all properties to more examples, ``nox -s sanitizers``, which runs the C
-extension's tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``,
+extensions' tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, and ``nox -s zig``,
 which compiles all that ccompiler's tests generate by zig.
 
 Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
@@ -40,7 +40,7 @@ OTHERS = tuple(version for version in PYTHONS if version != MAIN)
 FARTHEST = max(OTHERS, key=lambda version: abs(PYTHONS.index(version) - PYTHONS.index(MAIN)))
 (THIRD,) = (version for version in OTHERS if version != FARTHEST)
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
-WITH_PEERS = ("core", "ccompiler")
+WITH_PEERS = ("core", "ccompiler", "dnnl")
 """Packages with tests that compare with other programs, or run in them."""
 PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -67,6 +67,7 @@ threads, files, the C extension, warnings of numpy. The others compute on what t
 DIFFERING = (
     *DIFFERING_IN_CORE,
     *(f"plugins/ccompiler/tests/test_ccompiler_{name}.py" for name in ("backend", "export", "seed_s002", "threads")),
+    *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("extension", "native_calls")),
     "plugins/examplejson/tests",
     *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "pytest_plugin", "subject")),
 )
@@ -295,7 +296,7 @@ def partition_laws(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def sanitizers(session: nox.Session) -> None:
-    """Runs the C extension's tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
+    """Runs the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
 
     Not among the default ones: it needs gcc's own sanitizers, which other compilers and many containers lack.
     """
@@ -379,5 +380,5 @@ def versions(session: nox.Session) -> None:
 @nox.session(requires=["wheels"])
 def demo(session: nox.Session) -> None:
     """Trains on handwritten digits, compiles, saves, and runs the artifacts in a process without the compiler."""
-    install_wheels(session, ("core", "ccompiler"), *group("demo"))
+    install_wheels(session, ("core", "ccompiler", "dnnl"), *group("demo"))
     session.run("python", "-m", "examples.digits.demo", *session.posargs)

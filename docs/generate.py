@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.dnnl_ops import dnnl_ops_page
 from docs.hook_pages import hook_pages
 from docs.op_table import op_table_page
 from docs.promise_table import with_promises
@@ -18,6 +19,7 @@ def generated_pages() -> dict[Path, str]:
     conformance = DOCS / "conformance.md"
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
     pages[DOCS / "ccompiler-ops.md"] = op_table_page()
+    pages[DOCS / "dnnl-ops.md"] = dnnl_ops_page()
     return pages | {conformance: with_promises(conformance.read_text("utf-8"))}
 
 

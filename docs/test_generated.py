@@ -9,6 +9,7 @@ from byoc_conformance import all_promises
 from byoc_core.backend import hook_specs
 from byoc_core.plugin.specification import QUESTIONS
 
+from docs.dnnl_ops import undecided_ops
 from docs.generate import DOCS, generated_pages
 from docs.promise_table import MARKS, with_promises
 
@@ -37,6 +38,10 @@ def test_a_hook_has_a_complete_page(name: str) -> None:
 def test_every_promise_stands_in_the_table() -> None:
     page = (DOCS / "conformance.md").read_text("utf-8")
     assert [p.name for p in all_promises() if f"| `{p.level}-{p.name}` |" not in page] == []
+
+
+def test_dnnl_takes_each_op_or_says_why_not() -> None:
+    assert undecided_ops() == []
 
 
 def test_a_page_without_marks_is_refused() -> None:

@@ -25,6 +25,7 @@ TREE = {
     "Use it": [
         "offload-by-hand",
         "ccompiler-ops",
+        "dnnl-ops",
         "generated-code",
         "partition-policies",
         "explain",

@@ -1,12 +1,13 @@
-"""Builds the C extension with gcc's sanitizers and runs its tests; the code that tests compile is instrumented too.
+"""Builds the C extensions with gcc's sanitizers and runs their tests; the code that tests compile is instrumented too.
 
     python -m core.tests.sanitizers.run                  # ThreadSanitizer, then AddressSanitizer with UBSan
     python -m core.tests.sanitizers.run thread
     python -m core.tests.sanitizers.run address --python "-m pytest -q plugins/ccompiler/tests"
 
-Python itself is not instrumented: the sanitizer's library is loaded before it. It sees what the extension and generated
-code read and write, and the locks that Python takes, the interpreter's own included. First each sanitizer must
-report faults that are made on purpose (:mod:`core.tests.sanitizers.faults`); a test that then passes says something.
+Python itself is not instrumented: the sanitizer's library is loaded before it. It sees what the extensions and
+generated code read and write, and the locks that Python takes, the interpreter's own included. First each sanitizer
+must report faults that are made on purpose (:mod:`core.tests.sanitizers.faults`); a test that then passes says
+something.
 Leaks are not looked for here, since Python leaves memory at its end: the soak does (``core/tests/vm/test_soak.py``).
 """
 
@@ -26,8 +27,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 ROOT = Path(__file__).parents[3]
-TESTS = ("core/tests/vm", "core/tests/runtime/test_csource.py", "--ignore=core/tests/vm/test_soak.py")
-"""What calls the extension; resident memory, which the soak bounds, says nothing under a sanitizer."""
+PACKAGES = MappingProxyType({"core": "byoc_core", "plugins/dnnl": "byoc_dnnl"})
+"""Packages with an extension, by folder."""
+TESTS = (
+    "core/tests/vm",
+    "core/tests/runtime/test_csource.py",
+    "plugins/dnnl/tests/test_dnnl_extension.py",
+    "--ignore=core/tests/vm/test_soak.py",
+)
+"""What calls the extensions; resident memory, which the soak bounds, says nothing under a sanitizer."""
 # What C writes, a report say, is not captured: pytest throws away the output of tests that pass.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys")
 TIMEOUT_S = 3 * 3600
@@ -105,31 +113,33 @@ def find_libraries(names: tuple[str, ...]) -> list[str]:
     return found
 
 
-def build_package(sanitizer: Sanitizer, folder: Path) -> None:
-    """Copies the package into a folder, with an instrumented extension.
+def build_packages(sanitizer: Sanitizer, folder: Path) -> None:
+    """Copies the packages into a folder, with instrumented extensions.
 
     Raises:
-        MissingToolError: the extension was not built.
+        MissingToolError: an extension was not built.
     """
-    package = folder / "byoc_core"
-    shutil.copytree(ROOT / "core/src/byoc_core", package, ignore=shutil.ignore_patterns("_native*.so", "__pycache__"))
-    command = [
-        sys.executable,
-        "setup.py",
-        "-q",
-        "build_ext",
-        f"--build-lib={folder}",
-        f"--build-temp={folder / 'temp'}",
-    ]
     flags = f"-fsanitize={sanitizer.checks}"
     environment = os.environ | {"CC": "gcc", "CFLAGS": f"{flags} -g -fno-omit-frame-pointer", "LDFLAGS": flags}
-    done = subprocess.run(command, cwd=ROOT / "core", env=environment, capture_output=True, text=True, check=False)
-    if not list(package.glob("_native*.so")):
-        raise MissingToolError(f"the C extension was not built:\n{done.stdout}{done.stderr}")
+    for source, name in PACKAGES.items():
+        package = folder / name
+        ignored = shutil.ignore_patterns("_native*.so", "__pycache__")
+        shutil.copytree(ROOT / source / "src" / name, package, ignore=ignored)
+        command = [
+            sys.executable,
+            "setup.py",
+            "-q",
+            "build_ext",
+            f"--build-lib={folder}",
+            f"--build-temp={folder / 'temp'}",
+        ]
+        done = subprocess.run(command, cwd=ROOT / source, env=environment, capture_output=True, text=True, check=False)
+        if not list(package.glob("_native*.so")):
+            raise MissingToolError(f"the C extension of {name} was not built:\n{done.stdout}{done.stderr}")
 
 
 def make_environment(sanitizer: Sanitizer, folder: Path) -> dict[str, str]:
-    """Gives the environment in which Python runs the instrumented package; what it compiles is instrumented as well."""
+    """Gives the environment in which Python runs the instrumented packages; what it compiles is instrumented too."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
     return {
         **os.environ,
@@ -174,7 +184,7 @@ def check(sanitizer: Sanitizer, commands: Sequence[Sequence[str]]) -> list[str]:
     """Runs the faults, then commands of Python; gives what is wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        build_package(sanitizer, folder)
+        build_packages(sanitizer, folder)
         environment = make_environment(sanitizer, folder)
         blind = []
         for fault, expected in sanitizer.faults.items():

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import byoc_dnnl.backend as dnnl
 import numpy as np
 import numpy.typing as npt
-from byoc_core.backend.info import CompileContext
+import pytest
+from byoc_core.backend.info import CompileContext, Rejection, Support
+from byoc_core.dims import Dim, evaluate
+from byoc_core.dtypes import dtype_name, is_float, to_numpy
 from byoc_core.ir import Binding, Constant, Function, FunctionBuilder, IRModule, TensorType, Value, Var
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.module import TensorSpec
+from byoc_dnnl.capi import Isa
 from byoc_dnnl.engine import DnnlModule
+from byoc_dnnl.library import Missing, find_library
 
 NDArray = npt.NDArray[Any]
 UNIT = 2.0**-24
@@ -54,13 +61,18 @@ class Region:
             self._module = result.module
         return self._module
 
+    def judge(self, binding: Binding) -> Support | Rejection:
+        """Gives the backend's answer about an op on values and constants of the function."""
+        return dnnl.byoc_supports(binding, CompileContext("dnnl", None, self.builder.constants))
+
     @property
     def source(self) -> str:
         return self.module.get_source()
 
     def run(self, *inputs: NDArray) -> tuple[NDArray, ...]:
         """Gives what the region computes; outputs are filled with something else beforehand."""
-        outputs = [np.full(_shape(value), 7.0, np.float32) for value in self.function.results]
+        sizes = self._sizes(inputs)
+        outputs = [np.full(_shape(value, sizes), 7.0, _dtype(value)) for value in self.function.results]
         before = [array.copy() for array in inputs]
         self.module.get_function("f")(*inputs, *outputs)
         for array, copy in zip(inputs, before, strict=True):
@@ -68,34 +80,65 @@ class Region:
         return tuple(outputs)
 
     def oracle(self, *inputs: NDArray, magnitudes: bool = False) -> tuple[NDArray, ...]:
-        """Gives the results in float64; ``magnitudes``: of the sizes of all numbers, with sums for differences."""
-        change = np.abs if magnitudes else np.asarray
+        """Gives the results, floats in float64; ``magnitudes``: of all numbers' sizes, with sums for differences."""
+
+        def change(array: NDArray) -> NDArray:
+            if not is_float(dtype_name(array.dtype)):
+                return array
+            wide = array.astype(np.float64)
+            return np.abs(wide) if magnitudes else wide
+
         values: dict[Value, NDArray] = {
-            param: change(array.astype(np.float64)) for param, array in zip(self.function.params, inputs, strict=True)
+            param: change(array) for param, array in zip(self.function.params, inputs, strict=True)
         }
 
         def value_of(value: Value) -> NDArray:
             if isinstance(value, Constant):
-                return change(self.builder.constants[value.digest].astype(np.float64))
+                return change(self.builder.constants[value.digest])
             return values[value]
 
         with np.errstate(all="ignore"):
             for binding in self.function.bindings:
-                values[binding.result] = self._evaluate(binding, [value_of(v) for v in binding.operands], magnitudes)
+                operands = [value_of(value) for value in binding.operands]
+                values[binding.result] = self._evaluate(binding, operands, self._sizes(inputs), magnitudes)
         return tuple(value_of(value) for value in self.function.results)
 
+    def _sizes(self, inputs: Sequence[NDArray]) -> dict[str, int]:
+        """Gives the sizes of the symbols."""
+        specs = [TensorSpec(param.name, "float32", _dims(param)) for param in self.function.params]
+        return bind_symbols(specs, inputs)
+
     @staticmethod
-    def _evaluate(binding: Binding, operands: Sequence[NDArray], magnitudes: bool) -> NDArray:
+    def _evaluate(binding: Binding, operands: Sequence[NDArray], sizes: Mapping[str, int], magnitudes: bool) -> NDArray:
         name = binding.op.name
         if magnitudes and name in ("subtract", "nn.relu"):
             return np.asarray(operands[0] + operands[1] if name == "subtract" else operands[0])
-        return np.asarray(KERNELS[name](*operands, **binding.attrs))
+        attrs = dict(binding.attrs)
+        if name == "reshape":
+            attrs["shape"] = _shape(binding.result, sizes)
+        result = np.asarray(KERNELS[name](*operands, **attrs))
+        return np.abs(result) if magnitudes and name == "dequantize" else result
 
 
-def _shape(value: Value) -> tuple[int, ...]:
-    assert isinstance(value, Var)
+def _dims(value: Value) -> tuple[Dim, ...]:
     assert isinstance(value.type, TensorType)
-    return tuple(dim for dim in value.type.shape or () if isinstance(dim, int))
+    return tuple(value.type.shape or ())
+
+
+def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(dim, sizes) for dim in _dims(value))
+
+
+def _dtype(value: Value) -> np.dtype[Any]:
+    assert isinstance(value.type, TensorType)
+    return to_numpy(value.type.dtype)
+
+
+def emit(region: Region, op: str, *operands: Any, **attrs: Any) -> Var:
+    """Adds a call with one result, and gives that."""
+    result = region.builder.emit(op, *operands, **attrs)
+    assert isinstance(result, Var)
+    return result
 
 
 def check_sums(region: Region, inputs: Sequence[NDArray], length: int) -> None:
@@ -107,3 +150,10 @@ def check_sums(region: Region, inputs: Sequence[NDArray], length: int) -> None:
         assert np.isfinite(actual).all()
         excess = np.abs(actual.astype(np.float64) - wanted) - (gamma * magnitude + length * TINY)
         assert excess.max() <= 0, excess.max()
+
+
+def need_avx512() -> None:
+    """Skips a test of choices that oneDNN's implementations for AVX-512 alone make."""
+    found = find_library()
+    if isinstance(found, Missing) or found.isa & Isa.AVX512_CORE != Isa.AVX512_CORE:
+        pytest.skip("oneDNN has no AVX-512 here")

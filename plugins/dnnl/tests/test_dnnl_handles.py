@@ -68,6 +68,17 @@ def test_layouts() -> None:
     assert str(MemoryDesc.any(engine, (2, 3))) == "any"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "itemsize"), [("float32", 4), ("bfloat16", 2), ("float16", 2), ("int32", 4), ("int8", 1), ("uint8", 1)]
+)
+def test_dtypes(dtype: str, itemsize: int) -> None:
+    desc = MemoryDesc.strided(open_engine(), (3, 5), dtype=dtype)
+    assert (desc.dtype, desc.nbytes) == (dtype, 15 * itemsize)
+    assert desc.permuted((1, 0)).dtype == dtype
+    assert (desc == MemoryDesc.strided(open_engine(), (3, 5))) is (dtype == "float32")
+    assert MemoryDesc.any(open_engine(), (3, 5), dtype).dtype == dtype
+
+
 def test_the_number_of_threads_is_that_of_the_block() -> None:
     library, engine = load_library(), Engine(load_library())
     if library.runtime.name != "OPENMP":
@@ -76,3 +87,9 @@ def test_the_number_of_threads_is_that_of_the_block() -> None:
     with engine.threads(before + 1):
         assert library.handle.omp_get_max_threads() == before + 1
     assert library.handle.omp_get_max_threads() == before
+
+
+def test_the_cache_of_primitives_is_off() -> None:
+    capacity = ctypes.c_int(-1)
+    open_engine().api.call("dnnl_get_primitive_cache_capacity", ctypes.byref(capacity))
+    assert capacity.value == 0

@@ -5,79 +5,131 @@ An op is taken if oneDNN really has a primitive for it: one is described, and a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support, hookimpl
-from byoc_core.ir import Binding, Constant, Function, TensorType, Value, Var
+from byoc_core.dims import bound_symbols
+from byoc_core.errors import ArtifactError, IRTypeError
+from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.runtime.graph_document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
+from byoc_core.transform import FoldScales, RecogniseComposites
 
-from byoc_dnnl.engine import DnnlEngine, DnnlModule, open_engine
-from byoc_dnnl.library import Missing, find_library, library_status
+from byoc_dnnl.engine import DnnlModule, open_engine
+from byoc_dnnl.library import Library, Missing, find_library, library_status
 from byoc_dnnl.lowerings import declines
+from byoc_dnnl.options import DnnlOptions
 from byoc_dnnl.planner import Planner
+from byoc_dnnl.precision import Precision, lacks
+from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.regions import parts_of_attention, spell_out_attention
+from byoc_dnnl.regions.batch_norm import spell_batch_norm
+from byoc_dnnl.static_form import sample_forms, symbols_in
 
-__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_supports"]
+__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_prepare", "byoc_supports"]
 
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
     """Says what the backend can do."""
-    return BackendInfo(name="dnnl", preferred_layouts=("NHWC",))
+    return BackendInfo(
+        name="dnnl", options=DnnlOptions, quantised=True, dynamic_shapes=True, preferred_layouts=("NHWC",)
+    )
 
 
 @hookimpl
-def byoc_compile_status() -> Status:
-    """Says which oneDNN is in use, or what is missing."""
+def byoc_compile_status(context: CompileContext) -> Status:
+    """Says which oneDNN is in use, or what is missing; a precision that would be slow here is refused."""
+    found, precision = find_library(), _options(context).precision
+    if isinstance(found, Library) and lacks(found.isa, precision):
+        problem = f"precision={precision!r} is slow without instructions for it, and oneDNN uses {found.isa_name} here"
+        return Status(ok=False, reason=problem, remedy="Leave the option out: float32 is faster on this processor.")
     return library_status()
 
 
 @hookimpl
-def byoc_supports(binding: Binding) -> Support | Rejection:
-    """Takes an op for which a plan of its own can be made, without reference implementations."""
+def byoc_prepare(module: IRModule) -> IRModule:
+    """Gives the module as oneDNN likes it.
+
+    What exporters spell out is one op, where oneDNN has that op and not all of its parts; and there are no scales and
+    shifts of channels, which would be further post-ops or primitives. Batch normalisation that is left is spelled out.
+    """
+    return spell_batch_norm(FoldScales()(RecogniseComposites(_RECOGNISED)(module)))
+
+
+_RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.swish", "nn.hard_swish")
+
+
+@hookimpl
+def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
+    """Takes an op for which a plan of its own can be made with its constants, without reference implementations."""
     rejection = check_binding(binding)
     if rejection is not None:
         return rejection
+    if parts := parts_of_attention(binding):
+        return next((no for part in parts if isinstance(no := byoc_supports(part, context), Rejection)), Support())
     reason = declines(binding.op.name)
     if reason is not None:
         return Rejection("op", f"`{binding.op.name}`: {reason}")
-    if len(binding.results) != 1:
-        return Rejection("results", f"`{binding.op.name}` gives several results")
     if isinstance(find_library(), Missing):
         return Rejection("library", library_status().reason)
-    reason = _plan(_graph_of(binding))
+    reason = _plan(_graph_of(binding), context.constants, _options(context).precision)
     return Support() if reason is None else Rejection("primitive", reason)
 
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Makes a graph document of all functions that can be planned, and creates their primitives."""
-    translation = GraphCodegen().translate(functions, context)
+    spelled_out, constants = spell_out_attention(functions)
+    context = replace(context, constants={**context.constants, **constants})
+    translation = GraphCodegen().translate([spelled_out[function.name] for function in functions], context)
     names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
     rejections = dict(translation.rejections)
     kept: dict[str, GraphFunction] = {}
+    precision = _options(context).precision
     for symbol, graph in translation.document.functions.items():
         reason = next((f"`{node.op}`: {why}" for node in graph.nodes if (why := declines(node.op))), None)
-        reason = reason or _plan(graph)
+        reason = reason or _undetermined(graph) or _plan(graph, translation.constants, precision)
         if reason is None:
             kept[symbol] = graph
         else:
             rejections[names[symbol]] = Rejection("primitive", reason)
     if not kept:
         return CodegenResult(None, rejections=rejections)
-    module = DnnlModule(GraphDocument(MappingProxyType(kept)), translation.constants, DnnlEngine())
-    return CodegenResult(module, rejections=rejections)
+    module = DnnlModule(GraphDocument(MappingProxyType(kept)), translation.constants, precision)
+    return CodegenResult(module, constants, rejections)
 
 
-def _plan(graph: GraphFunction) -> str | None:
-    """Gives the reason why a function cannot be planned without reference implementations, or ``None``."""
-    engine = open_engine()
-    with engine.threads(num_threads()):
-        plan = Planner(engine, graph, strict=True).plan()
-    return plan if isinstance(plan, str) else None
+def _options(context: CompileContext) -> DnnlOptions:
+    return context.options if isinstance(context.options, DnnlOptions) else DnnlOptions.model_validate({})
+
+
+def _undetermined(graph: GraphFunction) -> str | None:
+    """Gives the reason why the shapes of the inputs do not determine all others, or ``None``."""
+    unknown = symbols_in(graph) - bound_symbols(spec.shape for spec in graph.inputs)
+    return f"no input determines the size {min(unknown)}" if unknown else None
+
+
+def _plan(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Precision) -> str | None:
+    """Gives the reason why a function cannot be planned without reference implementations, or ``None``.
+
+    One with symbols is planned at sizes that stand for all.
+    """
+    engine, ranges = open_engine(), ConstantRanges(constants)
+    try:
+        forms = sample_forms(graph)
+        with engine.threads(num_threads()):
+            plans = (Planner(engine, form, ranges, strict=True, precision=precision).plan() for form in forms)
+            reason = next((plan for plan in plans if isinstance(plan, str)), None)
+    except (ArtifactError, IRTypeError) as error:
+        if not symbols_in(graph):
+            raise
+        return f"sizes have to fit one another, as they do not for all sizes of the symbols: {error}"
+    return reason if forms else "a tensor is empty at all sizes that were tried"
 
 
 def _graph_of(binding: Binding) -> GraphFunction:
@@ -88,13 +140,14 @@ def _graph_of(binding: Binding) -> GraphFunction:
     ids: dict[Var | str, int] = {param: id_ for id_, param in enumerate(params)}
     ids.update((digest, len(params) + number) for number, digest in enumerate(constants))
     inputs = tuple(ids[value if isinstance(value, Var) else value.digest] for value in binding.operands)
-    node = GraphNode(binding.op.name, inputs, (_tensor(binding.result),), MappingProxyType(dict(binding.attrs)))
+    results = tuple(map(_tensor, binding.results))
+    node = GraphNode(binding.op.name, inputs, results, MappingProxyType(dict(binding.attrs)))
     return GraphFunction(
         "op",
         tuple(TensorSpec(param.name, (tensor := _tensor(param)).dtype, tensor.shape) for param in params),
         tuple(GraphConstant(digest, _tensor(constant)) for digest, constant in constants.items()),
         (node,),
-        (("output0", len(ids)),),
+        tuple((f"output{number}", len(ids) + number) for number in range(len(results))),
     )
 
 

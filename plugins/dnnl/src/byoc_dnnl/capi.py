@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
 from typing import Any
 
 from byoc_core.errors import ExecutionError
 
 __all__ = [
+    "MAX_INT",
     "MAX_NDIMS",
     "Algorithm",
     "Api",
     "Argument",
+    "DataType",
     "Dims",
     "ExecArg",
     "Isa",
@@ -31,11 +33,14 @@ __all__ = [
 MAX_NDIMS = 12
 """``DNNL_MAX_NDIMS``: how many axes a tensor may have."""
 
+MAX_INT = 2**31 - 1
+"""The largest number that all of oneDNN's implementations count with; the sizes that it takes are of 64 bits."""
+
 Dims = c_int64 * MAX_NDIMS
 
 CPU_ENGINE = 1
 IN_ORDER_STREAM = 1
-FLOAT32 = 3
+DATA_TYPE_UNDEF = 0
 FORMAT_ANY = 1
 FORMAT_KIND_BLOCKED = 2
 FORWARD_INFERENCE = 96
@@ -52,6 +57,17 @@ class Status(IntEnum):
     LAST_IMPL_REACHED = 4
     RUNTIME_ERROR = 5
     NOT_REQUIRED = 6
+
+
+class DataType(IntEnum):
+    """``dnnl_data_type_t``, by byoc's names of dtypes."""
+
+    float16 = 1
+    bfloat16 = 2
+    float32 = 3
+    int32 = 4
+    int8 = 5
+    uint8 = 6
 
 
 class CpuRuntime(IntEnum):
@@ -82,15 +98,27 @@ class Isa(IntEnum):
 
 
 class Algorithm(IntEnum):
-    """``dnnl_alg_kind_t``."""
+    """``dnnl_alg_kind_t``; ``UNDEF`` stands for the sum with what lies where a result goes."""
 
+    UNDEF = 0x0
     CONVOLUTION_DIRECT = 0x1
+    DECONVOLUTION_DIRECT = 0xA
     ELTWISE_RELU = 0x20
     ELTWISE_TANH = 0x21
     ELTWISE_ELU = 0x22
     ELTWISE_ABS = 0x24
     ELTWISE_SQRT = 0x25
+    ELTWISE_LINEAR = 0x26
+    ELTWISE_HARDSIGMOID = 0x28
     ELTWISE_LOGISTIC = 0x29
+    ELTWISE_GELU_TANH = 0x2B
+    ELTWISE_SWISH = 0x2C
+    ELTWISE_CLIP = 0x2E
+    ELTWISE_POW = 0x30
+    ELTWISE_GELU_ERF = 0x31
+    ELTWISE_ROUND = 0x32
+    ELTWISE_MISH = 0x33
+    ELTWISE_HARDSWISH = 0x34
     POOLING_MAX = 0x1FF
     POOLING_AVG_INCLUDE_PADDING = 0x2FF
     POOLING_AVG_EXCLUDE_PADDING = 0x3FF
@@ -98,16 +126,31 @@ class Algorithm(IntEnum):
     BINARY_ADD = 0x1FFF0
     BINARY_MUL = 0x1FFF1
     BINARY_MAX = 0x1FFF2
+    BINARY_MIN = 0x1FFF3
     BINARY_DIV = 0x1FFF4
     BINARY_SUB = 0x1FFF5
+    RESAMPLING_NEAREST = 0x2FFF0
+    RESAMPLING_LINEAR = 0x2FFF1
+    REDUCTION_MAX = 0x2FFF2
+    REDUCTION_MIN = 0x2FFF3
     REDUCTION_SUM = 0x2FFF4
+    REDUCTION_MUL = 0x2FFF5
     REDUCTION_MEAN = 0x2FFF6
     SOFTMAX_ACCURATE = 0x30000
+
+
+class Direction(IntEnum):
+    """``dnnl_rnn_direction_t``: in which order a recurrent layer takes the steps."""
+
+    LEFT_TO_RIGHT = 1
+    RIGHT_TO_LEFT = 2
+    BOTH_CONCATENATED = 3
 
 
 class NormalizationFlags(IntEnum):
     """``dnnl_normalization_flags_t``."""
 
+    NONE = 0x0
     USE_GLOBAL_STATS = 0x1
     USE_SCALE = 0x2
     USE_SHIFT = 0x4
@@ -124,6 +167,7 @@ class Query(IntEnum):
     EXEC_ARG_MD = 255
     NDIMS = 256
     DIMS = 257
+    DATA_TYPE = 258
     PADDED_DIMS = 260
     FORMAT_KIND = 262
     INNER_NBLKS = 263
@@ -137,8 +181,12 @@ class Argument(IntEnum):
 
     SRC = 1
     SRC_1 = 2
+    SRC_2 = 3
     DST = 17
+    DST_1 = 18
+    DST_2 = 19
     WEIGHTS = 33
+    WEIGHTS_1 = 34
     BIAS = 41
     MEAN = 49
     VARIANCE = 50
@@ -146,6 +194,10 @@ class Argument(IntEnum):
     SHIFT = 52
     SCRATCHPAD = 80
     MULTIPLE_SRC = 1024
+    SCALES = 4096
+    """``DNNL_ARG_ATTR_SCALES``: the scales of an argument are at this number and the argument's together."""
+    ZERO_POINTS = 8192
+    """``DNNL_ARG_ATTR_ZERO_POINTS``: likewise."""
     POST_OP_SRC_1 = 32768 + 2
     """``DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1``; that of post-op ``n`` is ``n * 32768`` more."""
 
@@ -173,6 +225,8 @@ _OUT = POINTER(c_void_p)
 _CREATE = (_OUT, c_void_p)  # a primitive descriptor is made for an engine
 
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "dnnl_set_primitive_cache_capacity": (c_int,),
+    "dnnl_get_primitive_cache_capacity": (POINTER(c_int),),
     "dnnl_engine_create": (_OUT, c_int, c_size_t),
     "dnnl_engine_destroy": (c_void_p,),
     "dnnl_stream_create": (_OUT, c_void_p, c_uint),
@@ -182,6 +236,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dnnl_memory_desc_create_with_tag": (_OUT, c_int, Dims, c_int, c_int),
     "dnnl_memory_desc_clone": _CREATE,
     "dnnl_memory_desc_reshape": (_OUT, c_void_p, c_int, Dims),
+    "dnnl_memory_desc_create_submemory": (_OUT, c_void_p, Dims, Dims),
     "dnnl_memory_desc_permute_axes": (_OUT, c_void_p, POINTER(c_int)),
     "dnnl_memory_desc_query": (c_void_p, c_int, c_void_p),
     "dnnl_memory_desc_destroy": (c_void_p,),
@@ -191,8 +246,11 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dnnl_primitive_attr_create": (_OUT,),
     "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
     "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
+    "dnnl_primitive_attr_set_scales_mask": (c_void_p, c_int, c_int),
+    "dnnl_primitive_attr_set_zero_points_mask": (c_void_p, c_int, c_int),
     "dnnl_primitive_attr_destroy": (c_void_p,),
     "dnnl_post_ops_create": (_OUT,),
+    "dnnl_post_ops_append_sum": (c_void_p, c_float, c_int32, c_int),
     "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
     "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
     "dnnl_post_ops_destroy": (c_void_p,),
@@ -205,7 +263,10 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dnnl_reorder_primitive_desc_create": (_OUT, *[c_void_p] * 5),
     "dnnl_concat_primitive_desc_create": (*_CREATE, c_void_p, c_int, c_int, _OUT, c_void_p),
     "dnnl_binary_primitive_desc_create": (*_CREATE, c_int, *[c_void_p] * 4),
-    "dnnl_convolution_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 4, *[Dims] * 4, c_void_p),
+    **dict.fromkeys(
+        ["dnnl_convolution_forward_primitive_desc_create", "dnnl_deconvolution_forward_primitive_desc_create"],
+        (*_CREATE, c_int, c_int, *[c_void_p] * 4, *[Dims] * 4, c_void_p),
+    ),
     "dnnl_eltwise_forward_primitive_desc_create": (
         *(*_CREATE, c_int, c_int, c_void_p, c_void_p),
         *(c_float, c_float, c_void_p),
@@ -228,6 +289,15 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         *(c_float, c_uint, c_void_p),
     ),
     "dnnl_matmul_primitive_desc_create": (*_CREATE, *[c_void_p] * 5),
+    "dnnl_prelu_forward_primitive_desc_create": (*_CREATE, c_int, *[c_void_p] * 4),
+    "dnnl_vanilla_rnn_forward_primitive_desc_create": (
+        *(*_CREATE, c_int, c_int, c_int, *[c_void_p] * 7),
+        *(c_uint, c_float, c_float, c_void_p),
+    ),
+    "dnnl_lstm_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 11, c_uint, c_void_p),
+    "dnnl_gru_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 7, c_uint, c_void_p),
+    "dnnl_lbr_gru_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 7, c_uint, c_void_p),
+    "dnnl_resampling_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 4),
     "dnnl_reduction_primitive_desc_create": (*_CREATE, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
 }
 """The parameters of functions that give a status."""

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import count
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from byoc_core.errors import ArtifactError, ExecutionError
+from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.runtime.fork_lock import ForkLock
-from byoc_core.runtime.graph import GraphEngine, GraphModule
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode
-from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule
+from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
+from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import num_threads
 
+from byoc_dnnl.cost import is_small
 from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
 from byoc_dnnl.lowerings import declines
+from byoc_dnnl.native import make_caller
+from byoc_dnnl.plan import Plan
 from byoc_dnnl.planner import Planner
-from byoc_dnnl.program import PackedConstants, Program
+from byoc_dnnl.precision import Precision
+from byoc_dnnl.program import Program
+from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.reference import Reference
+from byoc_dnnl.static_form import Shapes, at_sizes, print_call, solve_sizes, static_shapes, symbols_in
 
-__all__ = ["DnnlEngine", "DnnlModule", "open_engine"]
+if TYPE_CHECKING:
+    from byoc_dnnl._native import Program as NativeProgram
 
-_MAX_PROGRAMS = 4
-"""For how many numbers of threads a region keeps its primitives."""
+__all__ = ["MAX_IDLE_NBYTES", "MAX_PROGRAMS", "DnnlEngine", "DnnlModule", "Region", "open_engine"]
+
+MAX_PROGRAMS = 32
+"""How many programs a region keeps, each for a number of threads and the shapes of a call."""
+
+MAX_IDLE_NBYTES = 256 << 20
+"""How much memory the programs that a region keeps may hold between calls together, but for the latest program."""
+
+_Key = tuple[int, Shapes]
+"""Number of threads, and the shapes of all arguments."""
 
 
 @cache
@@ -35,52 +55,201 @@ def open_engine() -> Engine:
 
 
 class Region:
-    """One function: a program for each number of threads it was called with, the last few of them.
+    """One function: programs for the numbers of threads and the shapes that it was called with, the last few of them.
+
+    Where a check of a program does not hold, the reference kernels compute the function from its inputs, which no
+    program changes.
 
     Args:
-        function: what it computes.
+        function: what it computes; sizes may be symbols.
         constants: arrays by digest.
+        precision: what float32 is computed with.
+
+    Attributes:
+        reference: the same by numpy's kernels.
 
     Raises:
-        ArtifactError: a node cannot be planned.
+        ArtifactError: a node cannot be planned, of a function without symbols; or a result's size is not told by the
+            inputs.
     """
 
-    def __init__(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> None:
+    def __init__(
+        self, function: GraphFunction, constants: Mapping[str, NDArray], precision: Precision = "float32"
+    ) -> None:
+        self._where = f"graph function `{function.name}`"
+        if function.signature.new_symbols:
+            new = ", ".join(sorted(function.signature.new_symbols))
+            raise ArtifactError(self._where, f"has results of the size {new}, which no input tells")
         self._function = function
+        self._precision = precision
         self._constants = constants
-        self._packed = PackedConstants()
-        self._programs: dict[int, Program] = {}
+        self.reference = Reference(function, constants)
+        self._is_static = not symbols_in(function)
+        self._ranges = ConstantRanges(constants)
+        self._kept: dict[_Key, _Kept] = {}
+        self._caller = make_caller(function.signature, MAX_PROGRAMS, _finder(self), self.reference)
+        self._tick = count().__next__ if self._caller is None else self._caller.tick
         self._fork_lock = ForkLock()
-        self.program(num_threads())
+        if self._is_static:
+            self.program(num_threads(), static_shapes(function))
 
     def __call__(self, *arrays: NDArray) -> None:
         """Runs it on inputs and outputs, with the number of threads of this call."""
-        number = num_threads()
-        (self._programs.get(number) or self.program(number))(*arrays)
+        number, sizes = num_threads(), tuple([array.shape for array in arrays])
+        kept = self._kept.get((number, sizes))
+        if kept is None:
+            program = self.program(number, sizes)
+        else:
+            kept.last_use = self._tick()
+            program = kept.program
+        if not program(*arrays):
+            self.reference(*arrays)
 
-    def program(self, number: int) -> Program:
-        """Gives the program for a number of threads."""
+    @property
+    def signature(self) -> Signature:
+        """What it takes and gives."""
+        return self._function.signature
+
+    @property
+    def programs(self) -> Mapping[_Key, Program | Reference]:
+        """The programs that are kept, by number of threads and shapes, in the order in which they were made."""
+        return {key: kept.program for key, kept in self._kept.items()}
+
+    def program(self, number: int, sizes: Shapes) -> Program | Reference:
+        """Gives what runs it with a number of threads on arguments of these shapes; made where it is not there.
+
+        Args:
+            number: the number of threads.
+            sizes: the shapes of all arguments, inputs, then outputs.
+
+        Returns:
+            A program; numpy's kernels where oneDNN has no primitives for these sizes, or a tensor is empty.
+
+        Raises:
+            CallError: the function does not take such shapes.
+        """
         with self._fork_lock.lock:
-            found = self._programs.get(number)
-            if found is None:
-                found = self._make(number)
-                self._programs = {**dict([*self._programs.items()][1 - _MAX_PROGRAMS :]), number: found}
-            return found
+            kept = self._kept.get((number, sizes))
+            if kept is None:
+                kept = _Kept(self._make(number, sizes))
+                self._keep((number, sizes), kept)
+            kept.last_use = self._tick()
+            return kept.program
 
-    def _make(self, number: int) -> Program:
+    @property
+    def frame_nbytes(self) -> int:
+        """The memory that a call takes for intermediates, in the program that was made last."""
+        latest = next(reversed([*self.programs.values()]), None)
+        return latest.frame_nbytes if isinstance(latest, Program) else 0
+
+    @property
+    def native(self) -> NativeEntry | None:
+        """How machine code calls it; ``None`` where it cannot."""
+        return None if self._caller is None else self._caller.entry(self)
+
+    @property
+    def source(self) -> str:
+        """The primitives for the number of threads that is set; with symbols the graph, whatever it was called with."""
+        if self._is_static:
+            return str(self.program(num_threads(), static_shapes(self._function)))
+        return print_document(GraphDocument(MappingProxyType({self._function.name: self._function})))
+
+    @property
+    def made_so_far(self) -> str:
+        """The programs that are kept, for which shapes and numbers of threads each."""
+        count = len(self._function.inputs)
+        programs = self.programs.items()
+        return "\n".join(f"{print_call(sizes[:count], number)}\n{program}" for (number, sizes), program in programs)
+
+    def _keep(self, key: _Key, kept: _Kept) -> None:
+        """Keeps a program and lets go of the least recently used; in another dict each time, since threads read it."""
+        others = sorted(self._kept, key=lambda other: self._last_use(self._kept[other]))
+        nbytes = sum(self._kept[other].nbytes for other in others)
+        while others and (len(others) >= MAX_PROGRAMS or nbytes > MAX_IDLE_NBYTES):
+            dropped = self._kept[others.pop(0)]
+            nbytes -= dropped.nbytes
+            if self._caller is not None and dropped.native is not None:
+                self._caller.drop(dropped.native)
+        self._kept = {**{other: value for other, value in self._kept.items() if other in others}, key: kept}
+
+    def _last_use(self, kept: _Kept) -> int:
+        if self._caller is None or kept.native is None:
+            return kept.last_use
+        return max(kept.last_use, self._caller.last_use(kept.native))
+
+    def _make(self, number: int, sizes: Shapes) -> Program | Reference:
+        try:
+            function = at_sizes(self._function, solve_sizes(self._function, sizes))
+        except IRTypeError:
+            return self.reference  # it says what is wrong, if anything is
+        try:
+            return self._plan(number, function) or self.reference
+        except (ArtifactError, ExecutionError) as error:  # a document from a file may ask for what makes no sense
+            if not self._is_static:
+                return self.reference
+            if isinstance(error, ArtifactError):
+                raise
+            raise ArtifactError(self._where, f"cannot be planned: {error}") from error
+
+    def _plan(self, number: int, function: GraphFunction) -> Program | None:
+        engine = open_engine()
+        plan = self._plan_for(number, function)
+        is_serial = number > 1 and plan is not None and is_small(plan)
+        if is_serial:
+            plan = self._plan_for(1, function)
+        if plan is None:
+            return None
+        with engine.threads(1 if is_serial else number):
+            return Program(engine, plan, {**self._constants, **plan.constants}, is_serial=is_serial)
+
+    def _plan_for(self, number: int, function: GraphFunction) -> Plan | None:
         engine = open_engine()
         with engine.threads(number):
-            try:
-                plan = Planner(engine, self._function, strict=False).plan()
-            except ExecutionError as error:  # a document from a file may ask for what makes no sense
-                raise ArtifactError(f"graph function `{self._function.name}`", f"cannot be planned: {error}") from error
-            if isinstance(plan, str):
-                raise ArtifactError(f"graph function `{self._function.name}`", plan)
-            return Program(engine, plan, self._constants, self._packed)
+            planners = (
+                Planner(engine, function, self._ranges, strict=strict, precision=self._precision)
+                for strict in (True, False)
+            )
+            return next((plan for planner in planners if not isinstance(plan := planner.plan(), str)), None)
+
+
+class _Kept:
+    """A program that a region keeps, and when it was used last."""
+
+    __slots__ = ("last_use", "nbytes", "program")
+
+    def __init__(self, program: Program | Reference) -> None:
+        self.program = program
+        self.nbytes = program.idle_nbytes if isinstance(program, Program) else 0
+        self.last_use = 0
+
+    @property
+    def native(self) -> NativeProgram | None:
+        """The program in the extension."""
+        return self.program.native if isinstance(self.program, Program) else None
+
+
+def _finder(region: Region) -> Callable[[int, Shapes], NativeProgram | None]:
+    """Gives what finds the programs of a region for the extension, which is held by the region."""
+    reference = weakref.ref(region)
+
+    def find(number: int, sizes: Shapes) -> NativeProgram | None:
+        found = reference()
+        assert found is not None  # who calls holds it
+        program = found.program(number, sizes)
+        return program.native if isinstance(program, Program) else None
+
+    return find
 
 
 class DnnlEngine(GraphEngine):
-    """Runs graph documents by oneDNN's primitives."""
+    """Runs graph documents by oneDNN's primitives.
+
+    Args:
+        precision: what float32 is computed with.
+    """
+
+    def __init__(self, precision: Precision = "float32") -> None:
+        self.precision = precision
 
     @property
     def type_key(self) -> str:
@@ -89,25 +258,52 @@ class DnnlEngine(GraphEngine):
 
     def check_node(self, node: GraphNode) -> str | None:
         """Gives a reason where an op has no primitive; what depends on types shows when the function is planned."""
-        if node.body is not None or len(node.outputs) != 1:
-            return "is no single op with one result"
+        if node.body is not None:
+            return "is no single op"
         return declines(node.op)
 
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> BuiltFunction:
         """Gives what runs a function; its primitives are made for the number of threads that is set now."""
-        return Region(function, constants)
+        region = Region(function, constants, self.precision)
+        return BuiltFunction(region, native=region.native)
 
 
 class DnnlModule(GraphModule):
-    """A graph module whose source is the list of primitives."""
+    """A graph module whose source is the list of primitives.
+
+    Args:
+        document: the functions.
+        constants: arrays by digest.
+        precision: what float32 is computed with.
+    """
+
+    def __init__(
+        self, document: GraphDocument, constants: Mapping[str, NDArray], precision: Precision = "float32"
+    ) -> None:
+        self.precision = precision
+        super().__init__(document, constants, DnnlEngine(precision))
+
+    @property
+    def frame_nbytes(self) -> int:
+        """The memory that one call of each function takes for intermediates, in the programs that were made last."""
+        return sum(region.frame_nbytes for _, region in self.regions())
+
+    def regions(self) -> Iterator[tuple[str, Region]]:
+        """Yields the functions, by name."""
+        for name in self.function_names:
+            impl = self.find_function(name).impl
+            assert isinstance(impl, Region)
+            yield name, impl
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
-        """Gives the primitives with implementations and layouts; ``"graph"`` and ``"json"`` give the document."""
+        """Gives the primitives with implementations and layouts, of regions with symbolic sizes the graph.
+
+        Args:
+            format: ``"programs"`` for the primitives of all calls so far, of the last few shapes and numbers of threads
+                of each region; ``"graph"`` and ``"json"`` for the document.
+        """
         if format in ("", "dnnl"):
-            regions = ((name, self.find_function(name).impl) for name in self.function_names)
-            return "\n".join(
-                f"{name}\n{region.program(num_threads()).plan}"
-                for name, region in regions
-                if isinstance(region, Region)
-            )
+            return "\n".join(f"{name}\n{region.source}" for name, region in self.regions())
+        if format == "programs":
+            return "\n".join(f"{name}\n{region.made_so_far}" for name, region in self.regions())
         return super().get_source("text" if format == "graph" else format)

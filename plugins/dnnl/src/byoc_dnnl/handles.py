@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,15 +12,14 @@ from byoc_core.errors import ArtifactError
 
 from byoc_dnnl.capi import (
     CPU_ENGINE,
-    FLOAT32,
     FORMAT_ANY,
     FORMAT_KIND_BLOCKED,
     IN_ORDER_STREAM,
     MAX_NDIMS,
-    SCRATCHPAD_USER,
-    Algorithm,
     Api,
     CpuRuntime,
+    DataType,
+    ExecArg,
     Query,
     Status,
     dims_array,
@@ -32,10 +31,19 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.library import Library
 
-__all__ = ["Attributes", "Engine", "Memory", "MemoryDesc", "PostOp", "Primitive", "PrimitiveDesc", "Stream"]
+__all__ = [
+    "Engine",
+    "Handle",
+    "Memory",
+    "MemoryDesc",
+    "Primitive",
+    "PrimitiveDesc",
+    "Stream",
+    "argument_block",
+]
 
 
-class _Handle:
+class Handle:
     """A pointer that a function of oneDNN made, and the function that frees it.
 
     Itself it can be handed to functions of oneDNN, and lives as long as the call.
@@ -63,23 +71,44 @@ class _Handle:
         return self.pointer
 
 
-class Engine(_Handle):
-    """The engine of the CPU, in which all else is made."""
+class Engine(Handle):
+    """The engine of the CPU, in which all else is made.
+
+    It switches oneDNN's cache of primitives off. A descriptor that comes from there may point to attributes of one that
+    is gone, which oneDNN 3.2 reads if the primitive is not in the cache any more when it is made. Programs keep their
+    primitives themselves.
+    """
 
     __slots__ = ("_library",)
     _destroy = "dnnl_engine_destroy"
 
     def __init__(self, library: Library) -> None:
         self._library = library
+        library.api.call("dnnl_set_primitive_cache_capacity", 0)
         super().__init__(library.api, "dnnl_engine_create", CPU_ENGINE, 0)
+
+    @property
+    def openmp(self) -> ctypes.CDLL | None:
+        """Finds the functions of the OpenMP library that oneDNN is linked with; ``None`` where it has one thread."""
+        return None if self._library.runtime is CpuRuntime.SEQUENTIAL else self._library.handle
+
+    @property
+    def isa(self) -> int:
+        """What it may use of the processor: bits of :class:`~byoc_dnnl.capi.Isa`."""
+        return self._library.isa
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads what is created now will use."""
+        return 1 if self.openmp is None else int(self.openmp.omp_get_max_threads())
 
     @contextmanager
     def threads(self, number: int) -> Iterator[None]:
         """Has what is created in this thread meanwhile use so many threads."""
-        if self._library.runtime is CpuRuntime.SEQUENTIAL:
+        handle = self.openmp
+        if handle is None:
             yield
             return
-        handle = self._library.handle  # its lookup reaches the OpenMP library that it is linked with
         before = handle.omp_get_max_threads()
         handle.omp_set_num_threads(number)
         try:
@@ -88,7 +117,7 @@ class Engine(_Handle):
             handle.omp_set_num_threads(before)
 
 
-class Stream(_Handle):
+class Stream(Handle):
     """What primitives are executed in, one after the other."""
 
     __slots__ = ()
@@ -98,8 +127,8 @@ class Stream(_Handle):
         super().__init__(engine.api, "dnnl_stream_create", engine, IN_ORDER_STREAM)
 
 
-class MemoryDesc(_Handle):
-    """How a float32 tensor lies in memory: its sizes, and its strides or blocks. Equal ones are equal.
+class MemoryDesc(Handle):
+    """How a tensor lies in memory: its dtype, its sizes, and its strides or blocks. Equal ones are equal.
 
     Made by its class methods; a method that gives another one does not change this one.
     """
@@ -109,19 +138,21 @@ class MemoryDesc(_Handle):
     __hash__ = None  # type: ignore[assignment]  # equality is asked of the library
 
     @classmethod
-    def strided(cls, engine: Engine, sizes: Sequence[int], strides: Sequence[int] | None = None) -> MemoryDesc:
+    def strided(
+        cls, engine: Engine, sizes: Sequence[int], strides: Sequence[int] | None = None, dtype: str = "float32"
+    ) -> MemoryDesc:
         """Gives that of strides, in elements; without them of a row-major tensor without gaps."""
         sizes = tuple(sizes)
         steps = row_major_strides(sizes) if strides is None else tuple(strides)
         name = "dnnl_memory_desc_create_with_strides"
-        return cls(engine.api, name, len(sizes), dims_array(sizes), FLOAT32, dims_array(steps))
+        return cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], dims_array(steps))
 
     @classmethod
-    def any(cls, engine: Engine, sizes: Sequence[int]) -> MemoryDesc:
+    def any(cls, engine: Engine, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
         """Gives one that leaves the layout to the primitive."""
         sizes = tuple(sizes)
         name = "dnnl_memory_desc_create_with_tag"
-        return cls(engine.api, name, len(sizes), dims_array(sizes), FLOAT32, FORMAT_ANY)
+        return cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], FORMAT_ANY)
 
     @classmethod
     def copied(cls, api: Api, pointer: int) -> MemoryDesc:
@@ -139,13 +170,31 @@ class MemoryDesc(_Handle):
         array = (ctypes.c_int * len(axes))(*places)
         return MemoryDesc(self.api, "dnnl_memory_desc_permute_axes", self, array)
 
+    def cast(self, engine: Engine, dtype: str) -> MemoryDesc | None:
+        """Gives the same layout for elements of another dtype; ``None`` where it has blocks."""
+        if self.dtype == dtype:
+            return self
+        if self._number(Query.INNER_NBLKS):
+            return None
+        return MemoryDesc.strided(engine, self.sizes, self._dims(Query.STRIDES), dtype)
+
+    def as_bytes(self, engine: Engine) -> MemoryDesc | None:
+        """Gives the same elements of two bytes as bytes, on an axis more; ``None`` where that has no description."""
+        if self._number(Query.INNER_NBLKS) or len(self.sizes) == MAX_NDIMS:
+            return None
+        strides = [2 * stride for stride in self._dims(Query.STRIDES)]
+        return MemoryDesc.strided(engine, (*self.sizes, 2), (*strides, 1), "uint8")
+
     def reshaped(self, sizes: Sequence[int]) -> MemoryDesc | None:
         """Gives the same memory with other sizes; ``None`` where its layout does not permit that."""
-        pointer = ctypes.c_void_p()
         sizes = tuple(sizes)
-        name = "dnnl_memory_desc_reshape"
-        status = self.api.attempt(name, ctypes.byref(pointer), self, len(sizes), dims_array(sizes))
-        if status == Status.INVALID_ARGUMENTS:
+        return self._other("dnnl_memory_desc_reshape", len(sizes), dims_array(sizes))
+
+    def _other(self, name: str, *arguments: object) -> MemoryDesc | None:
+        """Gives what a function makes of this one, or ``None`` where it cannot."""
+        pointer = ctypes.c_void_p()
+        status = self.api.attempt(name, ctypes.byref(pointer), self, *arguments)
+        if status in (Status.INVALID_ARGUMENTS, Status.UNIMPLEMENTED):
             return None
         if status != Status.SUCCESS:
             raise failure(name, status)
@@ -153,19 +202,74 @@ class MemoryDesc(_Handle):
         made._own(self.api, pointer)
         return made
 
+    def part(self, starts: Sequence[int], sizes: Sequence[int]) -> MemoryDesc | None:
+        """Gives a piece of the same memory; ``None`` where it would begin within a block."""
+        where = dims_array(tuple(sizes)), dims_array(tuple(starts))
+        return self._other("dnnl_memory_desc_create_submemory", *where)
+
+    def plain_order(self) -> tuple[int, ...] | None:
+        """Gives its axes from the outermost to the innermost; ``None`` where it has blocks or gaps."""
+        strides, sizes = self._dims(Query.STRIDES), self.sizes
+        order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], sizes[axis] > 1, axis)))
+        return order if self.permuted(order).is_row_major() else None
+
+    def has_usual_order(self) -> bool:
+        """Whether the strides say that axes go from the outermost to the innermost, axis 1 perhaps behind all others.
+
+        Blocks may lie within. Axes of one element count too: oneDNN looks at their strides.
+        """
+        strides = self._dims(Query.STRIDES)
+        orders = [strides] if self.is_blocked() else [strides, (*strides[:1], *strides[2:], *strides[1:2])]
+        return any(list(order) == sorted(order, reverse=True) for order in orders)
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of its axes."""
         return self._dims(Query.DIMS)
 
     @property
+    def dtype(self) -> str:
+        """The name of its elements' dtype."""
+        return DataType(self._number(Query.DATA_TYPE)).name
+
+    @property
     def nbytes(self) -> int:
         """How much memory it takes, with padding."""
         return int(self.api.ask("dnnl_memory_desc_get_size", self))
 
+    def with_plain_unit_axes(self) -> MemoryDesc:
+        """Gives the same memory, with strides along axes of one element as in a tensor without gaps.
+
+        Strides there mean nothing, but oneDNN looks at them where it tells layouts apart.
+        """
+        if self._number(Query.INNER_NBLKS):
+            return self
+        sizes, strides = self.sizes, list(self._dims(Query.STRIDES))
+        for axis in reversed(range(len(sizes))):
+            if sizes[axis] == 1:
+                strides[axis] = max((strides[k] * sizes[k] for k in range(axis + 1, len(sizes))), default=1)
+        name = "dnnl_memory_desc_create_with_strides"
+        dtype = self._number(Query.DATA_TYPE)
+        return MemoryDesc(self.api, name, len(sizes), dims_array(sizes), dtype, dims_array(tuple(strides)))
+
     def is_row_major(self) -> bool:
         """Whether it lies row-major, without gaps."""
         return self._number(Query.INNER_NBLKS) == 0 and self._steps() == self._steps_of(row_major_strides(self.sizes))
+
+    def is_blocked(self) -> bool:
+        """Whether its innermost elements are blocks of an axis, as in ``ABcd16b``."""
+        return self._number(Query.INNER_NBLKS) != 0
+
+    def lies_like(self, other: MemoryDesc) -> bool:
+        """Whether elements stand in the same order, as far as padding goes too; dtypes may differ."""
+        queries = (Query.DIMS, Query.PADDED_DIMS, Query.STRIDES)
+        blocks = (Query.INNER_BLKS, Query.INNER_IDXS)
+        count = self._number(Query.INNER_NBLKS)
+        return (
+            count == other._number(Query.INNER_NBLKS)
+            and all(self._dims(query) == other._dims(query) for query in queries)
+            and all(self._dims(query, count) == other._dims(query, count) for query in blocks)
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MemoryDesc):
@@ -173,7 +277,10 @@ class MemoryDesc(_Handle):
         return bool(self.api.ask("dnnl_memory_desc_equal", self, other))
 
     def __str__(self) -> str:
-        """Its axes from the outermost to the innermost, as oneDNN's tags: ``acdb``, ``ABcd16b``."""
+        """Its axes from the outermost to the innermost, as oneDNN's tags, and what is not float32: ``ABcd16b:int8``."""
+        return self._tag() if self.dtype == "float32" else f"{self._tag()}:{self.dtype}"
+
+    def _tag(self) -> str:
         if self._number(Query.FORMAT_KIND) != FORMAT_KIND_BLOCKED:
             return "other" if self._size_is_known() else "any"
         count = self._number(Query.INNER_NBLKS)
@@ -204,48 +311,7 @@ class MemoryDesc(_Handle):
         return tuple(found.contents[: self._number(Query.NDIMS) if count is None else count])
 
 
-class PostOp:
-    """What a primitive does with each element of its result: a function of one operand, or a second operand.
-
-    Args:
-        algorithm: what is computed.
-        alpha: the first parameter of a function.
-        operand: the second operand's description, of an operation of two.
-    """
-
-    __slots__ = ("algorithm", "alpha", "operand")
-
-    def __init__(self, algorithm: Algorithm, alpha: float = 0.0, operand: MemoryDesc | None = None) -> None:
-        self.algorithm, self.alpha, self.operand = algorithm, alpha, operand
-
-
-class _PostOps(_Handle):
-    __slots__ = ()
-    _destroy = "dnnl_post_ops_destroy"
-
-
-class Attributes(_Handle):
-    """How primitives are made: with scratch memory from outside, and post-ops."""
-
-    __slots__ = ()
-    _destroy = "dnnl_primitive_attr_destroy"
-
-    def __init__(self, engine: Engine, post_ops: Iterable[PostOp] = ()) -> None:
-        api = engine.api
-        super().__init__(api, "dnnl_primitive_attr_create")
-        api.call("dnnl_primitive_attr_set_scratchpad_mode", self, SCRATCHPAD_USER)
-        chain = _PostOps(api, "dnnl_post_ops_create")
-        for post_op in post_ops:
-            if post_op.operand is None:
-                name = "dnnl_post_ops_append_eltwise"
-                api.call(name, chain, post_op.algorithm, post_op.alpha, 0.0)
-            else:
-                name = "dnnl_post_ops_append_binary"
-                api.call(name, chain, post_op.algorithm, post_op.operand)
-        api.call("dnnl_primitive_attr_set_post_ops", self, chain)
-
-
-class PrimitiveDesc(_Handle):
+class PrimitiveDesc(Handle):
     """A primitive that can be created: its implementation is chosen, nothing is generated yet."""
 
     __slots__ = ("implementation",)
@@ -259,12 +325,12 @@ class PrimitiveDesc(_Handle):
 
     @property
     def is_reference(self) -> bool:
-        """Whether the implementation is the library's slow one, that it has for everything."""
-        return self.implementation.startswith("ref")
+        """Whether the implementation, or one that it consists of, is the library's slow one for everything."""
+        return any(part.startswith("ref") for part in self.implementation.split("+"))
 
-    def memory_desc(self, query: Query) -> MemoryDesc:
+    def memory_desc(self, query: Query, index: int = 0) -> MemoryDesc:
         """Gives how an argument is to lie."""
-        return MemoryDesc.copied(self.api, self.api.ask("dnnl_primitive_desc_query_md", self, query, 0))
+        return MemoryDesc.copied(self.api, self.api.ask("dnnl_primitive_desc_query_md", self, query, index))
 
     def argument_nbytes(self, argument: int) -> int:
         """Gives how much memory the primitive reads or writes as an argument."""
@@ -278,7 +344,7 @@ class PrimitiveDesc(_Handle):
         return int(self.api.ask("dnnl_memory_desc_get_size", pointer)) if pointer else 0
 
 
-class Primitive(_Handle):
+class Primitive(Handle):
     """A primitive that can be executed, any number of times, in several threads at once."""
 
     __slots__ = ()
@@ -288,7 +354,7 @@ class Primitive(_Handle):
         super().__init__(desc.api, "dnnl_primitive_create", desc)
 
 
-class Memory(_Handle):
+class Memory(Handle):
     """A description together with the address of the memory, which belongs to somebody else."""
 
     __slots__ = ()
@@ -296,6 +362,11 @@ class Memory(_Handle):
 
     def __init__(self, engine: Engine, desc: MemoryDesc, address: int) -> None:
         super().__init__(engine.api, "dnnl_memory_create", desc, engine, address or None)
+
+
+def argument_block(arguments: Sequence[tuple[int, Memory]]) -> ctypes.Array[ExecArg]:
+    """Gives arguments as a primitive takes them; the memories are held by the caller."""
+    return (ExecArg * len(arguments))(*(ExecArg(argument, memory.pointer) for argument, memory in arguments))
 
 
 def row_major_strides(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -36,6 +36,9 @@ _FILE_NAMES = ("libdnnl.so.3", "libdnnl.so", "libdnnl.3.dylib", "libdnnl.dylib")
 _FIRST, _LAST = (3, 2), (4, 0)
 _INSTALL = "Install the wheel of Linux on x86-64: pip install onednn-cpu-gomp==2023.2.0"
 _REMEDY = f"{_INSTALL}; or set {VARIABLE} to a libdnnl of version 3.2 or a later 3."
+_REMEDY_FOR_VARIABLE = (
+    f"Set {VARIABLE} to a libdnnl of version 3.2 or a later 3; or unset it, and others are looked for."
+)
 _REMEDY_FOR_GOMP = "Install it: apt install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL)."
 
 
@@ -49,7 +52,7 @@ class Library:
         api: its functions.
         version: as ``(3, 2, 0)``.
         runtime: what its threads run on.
-        isa: the name of what it may use of the processor.
+        isa: what it may use of the processor: bits of :class:`~byoc_dnnl.capi.Isa`.
         handle: the loaded library, where OpenMP's functions are found too.
     """
 
@@ -58,13 +61,18 @@ class Library:
     api: Api
     version: tuple[int, int, int]
     runtime: CpuRuntime
-    isa: str
+    isa: int
     handle: ctypes.CDLL
+
+    @property
+    def isa_name(self) -> str:
+        """The name of what it may use of the processor."""
+        return Isa(self.isa).name.lower() if self.isa in list(Isa) else f"{self.isa:#x}"
 
     def __str__(self) -> str:
         version = ".".join(map(str, self.version))
         threads = {CpuRuntime.OPENMP: "OpenMP", CpuRuntime.SEQUENTIAL: "one thread"}[self.runtime]
-        return f"oneDNN {version} from {self.path} ({self.origin}), instructions {self.isa}, threads: {threads}"
+        return f"oneDNN {version} from {self.path} ({self.origin}), instructions {self.isa_name}, threads: {threads}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ def library_status() -> Status:
 @cache
 def _find(override: str) -> Library | Missing:
     if override:
-        return _open(override, f"by {VARIABLE}", _REMEDY)
+        return _open(override, f"by {VARIABLE}", _REMEDY_FOR_VARIABLE)
     first: Missing | None = None
     for path, origin in candidates():
         found = _open(path, origin, _REMEDY)
@@ -149,11 +157,11 @@ def _open(path: str, origin: str, remedy: str) -> Library | Missing:
     except OSError as error:
         if "libgomp" in str(error):
             return Missing(f"{path} ({origin}) needs libgomp, which the system lacks", _REMEDY_FOR_GOMP)
-        return Missing(f"{path} ({origin}) cannot be loaded: {error}", remedy)
+        return Missing(f"{path} ({origin}) cannot be loaded: {_without(path, error)}", remedy)
     try:
         api = Api(handle)
     except AttributeError as error:
-        return Missing(f"{path} ({origin}) is no oneDNN of version 3: {error}", remedy)
+        return Missing(f"{path} ({origin}) is no oneDNN of version 3: {_without(path, error)}", remedy)
     version = api.ask("dnnl_version").contents
     number = (int(version.major), int(version.minor), int(version.patch))
     if not _FIRST <= number[:2] < _LAST:
@@ -168,5 +176,9 @@ def _open(path: str, origin: str, remedy: str) -> Library | Missing:
         return Missing(f"{path} ({origin}) cannot create an engine for the CPU: status {int(status)}", remedy)
     api.call("dnnl_engine_destroy", engine)
     isa = int(api.ask("dnnl_get_effective_cpu_isa"))
-    isa_name = Isa(isa).name.lower() if isa in list(Isa) else f"{isa:#x}"
-    return Library(path, origin, api, number, CpuRuntime(version.cpu_runtime), isa_name, handle)
+    return Library(path, origin, api, number, CpuRuntime(version.cpu_runtime), isa, handle)
+
+
+def _without(path: str, error: Exception) -> str:
+    """Gives what the loader says, without the path that it begins with."""
+    return str(error).removeprefix(f"{path}: ")

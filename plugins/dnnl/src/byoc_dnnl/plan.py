@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+from byoc_core.dtypes import to_numpy
+from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 
-__all__ = ["Buffer", "Kind", "Packing", "Place", "Plan", "Step"]
+__all__ = ["BlockSums", "Buffer", "Check", "Kind", "Packing", "Place", "Plan", "Step"]
 
 
 class Kind(Enum):
@@ -20,6 +23,29 @@ class Kind(Enum):
     CONSTANT = "constant"
     PACKED = "packed"
     ARENA = "arena"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """What is made of a constant by numpy: its blocks in another order, or sums of blocks.
+
+    Attributes:
+        sizes: the constant's as three axes, of which the second counts the blocks.
+        sums: which blocks are added, for each block of the result.
+    """
+
+    sizes: tuple[int, int, int]
+    sums: tuple[tuple[int, ...], ...]
+
+    def apply(self, array: NDArray) -> NDArray:
+        """Gives an array of its own, of three axes."""
+        blocks = array.reshape(self.sizes)
+        first, _, last = self.sizes
+        result = np.empty((first, len(self.sums), last), array.dtype)
+        with np.errstate(all="ignore"):
+            for index, numbers in enumerate(self.sums):
+                np.sum(blocks[:, list(numbers)], axis=1, out=result[:, index])
+        return result
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,6 +58,7 @@ class Buffer:
         index: of an argument: its number, inputs then outputs.
         digest: of a constant.
         nbytes: its size.
+        sums: of a constant: what is made of it before it is read.
     """
 
     kind: Kind
@@ -39,6 +66,11 @@ class Buffer:
     nbytes: int
     index: int = -1
     digest: str = ""
+    sums: BlockSums | None = None
+
+    def read(self, array: NDArray) -> NDArray:
+        """Gives what a program reads of a constant's array, row-major."""
+        return np.ascontiguousarray(array) if self.sums is None else self.sums.apply(array)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,6 +83,9 @@ class Place:
     def seen_as(self, desc: MemoryDesc) -> Place:
         """Gives the same memory under another description."""
         return Place(self.buffer, desc)
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name}:{self.desc}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +102,63 @@ class Step:
     desc: PrimitiveDesc
     arguments: Mapping[int, Place]
 
+    @property
+    def places(self) -> Collection[Place]:
+        """What it reads and writes."""
+        return self.arguments.values()
+
+    @property
+    def scratch_nbytes(self) -> int:
+        """The scratch memory that it needs."""
+        return self.desc.scratch_nbytes
+
     def __str__(self) -> str:
-        places = ", ".join(f"{place.buffer.name}:{place.desc}" for place in self.arguments.values())
-        return f"{self.title}  {self.desc.implementation}  {places}"
+        return f"{self.title}  {self.desc.implementation}  {', '.join(map(str, self.places))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Ends the run where an element is NaN, or of a larger magnitude than what follows has been proved right for.
+
+    The region is then computed anew from its inputs, by the reference kernels.
+
+    Attributes:
+        title: what needs it, for people.
+        place: the elements: all that its description takes, the zeros of padding too.
+        limit: the largest magnitude that may go on.
+    """
+
+    title: str
+    place: Place
+    limit: float
+
+    @property
+    def element_nbytes(self) -> int:
+        """The bytes of an element."""
+        return to_numpy(self.place.desc.dtype).itemsize
+
+    @property
+    def limit_bits(self) -> int:
+        """The bits of the largest number of the elements' dtype that may go on.
+
+        Without the sign, bits of floats are ordered as magnitudes are, those of NaN above all.
+        """
+        with np.errstate(over="ignore"):
+            nearest = np.array(self.limit).astype(to_numpy(self.place.desc.dtype))
+        return int(nearest.view(f"u{self.element_nbytes}")) - bool(nearest > self.limit)
+
+    @property
+    def places(self) -> Collection[Place]:
+        """What it reads."""
+        return (self.place,)
+
+    @property
+    def scratch_nbytes(self) -> int:
+        """None."""
+        return 0
+
+    def __str__(self) -> str:
+        return f"check for {self.title}  {self.place.buffer.name}:{self.place.desc} within {self.limit:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +177,23 @@ class Plan:
     Attributes:
         steps: in the order of execution.
         packings: what is made of constants before.
+        constants: arrays by digest that were computed from constants while the plan was made.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[Step | Check]
     packings: Sequence[Packing]
+    constants: Mapping[str, NDArray] = field(default_factory=dict)
 
     @property
     def scratch_nbytes(self) -> int:
         """The largest scratch memory that a step needs."""
-        return max((step.desc.scratch_nbytes for step in self.steps), default=0)
+        return max((step.scratch_nbytes for step in self.steps), default=0)
 
     def lay_out(self) -> tuple[Mapping[Buffer, int], StoragePlan]:
         """Gives the number of each buffer of the arena, and where they lie in it."""
         spans: dict[Buffer, list[int]] = {}
         for number, step in enumerate(self.steps):
-            for place in step.arguments.values():
+            for place in step.places:
                 if place.buffer.kind is Kind.ARENA:
                     spans.setdefault(place.buffer, [number, number])[1] = number
         intervals = [Interval(buffer.nbytes, first, last) for buffer, (first, last) in spans.items()]

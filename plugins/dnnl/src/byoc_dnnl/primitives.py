@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from byoc_dnnl.capi import FORWARD_INFERENCE, Algorithm, Api, NormalizationFlags, Status, dims_array, failure
-from byoc_dnnl.handles import Attributes, Engine, MemoryDesc, PostOp, PrimitiveDesc
+from byoc_dnnl.capi import FORWARD_INFERENCE, Algorithm, Api, Direction, NormalizationFlags, Status, dims_array, failure
+from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
+from byoc_dnnl.post_ops import Attributes, PostOp, Scaling
 
-__all__ = ["Windows", "Workshop"]
+__all__ = ["RecurrentLayer", "Windows", "Workshop"]
 
 
 class Windows:
@@ -32,6 +34,42 @@ class Windows:
         self.strides, self.before, self.after = (dims_array(tuple(x)) for x in (strides, before, after))
         self.dilation = dims_array(tuple(step - 1 for step in dilation))  # oneDNN counts what is left out
 
+    @property
+    def all(self) -> tuple[object, ...]:
+        """What the C API takes of them, in its order, but for the sizes of windows."""
+        return self.strides, self.dilation, self.before, self.after
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentLayer:
+    """How the tensors of a recurrent layer lie.
+
+    Attributes:
+        direction: in which order the steps are taken.
+        source: ``(T, N, I)``.
+        state: ``(1, D, N, H)``: each state before the first step, and after the last.
+        weights: those of the input, ``(1, D, I, G, H)``.
+        recurrence: those of the state, ``(1, D, H, G, H)``.
+        bias: ``(1, D, G, H)``, with one more where the reset gate comes after the matrix.
+        target: ``(T, N, D * H)``.
+        gives_states: whether the last states are written.
+    """
+
+    direction: Direction
+    source: MemoryDesc
+    state: MemoryDesc
+    weights: MemoryDesc
+    recurrence: MemoryDesc
+    bias: MemoryDesc
+    target: MemoryDesc
+    gives_states: bool
+
+    def descs(self, num_states: int) -> tuple[MemoryDesc | None, ...]:
+        """Gives them in the order in which oneDNN takes them."""
+        states, last = [self.state] * num_states, [self.state if self.gives_states else None] * num_states
+        others = [None, None] if num_states > 1 else []  # neither peepholes nor a projection
+        return (self.source, *states, self.weights, self.recurrence, *others, self.bias, self.target, *last)
+
 
 class Workshop:
     """Makes primitive descriptors in an engine."""
@@ -44,12 +82,16 @@ class Workshop:
         return self.engine.api
 
     def reorder(self, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc:
-        """Gives what copies a tensor into another layout; every pair of layouts has one."""
-        descs = (source, self.engine, target, self.engine)
-        made = self._make("dnnl_reorder_primitive_desc_create", *descs, Attributes(self.engine))
+        """Gives what copies a tensor into another layout or dtype; every pair of layouts has one."""
+        made = self.conversion(source, target, Scaling())
         if made is None:
             raise failure("dnnl_reorder_primitive_desc_create", Status.UNIMPLEMENTED)
         return made
+
+    def conversion(self, source: MemoryDesc, target: MemoryDesc, scaling: Scaling) -> PrimitiveDesc | None:
+        """Gives what copies a tensor into another layout or dtype, with scales and zero points."""
+        descs = (source, self.engine, target, self.engine)
+        return self._make("dnnl_reorder_primitive_desc_create", *descs, Attributes(self.engine, (), scaling))
 
     def convolution(
         self,
@@ -59,14 +101,28 @@ class Workshop:
         target: MemoryDesc,
         windows: Windows,
         post_ops: Sequence[PostOp],
+        scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
         """Gives a convolution; weights are ``(O, I, ...)``, in groups ``(G, O, I, ...)``."""
-        attributes = Attributes(self.engine, post_ops)
+        attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
-        geometry = (windows.strides, windows.dilation, windows.before, windows.after)
         kind = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
         name = "dnnl_convolution_forward_primitive_desc_create"
-        return self._make_in_engine(name, *kind, *descs, *geometry, attributes)
+        return self._make_in_engine(name, *kind, *descs, *windows.all, attributes)
+
+    def deconvolution(
+        self,
+        source: MemoryDesc,
+        weights: MemoryDesc,
+        target: MemoryDesc,
+        windows: Windows,
+        post_ops: Sequence[PostOp],
+    ) -> PrimitiveDesc | None:
+        """Gives a transposed convolution: windows go over ``target``; weights are as for a convolution."""
+        attributes = Attributes(self.engine, post_ops)
+        kind = (FORWARD_INFERENCE, Algorithm.DECONVOLUTION_DIRECT)
+        name = "dnnl_deconvolution_forward_primitive_desc_create"
+        return self._make_in_engine(name, *kind, source, weights, None, target, *windows.all, attributes)
 
     def matmul(
         self,
@@ -75,40 +131,63 @@ class Workshop:
         bias: MemoryDesc | None,
         target: MemoryDesc,
         post_ops: Sequence[PostOp],
+        scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
         """Gives a product of (stacks of) matrices, all of one rank; leading axes of size 1 are repeated."""
-        attributes = Attributes(self.engine, post_ops)
+        attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
         return self._make_in_engine("dnnl_matmul_primitive_desc_create", *descs, attributes)
 
-    def eltwise(
-        self, algorithm: Algorithm, alpha: float, desc: MemoryDesc, post_ops: Sequence[PostOp]
-    ) -> PrimitiveDesc | None:
+    def eltwise(self, function: PostOp, desc: MemoryDesc, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         """Gives a function of each element; the result lies as the operand does."""
         attributes = Attributes(self.engine, post_ops)
-        what = (FORWARD_INFERENCE, algorithm, desc, desc, alpha, 0.0)
+        what = (FORWARD_INFERENCE, function.algorithm, desc, desc, function.alpha, function.beta)
         return self._make_in_engine("dnnl_eltwise_forward_primitive_desc_create", *what, attributes)
 
     def binary(
-        self, algorithm: Algorithm, left: MemoryDesc, right: MemoryDesc, post_ops: Sequence[PostOp]
+        self,
+        algorithm: Algorithm,
+        left: MemoryDesc,
+        right: MemoryDesc,
+        post_ops: Sequence[PostOp],
+        target: MemoryDesc | None = None,
+        scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
-        """Gives an operation on each element of ``left`` and one of ``right``, whose axes of size 1 are repeated."""
-        what = (algorithm, left, right, left)
-        attributes = Attributes(self.engine, post_ops)
+        """Gives an operation on each element of ``left`` and one of ``right``, whose axes of size 1 are repeated.
+
+        oneDNN 3.2 reads the first element only of a post-op's operand ``(1, C, 1, ...)`` where the result is
+        ``(N, C, 1, ...)``; that is not made. By the strides of axes of one element it takes ``(1, 1, 1, W)`` for
+        another kind of repetition, and goes beyond the tensors; they are made plain.
+        """
+        left, right = left.with_plain_unit_axes(), right.with_plain_unit_axes()
+        target = target and target.with_plain_unit_axes()
+        images, channels, *others = (*left.sizes, 1, 1)
+        if 1 not in (images, channels) and set(others) == {1} and len(left.sizes) > 2:
+            per_channel = (1, *left.sizes[1:])
+            if any(post_op.operand is not None and post_op.operand.sizes == per_channel for post_op in post_ops):
+                return None
+        what = (algorithm, left, right, target or left)
+        attributes = Attributes(self.engine, post_ops, scaling)
         return self._make_in_engine("dnnl_binary_primitive_desc_create", *what, attributes)
 
     def pooling(
-        self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc, window: Sequence[int], windows: Windows
+        self,
+        algorithm: Algorithm,
+        source: MemoryDesc,
+        target: MemoryDesc,
+        window: Sequence[int],
+        windows: Windows,
+        post_ops: Sequence[PostOp] = (),
     ) -> PrimitiveDesc | None:
         """Gives the largest element, or the mean, of each window."""
         what = (FORWARD_INFERENCE, algorithm, source, target)
         geometry = (windows.strides, dims_array(tuple(window)), windows.dilation, windows.before, windows.after)
         name = "dnnl_pooling_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, *geometry, Attributes(self.engine))
+        return self._make_in_engine(name, *what, *geometry, Attributes(self.engine, post_ops))
 
-    def softmax(self, desc: MemoryDesc, axis: int) -> PrimitiveDesc | None:
+    def softmax(self, source: MemoryDesc, target: MemoryDesc, axis: int) -> PrimitiveDesc | None:
         """Gives softmax along an axis."""
-        what = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, desc, desc, axis)
+        what = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, source, target, axis)
         name = "dnnl_softmax_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
@@ -118,23 +197,50 @@ class Workshop:
         name = "dnnl_lrn_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
-    def batch_normalization(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
+    def batch_normalization(
+        self, desc: MemoryDesc, epsilon: float, post_ops: Sequence[PostOp] = ()
+    ) -> PrimitiveDesc | None:
         """Gives batch normalisation with given statistics, scale and shift, over axis 1."""
         flags = NormalizationFlags.USE_GLOBAL_STATS | NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         what = (FORWARD_INFERENCE, desc, desc, epsilon, flags)
         name = "dnnl_batch_normalization_forward_primitive_desc_create"
-        return self._make_in_engine(name, *what, Attributes(self.engine))
+        return self._make_in_engine(name, *what, Attributes(self.engine, post_ops))
 
-    def layer_normalization(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
-        """Gives layer normalisation over the last axis, with scale and shift."""
+    def layer_normalization(self, source: MemoryDesc, target: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
+        """Gives layer normalisation over the last axis, with scale and shift of float32."""
         flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
-        what = (FORWARD_INFERENCE, desc, desc, None, epsilon, flags)
+        what = (FORWARD_INFERENCE, source, target, None, epsilon, flags)
         name = "dnnl_layer_normalization_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
-    def reduction(self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc | None:
+    def standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
+        """Gives layer normalisation over the last axis, without scale and shift."""
+        name = "dnnl_layer_normalization_forward_primitive_desc_create"
+        return self._make_in_engine(
+            name, FORWARD_INFERENCE, desc, desc, None, epsilon, NormalizationFlags.NONE, Attributes(self.engine)
+        )
+
+    def channel_standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
+        """Gives normalisation of each channel (axis 1) by statistics of its own, with scale and shift."""
+        flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
+        name = "dnnl_batch_normalization_forward_primitive_desc_create"
+        return self._make_in_engine(name, FORWARD_INFERENCE, desc, desc, epsilon, flags, Attributes(self.engine))
+
+    def resampling(self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc | None:
+        """Gives an image at other sizes, by its nearest elements or linear interpolation at half-pixel places."""
+        what = (FORWARD_INFERENCE, algorithm, None, source, target, Attributes(self.engine))
+        return self._make_in_engine("dnnl_resampling_forward_primitive_desc_create", *what)
+
+    def prelu(self, source: MemoryDesc, slopes: MemoryDesc) -> PrimitiveDesc | None:
+        """Gives what multiplies negative elements by slopes, whose axes of size 1 are repeated."""
+        what = (FORWARD_INFERENCE, source, slopes, source, Attributes(self.engine))
+        return self._make_in_engine("dnnl_prelu_forward_primitive_desc_create", *what)
+
+    def reduction(
+        self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc, post_ops: Sequence[PostOp] = ()
+    ) -> PrimitiveDesc | None:
         """Gives what brings the axes that have size 1 in ``target`` to one element."""
-        what = (algorithm, source, target, 0.0, 0.0, Attributes(self.engine))
+        what = (algorithm, source, target, 0.0, 0.0, Attributes(self.engine, post_ops))
         return self._make_in_engine("dnnl_reduction_primitive_desc_create", *what)
 
     def concat(self, axis: int, sources: Sequence[MemoryDesc], target: MemoryDesc) -> PrimitiveDesc | None:
@@ -142,6 +248,23 @@ class Workshop:
         pointers = (ctypes.c_void_p * len(sources))(*(source.pointer.value for source in sources))
         what = (target, len(sources), axis, pointers, Attributes(self.engine))
         return self._make_in_engine("dnnl_concat_primitive_desc_create", *what)
+
+    def rnn(self, layer: RecurrentLayer, activation: Algorithm) -> PrimitiveDesc | None:
+        """Gives a plain recurrent layer."""
+        what = (FORWARD_INFERENCE, activation, layer.direction, *layer.descs(1), 0, 0.0, 0.0)
+        name = "dnnl_vanilla_rnn_forward_primitive_desc_create"
+        return self._make_in_engine(name, *what, Attributes(self.engine))
+
+    def gru(self, layer: RecurrentLayer, *, linear_before_reset: bool) -> PrimitiveDesc | None:
+        """Gives a gated recurrent unit, with gates in the order update, reset, hidden."""
+        what = (FORWARD_INFERENCE, layer.direction, *layer.descs(1), 0)
+        name = f"dnnl_{'lbr_' if linear_before_reset else ''}gru_forward_primitive_desc_create"
+        return self._make_in_engine(name, *what, Attributes(self.engine))
+
+    def lstm(self, layer: RecurrentLayer) -> PrimitiveDesc | None:
+        """Gives a long short-term memory, with gates in the order input, forget, cell, output."""
+        what = (FORWARD_INFERENCE, layer.direction, *layer.descs(2), 0)
+        return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *what, Attributes(self.engine))
 
     def _make_in_engine(self, name: str, *arguments: object) -> PrimitiveDesc | None:
         return self._make(name, self.engine, *arguments)

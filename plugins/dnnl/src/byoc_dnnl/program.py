@@ -4,114 +4,114 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from byoc_core.runtime.module import NDArray
 
-from byoc_dnnl.capi import Argument, ExecArg, Query, failure
-from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream
-from byoc_dnnl.plan import Buffer, Kind, Place, Plan
+from byoc_dnnl.arrays import address_of, aligned, round_up
+from byoc_dnnl.capi import Argument, Query, failure
+from byoc_dnnl.handles import Engine, Memory, Primitive, Stream, argument_block
+from byoc_dnnl.native import make_program
+from byoc_dnnl.plan import Buffer, Check, Kind, Place, Plan, Step
+from byoc_dnnl.weights import shared_constants
 
-__all__ = ["PackedConstants", "Program"]
-
-_ALIGNMENT = 64
-
-
-class PackedConstants:
-    """Constants in the layouts of primitives, each made once for all programs of a module."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, list[tuple[MemoryDesc, MemoryDesc, NDArray]]] = {}
-
-    def find(self, digest: str, source: MemoryDesc, target: MemoryDesc) -> NDArray | None:
-        """Gives what was made of a constant, seen as ``source``, in the layout ``target``."""
-        for known_source, known_target, array in self._arrays.get(digest, ()):
-            if known_source == source and known_target == target:
-                return array
-        return None
-
-    def add(self, digest: str, source: MemoryDesc, target: MemoryDesc, array: NDArray) -> None:
-        """Keeps what was made of a constant."""
-        self._arrays.setdefault(digest, []).append((source, target, array))
+__all__ = ["Frame", "Program"]
 
 
 class Program:
     """A plan with its primitives and constants; any number of threads may call it at once.
 
+    It has to be made with the number of threads of OpenMP that the plan was made with. Descriptors of convolutions
+    that oneDNN 3.2 takes from its cache of primitives point to attributes that are gone, and read them where the cache,
+    which tells numbers of threads apart, does not have the primitive.
+
     Args:
         engine: where the plan was made.
         plan: what to run.
         constants: arrays by digest, at least those of the plan.
-        packed: where packed constants are found, and kept.
+        is_serial: whether it runs in the calling thread alone, for which it was planned, whatever the call's number of
+            threads.
     """
 
-    def __init__(self, engine: Engine, plan: Plan, constants: Mapping[str, NDArray], packed: PackedConstants) -> None:
+    def __init__(
+        self, engine: Engine, plan: Plan, constants: Mapping[str, NDArray], *, is_serial: bool = False
+    ) -> None:
         self.engine = engine
         self.plan = plan
-        self.primitives = [Primitive(step.desc) for step in plan.steps]
+        self.is_serial = is_serial
+        self.primitives = [Primitive(step.desc) for step in plan.steps if isinstance(step, Step)]
         self.arrays: dict[Buffer, NDArray] = {}
         for step in plan.steps:
-            for place in step.arguments.values():
+            for place in step.places:
                 if place.buffer.kind is Kind.CONSTANT:
-                    self.arrays[place.buffer] = np.ascontiguousarray(constants[place.buffer.digest])
-        self._pack(constants, packed)
+                    self.arrays[place.buffer] = place.buffer.read(constants[place.buffer.digest])
+        self._packed = [shared_constants().pack(engine, p, constants[p.source.buffer.digest]) for p in plan.packings]
+        for packing, packed in zip(plan.packings, self._packed, strict=True):
+            self.arrays[packing.target.buffer] = packed.array
         self.numbers, self.storage = plan.lay_out()
         self.scratch_nbytes = plan.scratch_nbytes
-        self._frames: list[_Frame] = []
+        self.scratch_offset = round_up(self.storage.total)
+        self.native = make_program(self)
+        self._frames: list[Frame] = []
 
-    def __call__(self, *arrays: NDArray) -> None:
-        """Runs it on inputs and outputs."""
+    def __call__(self, *arrays: NDArray) -> bool:
+        """Runs it on inputs and outputs; whether all checks held. Where one did not the outputs hold anything."""
+        if self.native is not None:
+            return self.native.run(*map(address_of, arrays))
         try:
             frame = self._frames.pop()
         except IndexError:
-            frame = _Frame(self)
-        frame.run(arrays)
+            frame = Frame(self)
+        held = frame.run(arrays)
         self._frames.append(frame)
+        return held
 
-    def _pack(self, constants: Mapping[str, NDArray], packed: PackedConstants) -> None:
-        api = self.engine.api
-        for packing in self.plan.packings:
-            digest, source, target = packing.source.buffer.digest, packing.source.desc, packing.target.desc
-            array = packed.find(digest, source, target)
-            if array is None:
-                given, array = np.ascontiguousarray(constants[digest]), _aligned(target.nbytes)
-                scratch = _aligned(packing.desc.scratch_nbytes)
-                stream = Stream(self.engine)
-                memories = {
-                    Argument.SRC: Memory(self.engine, source, _address(given)),
-                    Argument.DST: Memory(self.engine, target, _address(array)),
-                    Argument.SCRATCHPAD: Memory(
-                        self.engine, packing.desc.memory_desc(Query.SCRATCHPAD_MD), _address(scratch)
-                    ),
-                }
-                block = _block(list(memories.items()))
-                primitive = Primitive(packing.desc)
-                api.call("dnnl_primitive_execute", primitive, stream, len(block), block)
-                api.call("dnnl_stream_wait", stream)
-                packed.add(digest, source, target, array)
-            self.arrays[packing.target.buffer] = array
+    @property
+    def frame_nbytes(self) -> int:
+        """The memory of one frame: the arena, and scratch memory."""
+        return self.scratch_offset + self.scratch_nbytes
+
+    @property
+    def idle_nbytes(self) -> int:
+        """The memory that it holds between calls: of a frame; with the extension all programs share what they need."""
+        return self.frame_nbytes if self.native is None else 0
+
+    def __str__(self) -> str:
+        """Its primitives, one a line."""
+        return str(self.plan)
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames wait to be used again."""
+        return len(self._frames) if self.native is None else self.native.num_frames
 
 
-class _Frame:
+class Frame:
     """What one call at a time needs: an arena with scratch memory at its end, a stream, argument blocks."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._stream = Stream(program.engine)
-        total = -(-program.storage.total // _ALIGNMENT) * _ALIGNMENT
-        self._arena = _aligned(total + program.scratch_nbytes)
+        self._arena = aligned(program.frame_nbytes)
         self._memories: dict[Place, Memory] = {}
         self._bound: list[tuple[int, ctypes.c_void_p]] = []
         self._scratch: list[Memory] = []
-        self._calls: list[tuple[str, ctypes.c_void_p, int, Any]] = []
-        for step, primitive in zip(program.plan.steps, program.primitives, strict=True):
+        self._calls: list[tuple[str, ctypes.c_void_p, int, Any] | Check] = []
+        primitives = iter(program.primitives)
+        for step in program.plan.steps:
+            if isinstance(step, Check):
+                self._calls.append(step)
+                continue
+            primitive = next(primitives)
             block = [(argument, self._memory(place)) for argument, place in step.arguments.items()]
             if step.desc.scratch_nbytes:
                 desc = step.desc.memory_desc(Query.SCRATCHPAD_MD)
-                self._scratch.append(Memory(program.engine, desc, _address(self._arena) + total))
+                self._scratch.append(Memory(program.engine, desc, address_of(self._arena) + program.scratch_offset))
                 block.append((Argument.SCRATCHPAD, self._scratch[-1]))
-            self._calls.append((step.title, primitive.pointer, len(block), _block(block)))
+            self._calls.append((step.title, primitive.pointer, len(block), argument_block(block)))
         self._execute = program.engine.api.function("dnnl_primitive_execute")
         self._set_address = program.engine.api.function("dnnl_memory_set_data_handle")
 
@@ -121,42 +121,58 @@ class _Frame:
         program, buffer = self._program, place.buffer
         address = 0
         if buffer.kind is Kind.ARENA:
-            address = _address(self._arena) + program.storage.offsets[program.numbers[buffer]]
+            address = address_of(self._arena) + program.storage.offsets[program.numbers[buffer]]
         elif buffer.kind is not Kind.ARGUMENT:
-            address = _address(program.arrays[buffer])
+            address = address_of(program.arrays[buffer])
         memory = self._memories[place] = Memory(program.engine, place.desc, address)
         if buffer.kind is Kind.ARGUMENT:
             self._bound.append((buffer.index, memory.pointer))
         return memory
 
-    def run(self, arrays: Sequence[NDArray]) -> None:
-        """Runs all steps on inputs and outputs.
+    def _holds(self, check: Check, arrays: Sequence[NDArray]) -> bool:
+        program, buffer = self._program, check.place.buffer
+        if buffer.kind is Kind.ARENA:
+            start = program.storage.offsets[program.numbers[buffer]]
+            found = self._arena[start : start + check.place.desc.nbytes]
+        else:
+            found = arrays[buffer.index] if buffer.kind is Kind.ARGUMENT else program.arrays[buffer]
+        bits = found.view(f"u{check.element_nbytes}")
+        return bool((bits & np.iinfo(bits.dtype).max // 2).max() <= check.limit_bits)
+
+    def run(self, arrays: Sequence[NDArray], times: list[float] | None = None) -> bool:
+        """Runs all steps on inputs and outputs, up to a check that does not hold; whether all held.
+
+        Args:
+            arrays: inputs, then outputs.
+            times: gets the time at the beginning, and after each step, by ``time.perf_counter``.
 
         Raises:
             ExecutionError: oneDNN failed.
         """
         for index, memory in self._bound:
-            status = self._set_address(memory, _address(arrays[index]))
+            status = self._set_address(memory, address_of(arrays[index]))
             if status:
                 raise failure("dnnl_memory_set_data_handle", status)
+        with self._program.engine.threads(1) if self._program.is_serial else nullcontext():
+            return self._run_steps(arrays, times)
+
+    def _run_steps(self, arrays: Sequence[NDArray], times: list[float] | None) -> bool:
         stream = self._stream.pointer
-        for title, primitive, count, block in self._calls:
+        api = self._program.engine.api
+        for call in self._calls:
+            if times is not None:
+                api.call("dnnl_stream_wait", stream)
+                times.append(perf_counter())
+            if isinstance(call, Check):
+                api.call("dnnl_stream_wait", stream)
+                if not self._holds(call, arrays):
+                    return False
+                continue
+            title, primitive, count, block = call
             status = self._execute(primitive, stream, count, block)
             if status:
                 raise failure(f"dnnl_primitive_execute` of `{title}", status)
-        self._program.engine.api.call("dnnl_stream_wait", stream)
-
-
-def _block(arguments: Sequence[tuple[int, Memory]]) -> Any:
-    """Gives arguments as a primitive takes them; the memories are held by the caller."""
-    return (ExecArg * len(arguments))(*(ExecArg(argument, memory.pointer) for argument, memory in arguments))
-
-
-def _address(array: NDArray) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _aligned(nbytes: int) -> NDArray:
-    whole = np.empty(nbytes + _ALIGNMENT, np.uint8)
-    start = -_address(whole) % _ALIGNMENT
-    return whole[start : start + nbytes]
+        api.call("dnnl_stream_wait", stream)
+        if times is not None:
+            times.append(perf_counter())
+        return True

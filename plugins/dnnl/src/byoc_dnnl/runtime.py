@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import cast
 
-from byoc_core.runtime.graph import GraphModule, save_graph
+from byoc_core.errors import ArtifactError
+from byoc_core.runtime.graph import save_graph
 from byoc_core.runtime.graph_encoding import GRAPH_VERSION, decode_document
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
 
-from byoc_dnnl.engine import DnnlEngine, DnnlModule
+from byoc_dnnl.engine import DnnlModule
 from byoc_dnnl.library import library_status
+from byoc_dnnl.native import extension_status
+from byoc_dnnl.precision import Precision
 
 __all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
+
+_PRECISION = "precision="
+"""How a payload begins that is no document alone."""
 
 
 @hookimpl
@@ -24,19 +30,40 @@ def byoc_runtime_info() -> RuntimeInfo:
 
 @hookimpl
 def byoc_runtime_status() -> Status:
-    """Says which oneDNN is in use, or what is missing."""
-    return library_status()
+    """Says which oneDNN is in use, and how it is called; or what is missing."""
+    status = library_status()
+    if not status.ok:
+        return status
+    why_not = extension_status()
+    how = f"primitives are called by Python one by one: {why_not}" if why_not else "a region is one native call"
+    return Status(ok=True, reason=f"{status.reason}; {how}")
 
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives the module's graph document as JSON; primitives are made anew where it is loaded."""
-    return save_graph(cast("GraphModule", module))
+    """Gives the module's graph document as JSON, behind a line for a precision other than float32.
+
+    Primitives are made anew where it is loaded.
+    """
+    graph = cast("DnnlModule", module)
+    line = b"" if graph.precision == "float32" else f"{_PRECISION}{graph.precision}\n".encode()
+    return line + save_graph(graph)
 
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module of a graph document."""
+    """Gives the module of a graph document.
+
+    Raises:
+        ArtifactError: the payload is no such document, or names a precision that there is not.
+    """
+    precision: Precision = "float32"
+    if payload.startswith(_PRECISION.encode()):
+        line, _, payload = payload.partition(b"\n")
+        if line != f"{_PRECISION}bfloat16".encode():
+            got = line.removeprefix(_PRECISION.encode()).decode(errors="replace")
+            raise ArtifactError("payload of byoc-dnnl", "names an unknown precision", got=got, expected="bfloat16")
+        precision = "bfloat16"
     document = decode_document(payload)
     digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
-    return DnnlModule(document, {digest: context.constant(digest) for digest in digests}, DnnlEngine())
+    return DnnlModule(document, {digest: context.constant(digest) for digest in digests}, precision)

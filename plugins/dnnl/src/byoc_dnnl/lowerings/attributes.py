@@ -6,10 +6,28 @@ from typing import TYPE_CHECKING
 
 from byoc_core.errors import ArtifactError
 
+from byoc_dnnl.capi import MAX_NDIMS
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from byoc_core.dims import Dim
+
     from byoc_dnnl.planner import Call
 
-__all__ = ["axes_of_layout", "axis_of", "flag", "in_range", "integer", "integers", "number"]
+__all__ = [
+    "axes_of_layout",
+    "axis_of",
+    "choice",
+    "flag",
+    "in_range",
+    "integer",
+    "integers",
+    "number",
+    "numbers",
+    "require_rank",
+    "require_result",
+]
 
 
 def number(call: Call, name: str) -> float:
@@ -38,12 +56,30 @@ def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]
     raise _misfit(call, name, "integers" if count is None else f"{count} integers")
 
 
+def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
+    """Gives an attribute that is a tuple of so many numbers."""
+    value = call.attrs.get(name)
+    if isinstance(value, tuple) and len(value) == count:
+        found = tuple(float(x) for x in value if isinstance(x, (int, float)) and not isinstance(x, bool))
+        if len(found) == count:
+            return found
+    raise _misfit(call, name, f"{count} numbers")
+
+
 def flag(call: Call, name: str) -> bool:
     """Gives an attribute that is true or false."""
     value = call.attrs.get(name)
     if isinstance(value, bool):
         return value
     raise _misfit(call, name, "true or false")
+
+
+def choice(call: Call, name: str, choices: Sequence[str]) -> str:
+    """Gives an attribute that is one of some words."""
+    value = call.attrs.get(name)
+    if isinstance(value, str) and value in choices:
+        return value
+    raise _misfit(call, name, " or ".join(choices))
 
 
 def axis_of(call: Call, name: str = "axis") -> int:
@@ -66,6 +102,20 @@ def axes_of_layout(call: Call, name: str, channels: str, rank: int) -> tuple[int
     if isinstance(value, str) and sorted(value) == sorted(letters):
         return tuple(value.index(letter) for letter in letters)
     raise _misfit(call, name, f"an order of {letters}")
+
+
+def require_rank(call: Call, least: int, most: int = MAX_NDIMS) -> None:
+    """Checks how many axes the first operand has; only a document from a file has others than its op takes."""
+    rank = len(call.operands[0].shape)
+    if not least <= rank <= most:
+        raise ArtifactError(f"`{call.op}`", "has an operand of a wrong rank", got=rank, expected=f"{least} to {most}")
+
+
+def require_result(call: Call, expected: Sequence[Dim], index: int = 0) -> None:
+    """Checks the sizes of a result; only a document from a file has others than its op gives."""
+    if call.results[index].shape != tuple(expected):
+        got = call.results[index].shape
+        raise ArtifactError(f"`{call.op}`", "has a result of other sizes", got=got, expected=tuple(expected))
 
 
 def _misfit(call: Call, name: str, expected: str) -> ArtifactError:

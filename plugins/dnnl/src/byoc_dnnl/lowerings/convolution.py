@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Argument, Query
-from byoc_dnnl.handles import PostOp, PrimitiveDesc
+from byoc_dnnl.handles import PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers
-from byoc_dnnl.lowerings.epilogue import add_with_followers
+from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side
+from byoc_dnnl.lowerings.factors import Factors, factors_of
 from byoc_dnnl.planner import sizes_of
+from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
@@ -19,19 +21,47 @@ if TYPE_CHECKING:
 
 __all__ = ["lower_convolution"]
 
+_FEW_CHANNELS = 16
+
 
 def lower_convolution(call: Call, planner: Planner) -> str | None:
     """Adds a convolution."""
-    x, weight = call.inputs
+    rank = len(call.result.shape) - 2
+    kernel_axes = axes_of_layout(call, "kernel_layout", "OI", rank)
+    reason = None
+    for factors in factors_of(call, planner, kernel_axes[0]):
+        if _reads_neighbours(call, factors, kernel_axes[1]) and not planner.check_finite(call.inputs[:1]):
+            reason = (
+                "oneDNN multiplies few or an odd number of channels with their neighbours, and spreads a NaN of these"
+            )
+            continue
+        reason = _add_convolution(call, planner, factors, kernel_axes)
+        if reason is None:
+            break
+    return reason
+
+
+def _reads_neighbours(call: Call, factors: Factors, axis: int) -> bool:
+    """Whether what stands beside the channels of a tap may be multiplied by 0, so that a NaN there spreads.
+
+    Products of bfloat16 are made in pairs, which an odd number of channels does not fill, and few channels share a tile
+    with those of the next pixels (``jit:avx512_core_amx``).
+    """
+    channels = sizes_of(call.operands[1])[axis]
+    is_depthwise = channels == 1 and integer(call, "groups") > 1
+    return factors.left_dtype == "bfloat16" and not is_depthwise and (channels % 2 == 1 or channels < _FEW_CHANNELS)
+
+
+def _add_convolution(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> str | None:
     rank = len(call.result.shape) - 2
     data_axes = axes_of_layout(call, "data_layout", "NC", rank)
-    kernel_axes = axes_of_layout(call, "kernel_layout", "OI", rank)
     back = tuple(data_axes.index(axis) for axis in range(rank + 2))
     padding = integers(call, "padding", 2 * rank)
     strides, dilation = (integers(call, name, rank) for name in ("strides", "dilation"))
     windows = Windows(strides, dilation, padding[:rank], padding[rank:])
 
-    filters = planner.place(weight).desc.permuted(kernel_axes)
+    (x, image), (weight, kernel) = factors.left, factors.right
+    filters = kernel.desc.permuted(kernel_axes)
     groups = integer(call, "groups")
     if groups > 1:
         out_channels, *others = filters.sizes
@@ -39,20 +69,47 @@ def lower_convolution(call: Call, planner: Planner) -> str | None:
         if grouped is None:
             return f"weights in the layout {call.attrs['kernel_layout']} cannot be split into groups"
         filters = grouped
-    source = planner.place(x).desc.permuted(data_axes)
-    image = sizes_of(call.result)
-    target_sizes = tuple(image[axis] for axis in data_axes)
+    source = image.desc.permuted(data_axes)
+    result = sizes_of(call.result)
+    target_sizes = tuple(result[axis] for axis in data_axes)
+    target_dtype = factors.result_dtype(call, planner)
+    scaling = factors.scaling(0b11 if groups > 1 else 0b1)
+
+    head, bias = _find_bias(call, planner, data_axes[1])
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        any_source, any_filters, any_target = map(planner.any, (source.sizes, filters.sizes, target_sizes))
-        return planner.workshop.convolution(any_source, any_filters, None, any_target, windows, post_ops)
+        operands = planner.any(source.sizes, factors.left_dtype), planner.any(filters.sizes, factors.right_dtype)
+        target = planner.any(target_sizes, dtype_after(post_ops, target_dtype))
+        return planner.workshop.convolution(*operands, bias.desc if bias else None, target, windows, post_ops, scaling)
 
     def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
         wanted = made.memory_desc(Query.SRC_MD)
-        placed = planner.place_in(x, wanted.permuted(back)).seen_as(wanted)
-        packed = planner.reordered(weight, planner.place(weight).seen_as(filters), made.memory_desc(Query.WEIGHTS_MD))
-        return {Argument.SRC: placed, Argument.WEIGHTS: packed}
+        placed = planner.reordered(x, image, wanted.permuted(back)).seen_as(wanted)
+        packed = planner.reordered(weight, kernel.seen_as(filters), made.memory_desc(Query.WEIGHTS_MD))
+        biases: dict[int, Place] = {Argument.BIAS: bias} if bias else {}
+        return {Argument.SRC: placed, Argument.WEIGHTS: packed, **biases, **factors.arguments(planner)}
 
     return add_with_followers(
-        call, planner, make, arguments, lambda desc: desc.permuted(data_axes), lambda desc: desc.permuted(back)
+        call,
+        planner,
+        make,
+        arguments,
+        lambda desc: desc.permuted(data_axes),
+        lambda desc: desc.permuted(back),
+        head=head,
+        gives_bytes=factors.scales is not None,
     )
+
+
+def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[list[Call], Place | None]:
+    """Gives the call after a convolution that adds a number to each channel, with the numbers; nothing if none does."""
+    follower = planner.follower(call)
+    if follower is None or follower.op not in ("add", "nn.bias_add") or follower.result != call.result:
+        return [], None
+    side = find_side(follower, call.output)
+    if isinstance(side, str) or not planner.is_placed(side.other) or planner.own_dtype(side.other) != "float32":
+        return [], None
+    channels = sizes_of(call.result)[axis]
+    if side.sizes != tuple(channels if place == axis else 1 for place in range(len(side.sizes))):
+        return [], None
+    return [follower], planner.place_row_major(side.other).seen_as(planner.row_major((channels,)))

@@ -1,42 +1,46 @@
-"""Functions of each element, and operations on two tensors.
-
-Taken is what oneDNN computes with the op's meaning for all numbers, NaN and infinities too.
-"""
+"""Functions of each element, and operations on two tensors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Algorithm, Argument
-from byoc_dnnl.lowerings.epilogue import Side, add_with_followers, find_side, functions_of
+from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side
+from byoc_dnnl.lowerings.functions import functions_of
+from byoc_dnnl.lowerings.rearrangement import repeated
+from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
-    from byoc_dnnl.handles import MemoryDesc
+    from collections.abc import Iterable, Sequence
+
+    from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.post_ops import PostOp
 
-__all__ = ["lower_binary", "lower_function"]
+__all__ = ["first_reason", "lower_binary", "lower_function"]
 
 
 def lower_function(call: Call, planner: Planner) -> str | None:
-    """Adds a function of each element; the result lies as the operand does."""
+    """Adds a function of each element; the result lies as the operand does.
+
+    Not taken: `nn.celu` of another ``alpha`` than 1; a `clip` between whose ends nothing lies.
+    """
     (id_,) = call.inputs
-    if not functions_of(call):
-        return "oneDNN 3.2 loses NaN without a slope"
-    reason = _add_function(call, planner, planner.place(id_))
-    if reason is None or planner.place(id_).desc.is_row_major():
-        return reason
-    return _add_function(call, planner, planner.place_row_major(id_))
+    functions = functions_of(call)
+    if isinstance(functions, str):
+        return functions
+    return first_reason(_add_function(call, planner, place, functions) for place in planner.ways(id_))
 
 
-def _add_function(call: Call, planner: Planner, place: Place) -> str | None:
-    functions, desc = functions_of(call), place.desc
+def _add_function(call: Call, planner: Planner, place: Place, functions: Sequence[PostOp]) -> str | None:
+    desc = place.desc
     if len(functions) == 1:
         (function,) = functions
         return add_with_followers(
             call,
             planner,
-            lambda post_ops: planner.workshop.eltwise(function.algorithm, function.alpha, desc, post_ops),
+            lambda post_ops: planner.workshop.eltwise(function, desc, post_ops),
             lambda _: {Argument.SRC: place},
             _same,
             _same,
@@ -54,26 +58,53 @@ def _add_function(call: Call, planner: Planner, place: Place) -> str | None:
 
 
 def lower_binary(call: Call, planner: Planner) -> str | None:
-    """Adds an operation on two tensors, of which the second one's axes may be repeated."""
+    """Adds an operation on two tensors; what oneDNN cannot repeat along axes itself is repeated before."""
     side = find_side(call)
-    if isinstance(side, str):
-        return side
-    reason = _add_binary(call, planner, side, planner.place(side.main))
-    if reason is None or planner.place(side.main).desc.is_row_major():
+    reason: str | None = side if isinstance(side, str) else None
+    if not isinstance(side, str):
+        reason = first_reason(_add_binary(call, planner, side, place) for place in planner.ways(side.main))
+    if reason is None or call.op == "nn.bias_add" or call.result.dtype == "bfloat16":  # copies lose subnormal ones
         return reason
-    return _add_binary(call, planner, side, planner.place_row_major(side.main))
+    whole = planner.row_major(sizes_of(call.result), call.result.dtype)
+    left, right = (repeated(planner, id_, whole) for id_ in call.inputs)
+    if left is None or right is None:
+        return "the tensors cannot be repeated to the result"
+    return add_with_followers(
+        call,
+        planner,
+        lambda post_ops: planner.workshop.binary(BINARIES[call.op], whole, whole, post_ops),
+        lambda _: {Argument.SRC: left, Argument.SRC_1: right},
+        _same,
+        _same,
+    )
 
 
 def _add_binary(call: Call, planner: Planner, side: Side, place: Place) -> str | None:
     other = side.desc(planner, place.desc)
+
+    def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+        dtype = dtype_after(post_ops, place.desc.dtype)
+        target = place.desc.cast(planner.engine, dtype)
+        return None if target is None else planner.workshop.binary(side.algorithm, place.desc, other, post_ops, target)
+
     return add_with_followers(
         call,
         planner,
-        lambda post_ops: planner.workshop.binary(side.algorithm, place.desc, other, post_ops),
+        make,
         lambda _: {Argument.SRC: place, Argument.SRC_1: side.place(planner, other)},
         _same,
         _same,
+        gives_bytes=True,
     )
+
+
+def first_reason(reasons: Iterable[str | None]) -> str | None:
+    """Gives ``None`` as soon as a way was taken, or the reason why the last one was not."""
+    found: str | None = None
+    for found in reasons:
+        if found is None:
+            break
+    return found
 
 
 def _same(desc: MemoryDesc) -> MemoryDesc:

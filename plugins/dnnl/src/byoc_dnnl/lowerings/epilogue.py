@@ -1,6 +1,8 @@
 """What a primitive does with its result before it writes it: the calls that follow, as post-ops.
 
-Followers are taken as long as the primitive keeps the implementation that it has without them.
+Followers are taken as long as the primitive keeps the implementation that it has without them. One that oneDNN computes
+rightly for finite operands only is taken where that follows from checks of what the primitive reads. Where a tensor of
+the same layout is added that nothing else reads any more, the result is written over it: reading it there is cheaper.
 """
 
 from __future__ import annotations
@@ -10,50 +12,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Algorithm, Argument, Query
-from byoc_dnnl.handles import MemoryDesc, PostOp, PrimitiveDesc
-from byoc_dnnl.lowerings.attributes import axis_of, number
+from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+from byoc_dnnl.lowerings.attributes import axis_of
+from byoc_dnnl.lowerings.functions import FUNCTIONS, functions_of, needs_of
+from byoc_dnnl.lowerings.quantisation import to_bytes
+from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.ranges import Need
 
-__all__ = ["BINARIES", "FUNCTIONS", "Side", "add_with_followers", "find_side", "functions_of"]
-
-FUNCTIONS: Mapping[str, Algorithm] = {
-    "abs": Algorithm.ELTWISE_ABS,
-    "nn.elu": Algorithm.ELTWISE_ELU,
-    "nn.leaky_relu": Algorithm.ELTWISE_RELU,
-    "nn.relu": Algorithm.ELTWISE_ELU,
-    "sigmoid": Algorithm.ELTWISE_LOGISTIC,
-    "sqrt": Algorithm.ELTWISE_SQRT,
-    "tanh": Algorithm.ELTWISE_TANH,
-}
+__all__ = ["BINARIES", "Side", "add_with_followers", "dtype_after", "find_side"]
 
 BINARIES: Mapping[str, Algorithm] = {
     "add": Algorithm.BINARY_ADD,
     "divide": Algorithm.BINARY_DIV,
+    "maximum": Algorithm.BINARY_MAX,
+    "minimum": Algorithm.BINARY_MIN,
     "multiply": Algorithm.BINARY_MUL,
     "subtract": Algorithm.BINARY_SUB,
 }
 
-_COMMUTATIVE = ("add", "multiply")
+_COMMUTATIVE = ("add", "maximum", "minimum", "multiply")
 
 _NEXT_POST_OP = 32768
 """What the arguments of a post-op are numbered higher than those of the one before it."""
 
 Shape = Callable[[MemoryDesc], MemoryDesc | None]
 """Gives a description with other axes over the same memory; ``None`` where the layout does not permit it."""
-
-
-def functions_of(call: Call) -> tuple[PostOp, ...]:
-    """Gives what computes a function of each element, in order; nothing where oneDNN has none that is right."""
-    if call.op == "nn.leaky_relu" and number(call, "alpha") == 0:
-        return ()  # without a slope oneDNN gives 0 for NaN, and minus infinity times 0 is NaN
-    if call.op == "nn.relu":
-        # oneDNN's ReLU without a slope gives 0 for NaN; its ELU hands NaN on, and gives -0.0 below zero.
-        return PostOp(Algorithm.ELTWISE_ELU), PostOp(Algorithm.ELTWISE_ABS)
-    alpha = number(call, "alpha") if call.op in ("nn.elu", "nn.leaky_relu") else 0.0
-    return (PostOp(FUNCTIONS[call.op], alpha),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +60,17 @@ class Side:
     sizes: tuple[int, ...]
 
     def desc(self, planner: Planner, main: MemoryDesc) -> MemoryDesc:
-        """Gives how it is to lie: as the first one does, or row-major where it is repeated."""
-        return main if self.sizes == main.sizes else planner.row_major(self.sizes)
+        """Gives how it is to lie: as the first one does, or row-major where it is repeated; in the dtype it has."""
+        stored = planner.stored(self.other).desc
+        if self.sizes != main.sizes:
+            return planner.row_major(self.sizes, stored.dtype)
+        return stored if stored.lies_like(main) else main.cast(planner.engine, stored.dtype) or main
 
     def place(self, planner: Planner, desc: MemoryDesc) -> Place:
         """Gives where it lies so."""
-        place = planner.place(self.other)
-        if place.desc.sizes == desc.sizes:
+        if planner.stored(self.other).desc.sizes == desc.sizes:
             return planner.place_in(self.other, desc)
-        return planner.place_row_major(self.other).seen_as(desc)
+        return planner.place_row_major(self.other, desc.dtype).seen_as(desc)
 
 
 def find_side(call: Call, main: int | None = None) -> Side | str:
@@ -116,6 +105,9 @@ def add_with_followers(
     to_primitive: Shape,
     to_value: Shape,
     own: Sequence[PostOp] = (),
+    head: Sequence[Call] = (),
+    *,
+    gives_bytes: bool = False,
 ) -> str | None:
     """Adds a primitive that computes a call, and as many of the calls that follow as it takes.
 
@@ -128,35 +120,132 @@ def add_with_followers(
             primitive's axes.
         to_value: the other way round.
         own: post-ops that belong to the call itself.
+        head: calls after it that the primitive computes as well, without post-ops.
+        gives_bytes: whether ``make`` minds the dtype that the last post-op decides (:func:`dtype_after`), so that
+            ``quantize`` may be the last of the calls.
 
     Returns:
         The reason why there is no primitive, or ``None``.
     """
-    made = make(own)
-    if made is None or not planner.accepts(made):
-        return "oneDNN has only its reference implementation" if made else "oneDNN has no implementation"
-    desc = to_value(made.memory_desc(Query.DST_MD))
-    assert desc is not None  # lowerings choose axes between which any layout of a result can go
-    links = _links_after(call, planner, desc, to_primitive)
-    while links:
-        attempt = make([*own, *(post_op for link in links for post_op in link.post_ops)])
-        if attempt is not None and attempt.implementation == made.implementation:
-            made = attempt
-            break
-        links.pop()
+    if planner.find_checks(needs_of(call), call.inputs) is None:
+        return "oneDNN 3.2 is right for finite operands only, and these cannot be checked"
+    own_calls = [call, *head]
+    search = _Search(own_calls, planner, make, to_primitive, to_value, own)
+    end = _end_in_bytes(own_calls[-1], planner) if gives_bytes else None
+    found = (end and search.up_to(end)) or search.as_many_as_fit()
+    if found is None:
+        return "oneDNN has only its reference implementation" if make(own) else "oneDNN has no implementation"
+    made, links, desc = found
     given = dict(arguments(made))
     number = len(own)
+    target: Place | None = None
     for link in links:
         if link.side is not None and link.desc is not None:
             (post_op,) = link.post_ops
             place = link.side.place(planner, link.desc)
-            given[Argument.POST_OP_SRC_1 + number * _NEXT_POST_OP] = place.seen_as(post_op.operand or place.desc)
+            if post_op.algorithm is Algorithm.UNDEF:
+                target = place
+            else:
+                given[Argument.POST_OP_SRC_1 + number * _NEXT_POST_OP] = place.seen_as(post_op.operand or place.desc)
         number += len(link.post_ops)
-    planner.mark_fused([link.call for link in links])
-    last = links[-1].call if links else call
-    given[Argument.DST] = planner.result(last.output, desc).seen_as(made.memory_desc(Query.DST_MD))
-    planner.add_step(" + ".join([call.op, *(link.call.op for link in links)]), made, given)
+    planner.check(_needs(own_calls, links), _sources(own_calls, links))
+    computed = [*own_calls, *(link.call for link in links)]
+    planner.mark_fused(computed)
+    if target is None:
+        target = planner.result(computed[-1].output, desc)
+    else:
+        planner.set_view(computed[-1].output, target)
+    given[Argument.DST] = target.seen_as(made.memory_desc(Query.DST_MD))
+    planner.add_step(" + ".join(part.op for part in computed), made, given)
     return None
+
+
+_Found = tuple[PrimitiveDesc, "list[_Link]", MemoryDesc]
+"""A primitive, what it computes beside its calls, and how the result lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for what a primitive computes beside its own calls; see :func:`add_with_followers`."""
+
+    calls: Sequence[Call]
+    planner: Planner
+    make: Callable[[Sequence[PostOp]], PrimitiveDesc | None]
+    to_primitive: Shape
+    to_value: Shape
+    own: Sequence[PostOp]
+
+    def as_many_as_fit(self) -> _Found | None:
+        """Gives as many links as the primitive takes with the implementation that it has without them."""
+        made = self._make([])
+        if made is None:
+            return None
+        desc = self._result(made)
+        links = _links_after(self.calls, self.planner, desc, self.to_primitive)
+        while links:
+            for way in (_written_over(links, desc, self.planner), links):
+                found = self._make(way) if way else None
+                if found is not None and found.implementation == made.implementation:
+                    return found, way, desc
+            links.pop()
+        return made, [], desc
+
+    def up_to(self, end: _Link) -> _Found | None:
+        """Gives all links up to one that writes bytes; ``None`` where they do not fit together."""
+        made = self._make([end])
+        if made is None:
+            return None
+        desc = self._result(made)
+        links = _links_after(self.calls, self.planner, desc, self.to_primitive)
+        last = links[-1].call if links else self.calls[-1]
+        if self.planner.follower(last) is not end.call:
+            return None
+        if self.planner.find_checks(needs_of(end.call), _sources(self.calls, links)) is None:
+            return None
+        links.append(end)
+        found = self._make(links)
+        return (found, links, desc) if found is not None and self._result(found) == desc else None
+
+    def _make(self, links: Sequence[_Link]) -> PrimitiveDesc | None:
+        found = self.make([*self.own, *(post_op for link in links for post_op in link.post_ops)])
+        return found if self.planner.accepts(found) else None
+
+    def _result(self, made: PrimitiveDesc) -> MemoryDesc:
+        desc = self.to_value(made.memory_desc(Query.DST_MD))
+        assert desc is not None  # lowerings choose axes between which any layout of a result can go
+        return desc
+
+
+def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
+    """Gives the call of ``quantize`` that the calls after this one lead to, where that may be its primitive's end."""
+    while (follower := planner.follower(call)) is not None:
+        if follower.op == "quantize":
+            post_ops = to_bytes(follower, planner) if follower.inputs[0] == call.output else None
+            return _Link(follower, post_ops) if post_ops else None
+        call = follower
+    return None
+
+
+def dtype_after(post_ops: Sequence[PostOp], dtype: str) -> str:
+    """Gives the dtype of what post-ops leave; that of the primitive where none of them decides it."""
+    return (post_ops[-1].dtype if post_ops else None) or dtype
+
+
+def _written_over(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) -> list[_Link]:
+    """Gives the links with one tensor added by writing over it; nothing where none can be.
+
+    Whatever else the primitive reads is still to be read, so it lies elsewhere.
+    """
+    if planner.is_result(links[-1].call.output) and desc.is_row_major():
+        return []  # it is best written where the caller wants it
+    for index, link in enumerate(links):
+        side = link.side
+        if side is None or side.algorithm is not Algorithm.BINARY_ADD or link.desc != desc:
+            continue
+        if planner.stored(side.other).desc == desc and planner.ends_in(link.call, side.other):
+            over = _Link(link.call, (PostOp(Algorithm.UNDEF),), side, link.desc)
+            return [*links[:index], over, *links[index + 1 :]]
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +258,30 @@ class _Link:
     desc: MemoryDesc | None = None
 
 
-def _links_after(call: Call, planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> list[_Link]:
+def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> list[_Link]:
     links: list[_Link] = []
-    value = call
+    value = calls[-1]
     while True:
         follower = planner.follower(value)
         link = follower and _link_of(follower, value, planner, desc, to_primitive)
         if not link:
             return links
-        links.append(link)
-        value = link.call
+        extended = [*links, link]
+        if planner.find_checks(needs_of(link.call), _sources(calls, extended)) is None:
+            return links
+        links, value = extended, link.call
+
+
+def _sources(calls: Sequence[Call], links: Sequence[_Link]) -> list[int]:
+    """Gives the values that a primitive reads which computes calls, one after the other."""
+    between = {call.output for call in calls}
+    read = [id_ for call in calls for id_ in call.inputs if id_ not in between]
+    return [*read, *(link.side.other for link in links if link.side is not None)]
+
+
+def _needs(calls: Sequence[Call], links: Sequence[_Link]) -> list[Need]:
+    """Gives what has to be proved of what it computes with."""
+    return [need for part in (*calls, *(link.call for link in links)) for need in needs_of(part)]
 
 
 def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> _Link | None:
@@ -186,15 +289,21 @@ def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_pri
         return None
     if call.op in FUNCTIONS:
         functions = functions_of(call)
-        return _Link(call, functions) if functions else None
+        return None if isinstance(functions, str) else _Link(call, functions)
     if call.op not in BINARIES and call.op != "nn.bias_add":
         return None
     side = find_side(call, value.output)
     if isinstance(side, str) or not planner.is_placed(side.other) or call.operands[0].dtype != call.operands[1].dtype:
         return None
-    inner = side.desc(planner, desc)
+    inner, target = side.desc(planner, desc), to_primitive(desc)
+    if inner.sizes != desc.sizes and not (target is not None and target.has_usual_order()):
+        return None  # post-ops of oneDNN 3.2 find repeated operands by the strides of usual layouts
     outer = to_primitive(inner)
-    return None if outer is None else _Link(call, (PostOp(side.algorithm, operand=outer),), side, inner)
+    return (
+        None
+        if outer is None or inner.dtype in ("int8", "uint8")
+        else _Link(call, (PostOp(side.algorithm, operand=outer),), side, inner)
+    )
 
 
 def _static(dim: object) -> int:

@@ -9,37 +9,67 @@ from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers
 from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from byoc_dnnl.handles import MemoryDesc
+    from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Call, Planner
 
-__all__ = ["lower_concat", "lower_permute_dims", "lower_reshape"]
+__all__ = ["lower_concat", "lower_permute_dims", "lower_reshape", "permuted_axes"]
 
 
 def lower_reshape(call: Call, planner: Planner) -> str | None:
-    """Sees the operand with other sizes."""
+    """Sees the operand with other sizes; it is reordered only where its layout does not permit that."""
     x = call.inputs[0]
-    place = planner.place_row_major(x)
-    planner.set_view(call.output, place.seen_as(planner.row_major(sizes_of(call.result))))
+    stored = planner.stored(x).desc
+    lying, seen = next(_ways_to_see(planner, stored, sizes_of(call.result)))
+    place = planner.place_row_major(x, stored.dtype) if lying.is_row_major() else planner.place_in(x, lying)
+    planner.set_view(call.output, place.seen_as(seen))
     return None
+
+
+def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:
+    """Yields how a tensor may lie, the cheapest first, with how it is seen with other sizes then.
+
+    The result is best an image that lies channels-last, as convolutions read it, where the operand is no row-major one.
+    """
+    dtype = desc.dtype
+    if not desc.is_row_major():
+        blocked = desc.is_blocked() and len(desc.sizes) > 2
+        for lying in (desc, *([planner.channels_last(desc.sizes, dtype)] if blocked else [])):
+            seen = lying.reshaped(sizes)
+            if seen is not None:
+                yield lying, planner.row_major(sizes, dtype) if seen.is_row_major() else seen
+        image = planner.channels_last(sizes, dtype) if len(sizes) > 3 else None
+        lies_so = image and image.reshaped(desc.sizes)
+        if image is not None and lies_so is not None:
+            yield lies_so, image
+    yield planner.row_major(desc.sizes, dtype), planner.row_major(sizes, dtype)
 
 
 def lower_permute_dims(call: Call, planner: Planner) -> str | None:
     """Sees the operand with its axes in another order."""
     (x,) = call.inputs
-    place = planner.place(x)
-    rank = len(call.result.shape)
-    given = reversed(range(rank)) if call.attrs.get("axes") is None else integers(call, "axes", rank)
-    axes = tuple(in_range(call, "axes", axis) for axis in given)
+    place = planner.stored(x)
+    axes = permuted_axes(call)
     planner.set_view(call.output, place.seen_as(place.desc.permuted(axes)) if axes else place)
     return None
+
+
+def permuted_axes(call: Call) -> tuple[int, ...]:
+    """Gives which axis of the operand each axis of a permutation's result is."""
+    rank = len(call.result.shape)
+    given = reversed(range(rank)) if call.attrs.get("axes") is None else integers(call, "axes", rank)
+    return tuple(in_range(call, "axes", axis) for axis in given)
 
 
 def lower_concat(call: Call, planner: Planner) -> str | None:
     """Adds what joins tensors along an axis."""
     axis = axis_of(call)
     sizes = sizes_of(call.result)
-    for row_major in (False, True):
-        places = [planner.place_row_major(id_) if row_major else planner.place(id_) for id_ in call.inputs]
-        target = planner.row_major(sizes) if row_major else planner.any(sizes)
+    stored = {planner.stored(id_).desc.dtype for id_ in call.inputs}
+    dtype = stored.pop() if len(stored) == 1 else call.result.dtype
+    for places, target in _ways_to_join(call, planner, sizes, dtype):
         made = planner.workshop.concat(axis, [place.desc for place in places], target)
         if made is not None and planner.accepts(made):
             written = planner.result(call.output, made.memory_desc(Query.DST_MD))
@@ -47,3 +77,17 @@ def lower_concat(call: Call, planner: Planner) -> str | None:
             planner.add_step(call.op, made, {**arguments, Argument.DST: written})
             return None
     return "oneDNN has only its reference implementation"
+
+
+def _ways_to_join(
+    call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str
+) -> Iterator[tuple[list[Place], MemoryDesc]]:
+    """Yields how operands may lie, with the result's layout: all as they are if they lie alike, else channels last."""
+    stored = [planner.place_as(id_, dtype) for id_ in call.inputs]
+    if len({str(place.desc) for place in stored}) == 1:
+        yield stored, planner.any(sizes, dtype)
+    if len(sizes) > 2 and not all(place.desc.is_row_major() for place in stored):
+        wanted = [planner.channels_last(place.desc.sizes, dtype) for place in stored]
+        places = [planner.place_in(id_, desc) for id_, desc in zip(call.inputs, wanted, strict=True)]
+        yield places, planner.channels_last(sizes, dtype)
+    yield [planner.place_row_major(id_, dtype) for id_ in call.inputs], planner.row_major(sizes, dtype)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integer, integers, number
+from byoc_dnnl.lowerings.elementwise import first_reason
+from byoc_dnnl.lowerings.epilogue import add_with_followers
 from byoc_dnnl.planner import sizes_of
+from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
@@ -20,34 +23,69 @@ _REFERENCE = "oneDNN has only its reference implementation"
 
 
 def lower_softmax(call: Call, planner: Planner) -> str | None:
-    """Adds softmax."""
+    """Adds softmax.
+
+    A NaN makes the whole row NaN, and so does plus infinity. oneDNN 3.2 gives NaN in one place of the row, and zeros in
+    the others: that is looked for, except where it comes to the same.
+    """
     axis = axis_of(call)
-    return _add(call, planner, lambda desc: planner.workshop.softmax(desc, axis))
+    dtype = planner.result_dtype(call)
+    is_safe = planner.ranges.hold([(call.inputs[0], LARGEST)]) or _sums_rows(planner.follower(call), call, axis)
+    reason = _add(call, planner, lambda desc, target: planner.workshop.softmax(desc, target, axis), dtype=dtype)
+    if reason is None and not is_safe:
+        planner.check_result(call, 2.0)
+    return reason
+
+
+def _sums_rows(reader: Call | None, call: Call, axis: int) -> bool:
+    """Whether all that reads a softmax is a product with its rows, where one NaN does what a row of NaN does."""
+    is_product = reader is not None and reader.op in ("matmul", "nn.dense") and reader.inputs[0] == call.output
+    return is_product and axis == len(call.result.shape) - 1
 
 
 def lower_lrn(call: Call, planner: Planner) -> str | None:
-    """Adds local response normalisation; oneDNN's windows have as many channels before as after."""
+    """Adds local response normalisation; oneDNN's windows have as many channels before as after.
+
+    Not taken: windows of an even number of channels.
+    """
     size = integer(call, "size")
     if size % 2 == 0:
         return "oneDNN knows windows of an odd number of channels"
     alpha, beta, bias = (number(call, name) for name in ("alpha", "beta", "bias"))
-    return _add(call, planner, lambda desc: planner.workshop.lrn(desc, size, alpha, beta, bias))
+    return _add(call, planner, lambda desc, _: planner.workshop.lrn(desc, size, alpha, beta, bias))
 
 
 def lower_batch_norm(call: Call, planner: Planner) -> str | None:
     """Adds batch normalisation by given statistics."""
     arguments = (Argument.SCALE, Argument.SHIFT, Argument.MEAN, Argument.VARIANCE)
-    given: dict[int, Place] = dict(zip(arguments, map(planner.place_row_major, call.inputs[1:]), strict=True))
+    statistics = [planner.place_row_major(id_, "float32") for id_ in call.inputs[1:]]
+    given: dict[int, Place] = dict(zip(arguments, statistics, strict=True))
     rank, axis, epsilon = len(call.result.shape), axis_of(call), number(call, "epsilon")
     if rank < 2:
         return "oneDNN needs an axis of images and one of channels"
     others = [place for place in range(rank) if place != axis]
     order = (others[0], axis, *others[1:])
-    return _add(call, planner, lambda desc: planner.workshop.batch_normalization(desc, epsilon), given, order)
+    back = tuple(order.index(axis) for axis in range(rank))
+
+    def add(place: Place) -> str | None:
+        desc = place.desc.permuted(order)
+        return add_with_followers(
+            call,
+            planner,
+            lambda post_ops: planner.workshop.batch_normalization(desc, epsilon, post_ops),
+            lambda _: {Argument.SRC: place.seen_as(desc), **given},
+            lambda other: other.permuted(order),
+            lambda target: target.permuted(back),
+        )
+
+    return first_reason(add(place) for place in planner.ways(call.inputs[0]))
 
 
 def lower_layer_norm(call: Call, planner: Planner) -> str | None:
-    """Adds layer normalisation over the last axes."""
+    """Adds layer normalisation over the last axes.
+
+    Not taken: other axes than the last ones.
+    """
     x, gamma, beta = call.inputs
     sizes = sizes_of(call.operands[0])
     axes = sorted(in_range(call, "axes", axis) for axis in integers(call, "axes"))
@@ -59,17 +97,22 @@ def lower_layer_norm(call: Call, planner: Planner) -> str | None:
     rows = 1
     for size in sizes[: len(sizes) - len(axes)]:
         rows *= size
-    matrix, row = planner.row_major((rows, columns)), planner.row_major((columns,))
-    made = planner.workshop.layer_normalization(matrix, number(call, "epsilon"))
+    own, dtype = planner.stored(x).desc.dtype, planner.result_dtype(call)
+    row, matrix, written = (
+        planner.row_major(shape, of)
+        for shape, of in (((columns,), "float32"), ((rows, columns), own), ((rows, columns), dtype))
+    )
+    made = planner.workshop.layer_normalization(matrix, written, number(call, "epsilon"))
     if made is None or not planner.accepts(made):
         return _REFERENCE
-    source, scale, shift = (planner.place_row_major(id_) for id_ in (x, gamma, beta))
-    target = planner.result(call.output, planner.row_major(sizes))
+    source = planner.place_row_major(x, own)
+    scale, shift = (planner.place_row_major(id_, "float32") for id_ in (gamma, beta))
+    target = planner.result(call.output, planner.row_major(sizes, dtype))
     given: dict[int, Place] = {
         Argument.SRC: source.seen_as(matrix),
         Argument.SCALE: scale.seen_as(row),
         Argument.SHIFT: shift.seen_as(row),
-        Argument.DST: target.seen_as(matrix),
+        Argument.DST: target.seen_as(written),
     }
     planner.add_step(call.op, made, given)
     return None
@@ -78,26 +121,37 @@ def lower_layer_norm(call: Call, planner: Planner) -> str | None:
 def _add(
     call: Call,
     planner: Planner,
-    make: Callable[[MemoryDesc], PrimitiveDesc | None],
+    make: Callable[[MemoryDesc, MemoryDesc], PrimitiveDesc | None],
     given: Mapping[int, Place] | None = None,
     order: Sequence[int] | None = None,
+    dtype: str | None = None,
 ) -> str | None:
-    """Adds a primitive on the first operand as it lies, or else on it in row-major order.
+    """Adds a primitive on the first operand as it is stored, or else on it in row-major order.
 
     Args:
         call: the call.
         planner: the plan.
-        make: gives the primitive.
+        make: gives the primitive, from the descriptions of its operand and its result.
         given: other operands.
         order: the axes as the primitive wants them; as they are where not given.
+        dtype: of the result, where the layout permits; as the operand is stored where not given.
     """
-    x = call.inputs[0]
-    for row_major in (False, True):
-        place = planner.place_row_major(x) if row_major else planner.place(x)
-        desc = place.desc.permuted(order) if order else place.desc
-        made = make(desc)
+    for place in planner.ways(call.inputs[0]):
+        result = (dtype and place.desc.cast(planner.engine, dtype)) or place.desc
+        desc, target = (found.permuted(order) if order else found for found in (place.desc, result))
+        made = make(desc, target)
         if made is not None and planner.accepts(made):
-            target = planner.result(call.output, place.desc).seen_as(desc)
-            planner.add_step(call.op, made, {Argument.SRC: place.seen_as(desc), **(given or {}), Argument.DST: target})
+            written = _written(call, planner, place, result).seen_as(target)
+            planner.add_step(call.op, made, {Argument.SRC: place.seen_as(desc), **(given or {}), Argument.DST: written})
             return None
     return _REFERENCE
+
+
+def _written(call: Call, planner: Planner, place: Place, result: MemoryDesc) -> Place:
+    """Gives where a result goes: that of a softmax over its operand, which is in cache, where nothing else reads it."""
+    (x, *_) = call.inputs
+    is_over = call.op == "nn.softmax" and place is planner.stored(x) and place.desc == result
+    if is_over and not planner.is_result(call.output) and planner.ends_in(call, x):
+        planner.set_view(call.output, place)
+        return place
+    return planner.result(call.output, result)

@@ -10,17 +10,21 @@ from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from byoc_dnnl.planner import Call, Planner
 
-__all__ = ["lower_pooling"]
+__all__ = ["add_windows", "lower_pooling"]
 
 
 def lower_pooling(call: Call, planner: Planner) -> str | None:
-    """Adds the largest element, or the mean, of each window."""
-    (x,) = call.inputs
+    """Adds the mean of each window, or the largest element; that of finite ones, since oneDNN loses NaN.
+
+    Not taken: windows that may lie in the padding as a whole; a mean that counts padding, where ``ceil_mode`` adds to
+    it.
+    """
     rank = len(call.result.shape) - 2
     axes = axes_of_layout(call, "layout", "NC", rank)
-    back = tuple(axes.index(axis) for axis in range(rank + 2))
     window, strides, dilation = (integers(call, name, rank) for name in ("pool_size", "strides", "dilation"))
     padding = integers(call, "padding", 2 * rank)
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)
@@ -37,17 +41,25 @@ def lower_pooling(call: Call, planner: Planner) -> str | None:
         if counts and any(pad > stated for pad, stated in zip(after, padding[rank:], strict=True)):
             return "oneDNN counts what `ceil_mode` adds beyond the padding"
         algorithm = Algorithm.POOLING_AVG_INCLUDE_PADDING if counts else Algorithm.POOLING_AVG_EXCLUDE_PADDING
-    windows = Windows(strides, dilation, before, after)
+    return add_windows(call, planner, algorithm, axes, window, Windows(strides, dilation, before, after))
+
+
+def add_windows(
+    call: Call, planner: Planner, algorithm: Algorithm, axes: Sequence[int], window: Sequence[int], windows: Windows
+) -> str | None:
+    """Adds a pooling of the one operand, whose axes ``axes`` names in the order of images, channels, spatial ones."""
+    (x,) = call.inputs
+    if algorithm is Algorithm.POOLING_MAX and not planner.check_finite([x]):
+        return "oneDNN loses NaN, and of this nothing is proved"
+    back = tuple(axes.index(axis) for axis in range(len(axes)))
+    result = sizes_of(call.result)
     sizes = tuple(result[axis] for axis in axes)
-    for place in (planner.place(x), None):
-        at = place or planner.place_row_major(x)
+    for at in planner.ways(x):
         source = at.desc.permuted(axes)
-        made = planner.workshop.pooling(algorithm, source, planner.any(sizes), window, windows)
+        made = planner.workshop.pooling(algorithm, source, planner.any(sizes, source.dtype), window, windows)
         if made is not None and planner.accepts(made):
             target = made.memory_desc(Query.DST_MD)
             written = planner.result(call.output, target.permuted(back)).seen_as(target)
             planner.add_step(call.op, made, {Argument.SRC: at.seen_as(source), Argument.DST: written})
             return None
-        if at.desc.is_row_major():
-            break
     return "oneDNN has only its reference implementation"

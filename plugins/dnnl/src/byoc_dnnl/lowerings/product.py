@@ -1,16 +1,25 @@
-"""Products of matrices and of stacks of matrices."""
+"""Products of matrices and of stacks of matrices.
+
+A product of few rows with large constant weights is computed as its transpose, ``weights.T @ rows.T``: oneDNN goes
+through the left operand once, from memory, while the right one stays in cache; the usual way round each panel of
+weights is waited for before it is used (``docs/adr/0041``). The result has its rows innermost in memory, and so has the
+operand: the product that follows reads it as it lies.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Argument, Query
-from byoc_dnnl.handles import MemoryDesc, PostOp, PrimitiveDesc
-from byoc_dnnl.lowerings.epilogue import add_with_followers
+from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after
+from byoc_dnnl.lowerings.factors import Factors, byte_factors
+from byoc_dnnl.lowerings.movement import permuted_axes
 from byoc_dnnl.planner import sizes_of
+from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Call, Planner
@@ -22,9 +31,12 @@ def lower_dense(call: Call, planner: Planner) -> str | None:
     """Adds ``x @ weight.T``; all leading axes of ``x`` are rows."""
     x, weight = call.inputs
     inner = sizes_of(call.operands[0])[-1]
-    weights = planner.place(weight)
-    transposed = weights.desc.permuted((1, 0))
-    return _add_product(call, planner, x, (-1, inner), weight, weights.seen_as(transposed))
+
+    def weights(dtype: str) -> Place:
+        place = planner.place_as(weight, dtype)
+        return place.seen_as(place.desc.permuted((1, 0)))
+
+    return _add_product(call, planner, x, (-1, inner), weight, weights)
 
 
 def lower_matmul(call: Call, planner: Planner) -> str | None:
@@ -38,18 +50,21 @@ def lower_matmul(call: Call, planner: Planner) -> str | None:
         left = left if len(left) > 1 else (1, *left)
         rank = max(len(left), len(right))
         target, right = ((1,) * (rank - len(sizes)) + sizes for sizes in (left, right))
-    place = planner.place(y) if planner.place(y).desc.sizes == right else planner.place_row_major(y)
-    seen = place.desc.reshaped(right)
-    if seen is None:
-        place = planner.place_row_major(y)
-        seen = planner.row_major(right)
-    return _add_product(call, planner, x, target, y, place.seen_as(seen))
+
+    def weights(dtype: str) -> Place:
+        place = planner.place_as(y, dtype)
+        seen = place.desc.reshaped(right)
+        if seen is None:
+            place, seen = planner.place_row_major(y, dtype), planner.row_major(right, dtype)
+        return place.seen_as(seen.with_plain_unit_axes())
+
+    return _add_product(call, planner, x, target, y, weights)
 
 
 def _add_product(
-    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Place
+    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Callable[[str], Place]
 ) -> str | None:
-    """Adds a product.
+    """Adds a product, on factors of the best dtype for which there is one.
 
     Args:
         call: the call.
@@ -57,25 +72,75 @@ def _add_product(
         x: the value of the left operand.
         left: the sizes that it is to have; -1 for all leading axes.
         weight: the value of the right operand.
-        weights: where it lies, as ``(..., K, N)``.
+        weights: gives where it lies in a dtype, as ``(..., K, N)``.
     """
-    sizes = sizes_of(call.operands[0])
-    rows = _rows(sizes)
-    source_sizes = (rows, left[1]) if left[0] == -1 else left
-    place = planner.place(x)
-    if place.desc.sizes != source_sizes:
-        place = planner.place_row_major(x)
-    result = sizes_of(call.result)
-    columns = weights.desc.sizes[-1]
-    stack = tuple(max(a, b) for a, b in zip(source_sizes[:-2], weights.desc.sizes[:-2], strict=False))
-    target = planner.row_major((*stack, source_sizes[-2], columns))
+    axis = 0 if call.op == "nn.dense" else 1
+    factors = byte_factors(call, planner, axis) if len(call.operands[1].shape) == 2 else None
+    if factors is not None and _add_byte_product(call, planner, factors, axis) is None:
+        return None
+    if (
+        _prefers_transpose(call, planner)
+        and _add_transposed_product(call, planner, x, weight, weights("float32")) is None
+    ):
+        return None
+    reason = None
+    for dtype in planner.factor_dtypes(call):
+        # Constants are converted when they are packed.
+        own = planner.own_dtype(weight) if planner.is_constant(weight) else dtype
+        reason = _add_product_of(call, planner, x, left, weight, weights(own), dtype)
+        if reason is None:
+            break
+    return reason
+
+
+def _add_byte_product(call: Call, planner: Planner, factors: Factors, axis: int) -> str | None:
+    """Adds a product of bytes with a constant matrix, whose outputs are along ``axis``."""
+    (x, source), (weight, matrix) = factors.left, factors.right
+    weights = matrix.seen_as(matrix.desc.permuted((1 - axis, axis)))
+    inner, columns = weights.desc.sizes
+    sizes, result = (_rows(sizes_of(call.operands[0])), inner), sizes_of(call.result)
+    target_sizes, target_dtype = (sizes[0], columns), factors.result_dtype(call, planner)
+    if not source.desc.is_row_major():
+        source = planner.reordered(x, source, planner.row_major(source.desc.sizes, factors.left_dtype))
+    source = source.seen_as(planner.row_major(sizes, factors.left_dtype))
+
+    def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+        right = planner.any(weights.desc.sizes, factors.right_dtype)
+        target = planner.row_major(target_sizes, dtype_after(post_ops, target_dtype))
+        return planner.workshop.matmul(source.desc, right, None, target, post_ops, factors.scaling(0b10))
+
+    def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
+        packed = planner.reordered(weight, weights, made.memory_desc(Query.WEIGHTS_MD))
+        return {Argument.SRC: source, Argument.WEIGHTS: packed, **factors.arguments(planner)}
+
+    return add_with_followers(
+        call,
+        planner,
+        make,
+        arguments,
+        lambda desc: _to_matrix(desc, result, target_sizes),
+        lambda desc: desc if target_sizes == result else planner.row_major(result, desc.dtype),
+        gives_bytes=True,
+    )
+
+
+def _add_product_of(
+    call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Place, dtype: str
+) -> str | None:
     is_constant = planner.is_constant(weight)
+    result_dtype = call.result.dtype if dtype == call.operands[0].dtype else planner.result_dtype(call)
+    source_sizes = (_rows(sizes_of(call.operands[0])), left[1]) if left[0] == -1 else left
+    stack = tuple(max(a, b) for a, b in zip(source_sizes[:-2], weights.desc.sizes[:-2], strict=False))
+    sizes = (*stack, source_sizes[-2], weights.desc.sizes[-1])
+    result = sizes_of(call.result)
 
-    def make(post_ops: Sequence[PostOp], source: MemoryDesc) -> PrimitiveDesc | None:
-        right = planner.any(weights.desc.sizes) if is_constant else weights.desc
-        return planner.workshop.matmul(source, right, None, target, post_ops)
+    def add(source: Place, target: MemoryDesc) -> str | None:
+        def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+            right = planner.any(weights.desc.sizes, dtype) if is_constant else weights.desc
+            made = planner.workshop.matmul(source.desc, right, None, target, post_ops)
+            is_plain = target.is_row_major() or made is None or made.implementation.startswith(_FAST)
+            return made if is_plain else None
 
-    def add(source: Place) -> str | None:
         def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
             packed = planner.reordered(weight, weights, made.memory_desc(Query.WEIGHTS_MD))
             return {Argument.SRC: source, Argument.WEIGHTS: packed}
@@ -83,17 +148,104 @@ def _add_product(
         return add_with_followers(
             call,
             planner,
-            lambda post_ops: make(post_ops, source.desc),
+            make,
             arguments,
-            lambda desc: _to_matrix(desc, result, target.sizes),
-            lambda desc: planner.row_major(result) if desc == target else None,
+            lambda desc: _to_matrix(desc, result, sizes),
+            lambda desc: desc if sizes == result else planner.row_major(result, result_dtype),
         )
 
-    seen = place.desc.reshaped(source_sizes)
-    reason = add(place.seen_as(seen)) if seen else "no matrix"
-    if reason is not None and not place.desc.is_row_major():
-        reason = add(planner.place_row_major(x).seen_as(planner.row_major(source_sizes)))
+    reason: str | None = "no matrix"
+    for source in _sources(planner, x, source_sizes, dtype):
+        for target in _targets(call, planner, sizes, result_dtype):
+            reason = add(source, target)
+            if reason is None:
+                return None
     return reason
+
+
+_FAST = "brg"
+"""What the names of oneDNN's implementations for any layout of the operands begin with."""
+
+
+def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> Iterator[Place]:
+    """Yields where the left operand lies as a matrix, or a stack of them: as it is, if that is one, then row-major."""
+    place = planner.place_as(x, dtype)
+    seen = place.desc.reshaped(sizes)
+    if seen:
+        yield place.seen_as(seen.with_plain_unit_axes())
+    if not place.desc.is_row_major():
+        yield planner.place_row_major(x, dtype).seen_as(planner.row_major(sizes, dtype))
+
+
+def _targets(call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str) -> Iterator[MemoryDesc]:
+    """Yields layouts for the result: the one that a permutation after it makes row-major, then row-major order."""
+    follower = planner.follower(call)
+    if follower and follower.op == "permute_dims" and sizes == sizes_of(call.result):
+        axes = permuted_axes(follower)
+        if axes[-1] == len(sizes) - 1:  # oneDNN's products have their columns innermost
+            permuted = planner.row_major([sizes[axis] for axis in axes], dtype)
+            yield permuted.permuted([axes.index(axis) for axis in range(len(axes))])
+    yield planner.row_major(sizes, dtype)
+
+
+_FEW_ROWS = range(32, 129, 16)
+"""How many rows are few: whole vectors of AVX-512, and no more than what stays in cache beside the weights."""
+
+_LARGE_NBYTES = 1 << 20
+"""From how many bytes on weights are expected to come from memory: half of a core's second-level cache."""
+
+
+def _prefers_transpose(call: Call, planner: Planner) -> bool:
+    """Whether the transpose of a product is faster, if there is a fast implementation of it."""
+    rows, (inner, *columns) = _rows(sizes_of(call.operands[0])), sizes_of(call.operands[1])
+    return (
+        rows in _FEW_ROWS
+        and len(columns) == 1
+        and 4 * inner * columns[0] >= _LARGE_NBYTES
+        and planner.is_constant(call.inputs[1])
+        and planner.factor_dtypes(call) == ("float32",)
+    )
+
+
+def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, weights: Place) -> str | None:
+    """Adds ``weights.T @ x.T``; what is along the columns of the product comes as its own axis 1.
+
+    Args:
+        call: the call.
+        planner: the plan.
+        x: the value of the left operand; all its leading axes are rows.
+        weight: the value of the weights.
+        weights: where they lie, as ``(K, N)``.
+    """
+    inner, columns = weights.desc.sizes
+    sizes, result = sizes_of(call.operands[0]), sizes_of(call.result)
+    rows = _rows(sizes)
+    left, right, target = map(planner.row_major, ((1, columns, inner), (1, inner, rows), (1, columns, rows)))
+    transposed = _rows_innermost(planner, result)
+
+    def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+        made = planner.workshop.matmul(left, right, None, target, post_ops)
+        return made if made is None or made.implementation.startswith(_FAST) else None
+
+    def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
+        matrix = weights.seen_as(weights.desc.permuted((1, 0)))
+        packed = planner.reordered(weight, matrix, planner.row_major((columns, inner)))
+        source = planner.place_in(x, _rows_innermost(planner, sizes))
+        return {Argument.SRC: packed.seen_as(left), Argument.WEIGHTS: source.seen_as(right)}
+
+    def to_primitive(desc: MemoryDesc) -> MemoryDesc | None:
+        if desc == transposed:
+            return target
+        is_row = desc.sizes[-1] == columns and all(size == 1 for size in desc.sizes[:-1])
+        return planner.row_major((1, columns, 1)) if is_row else None
+
+    return add_with_followers(call, planner, make, arguments, to_primitive, lambda _: transposed)
+
+
+def _rows_innermost(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
+    """Gives the layout in which the last axis is the outermost one, and the others are row-major."""
+    last = len(sizes) - 1
+    return planner.row_major((sizes[last], *sizes[:last])).permuted((*range(1, last + 1), 0))
 
 
 def _rows(sizes: tuple[int, ...]) -> int:

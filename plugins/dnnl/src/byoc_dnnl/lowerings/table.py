@@ -7,22 +7,42 @@ from typing import TYPE_CHECKING
 
 from byoc_core.errors import ArtifactError
 
-from byoc_dnnl.capi import MAX_NDIMS
+from byoc_dnnl.capi import DataType
+from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
+from byoc_dnnl.lowerings.casts import lower_cast
 from byoc_dnnl.lowerings.convolution import lower_convolution
+from byoc_dnnl.lowerings.deconvolution import lower_deconvolution
 from byoc_dnnl.lowerings.elementwise import lower_binary, lower_function
-from byoc_dnnl.lowerings.epilogue import BINARIES, FUNCTIONS
+from byoc_dnnl.lowerings.epilogue import BINARIES
+from byoc_dnnl.lowerings.functions import FUNCTIONS
+from byoc_dnnl.lowerings.group_normalisation import lower_group_norm, lower_instance_norm, lower_rms_norm
 from byoc_dnnl.lowerings.movement import lower_concat, lower_permute_dims, lower_reshape
 from byoc_dnnl.lowerings.normalisation import lower_batch_norm, lower_layer_norm, lower_lrn, lower_softmax
+from byoc_dnnl.lowerings.pieces import lower_roll, lower_split, lower_stack, lower_strided_slice
 from byoc_dnnl.lowerings.pooling import lower_pooling
 from byoc_dnnl.lowerings.product import lower_dense, lower_matmul
+from byoc_dnnl.lowerings.quantisation import lower_dequantize, lower_quantize
+from byoc_dnnl.lowerings.rearrangement import (
+    lower_broadcast_to,
+    lower_depth_to_space,
+    lower_space_to_depth,
+    lower_tile,
+)
+from byoc_dnnl.lowerings.recurrence import NUM_STATES, declines_lengths, lower_recurrence
 from byoc_dnnl.lowerings.reduction import REDUCTIONS, lower_reduction
+from byoc_dnnl.lowerings.refusals import REFUSALS
+from byoc_dnnl.lowerings.resampling import lower_resize
+from byoc_dnnl.lowerings.slopes import lower_prelu
+from byoc_dnnl.lowerings.softsign import lower_softsign
+from byoc_dnnl.planner import exceeds
+from byoc_dnnl.precision import lacks
 
 if TYPE_CHECKING:
     from byoc_core.runtime.graph_document import GraphTensor
 
     from byoc_dnnl.planner import Call, Planner
 
-__all__ = ["LOWERINGS", "declines", "lower"]
+__all__ = ["LOWERINGS", "declines", "dtypes_of", "lower"]
 
 Lowering = Callable[["Call", "Planner"], str | None]
 
@@ -30,6 +50,10 @@ LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(FUNCTIONS, lower_function),
     **dict.fromkeys([*BINARIES, "nn.bias_add"], lower_binary),
     **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], lower_convolution),
+    **dict.fromkeys([f"nn.conv{rank}d_transpose" for rank in (1, 2, 3)], lower_deconvolution),
+    **dict.fromkeys(
+        [f"nn.adaptive_{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)], lower_adaptive_pooling
+    ),
     **dict.fromkeys([f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)], lower_pooling),
     **dict.fromkeys(REDUCTIONS, lower_reduction),
     "nn.softmax": lower_softmax,
@@ -39,47 +63,81 @@ LOWERINGS: Mapping[str, Lowering] = {
     "nn.batch_norm": lower_batch_norm,
     "nn.layer_norm": lower_layer_norm,
     "nn.lrn": lower_lrn,
+    "quantize": lower_quantize,
+    "dequantize": lower_dequantize,
     "concat": lower_concat,
     "permute_dims": lower_permute_dims,
+    **dict.fromkeys(NUM_STATES, lower_recurrence),
+    "broadcast_to": lower_broadcast_to,
+    "cast": lower_cast,
+    "depth_to_space": lower_depth_to_space,
+    "nn.group_norm": lower_group_norm,
+    "nn.instance_norm": lower_instance_norm,
+    "nn.prelu": lower_prelu,
+    "nn.resize": lower_resize,
+    "nn.rms_norm": lower_rms_norm,
+    "nn.softsign": lower_softsign,
+    "roll": lower_roll,
+    "space_to_depth": lower_space_to_depth,
+    "split": lower_split,
+    "stack": lower_stack,
+    "strided_slice": lower_strided_slice,
+    "tile": lower_tile,
 }
 """What adds an op's primitives to a plan, or gives the reason why it does not; by op."""
 
 _NUM_OPERANDS: Mapping[str, int] = {
     **dict.fromkeys(BINARIES, 2),
-    **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], 2),
+    **dict.fromkeys([f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")], 2),
     **dict.fromkeys(["matmul", "nn.dense", "nn.bias_add"], 2),
-    "nn.layer_norm": 3,
+    **dict.fromkeys(["nn.prelu", "nn.rms_norm"], 2),
+    **dict.fromkeys(["nn.group_norm", "nn.instance_norm", "nn.layer_norm"], 3),
+    **dict.fromkeys(["quantize", "dequantize"], 3),
     "nn.batch_norm": 5,
+    **{op: 4 + num_states for op, num_states in NUM_STATES.items()},
 }
 """Where it is not one; documents may come from a file."""
 
-_CHANGES_RANK = frozenset({*BINARIES, *REDUCTIONS, "matmul", "reshape", "squeeze", "expand_dims"})
-"""Ops whose result may be of another rank than the first operand."""
+_NUM_RESULTS: Mapping[str, int] = {op: 1 + num_states for op, num_states in NUM_STATES.items()}
+"""Where it is not one."""
 
-_INEXACT: Mapping[str, str] = {
-    "clip": "oneDNN 3.2 gives a bound for NaN",
-    "exp": "oneDNN 3.2 gives infinity for NaN",
-    "log": "oneDNN 3.2 is wrong for subnormal numbers",
-    "maximum": "oneDNN 3.2 loses a NaN of the first operand",
-    "minimum": "oneDNN 3.2 loses a NaN of the first operand",
-    "nn.gelu": "oneDNN 3.2 gives NaN for an infinity",
-    "nn.hard_swish": "oneDNN 3.2 gives NaN for minus infinity",
-    "nn.log_softmax": "oneDNN 3.2 is wrong by 3e-6",
-    "nn.mish": "oneDNN 3.2 gives 0 below -17",
-    "nn.softplus": "oneDNN 3.2 is wrong by 2e-6 for negative numbers",
-    "nn.swish": "oneDNN 3.2 gives NaN for minus infinity",
+_FLOATS = ("float32", "bfloat16", "float16")
+_COPIED = tuple(dtype for dtype in DataType.__members__ if dtype != "bfloat16")  # subnormal ones would be lost
+_DTYPES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys([*FUNCTIONS, *BINARIES, "nn.bias_add"], _FLOATS),
+    **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], _FLOATS),
+    **dict.fromkeys([f"nn.avg_pool{rank}d" for rank in (1, 2, 3)], _FLOATS),
+    **dict.fromkeys(["matmul", "nn.dense", "nn.softmax", "nn.layer_norm", "nn.batch_norm"], _FLOATS),
+    **dict.fromkeys(
+        ["cast", "concat", "permute_dims", "reshape", "squeeze", "expand_dims"], tuple(DataType.__members__)
+    ),
+    **dict.fromkeys(["broadcast_to", "depth_to_space", "space_to_depth", "tile"], _COPIED),
+    **dict.fromkeys(["roll", "split", "stack", "strided_slice"], _COPIED),
+    "quantize": ("float32", "int8", "uint8"),
+    "dequantize": ("float32", "int8", "uint8", "int32"),
 }
-"""Ops that oneDNN computes with another meaning for some numbers."""
+"""The dtypes of tensors where they are not float32 alone."""
+
+_VARIADIC = frozenset({"concat", "stack"})
+"""Ops of any number of operands, but none."""
+
+_CHANGES_RANK = frozenset(
+    {*BINARIES, *REDUCTIONS, *NUM_STATES, "broadcast_to", "expand_dims", "matmul", "reshape", "squeeze", "stack"}
+)
+"""Ops whose result may be of another rank than the first operand."""
 
 
 def lower(call: Call, planner: Planner) -> str | None:
     """Adds a call's primitives to a plan, or gives the reason why there are none."""
-    reason = declines(call.op) or _declines_types(call)
+    reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner)
     if reason is not None:
         return reason
     expected = _NUM_OPERANDS.get(call.op, 1)
-    if len(call.operands) != expected and not (call.op == "concat" and call.operands):
+    if len(call.operands) != expected and not (call.op in _VARIADIC and call.operands):
         raise ArtifactError(f"`{call.op}`", "has a wrong number of operands", got=len(call.operands), expected=expected)
+    expected = _NUM_RESULTS.get(call.op, 1)
+    if len(call.results) != expected and call.op != "split":
+        raise ArtifactError(f"`{call.op}`", "has a wrong number of results", got=len(call.results), expected=expected)
     if call.op not in _CHANGES_RANK and any(len(x.shape) != len(call.result.shape) for x in _of_one_rank(call)):
         got = ", ".join(map(str, (*call.operands, call.result)))
         raise ArtifactError(f"`{call.op}`", "has tensors of different ranks", got=got)
@@ -94,19 +152,27 @@ def declines(op: str) -> str | None:
     """Gives the reason why an op is never taken; ``None`` where it may be."""
     if op in LOWERINGS:
         return None
-    return _INEXACT.get(op, "there is no primitive for it here")
+    return REFUSALS.get(op, "it is none of the core's")
 
 
-def _declines_types(call: Call) -> str | None:
-    for tensor in (*call.operands, call.result):
-        if tensor.dtype != "float32":
-            return f"only float32 is taken, and this is {tensor}"
+def dtypes_of(op: str) -> tuple[str, ...]:
+    """Gives the dtypes of tensors that a lowering takes, where the processor has instructions for them."""
+    return _DTYPES.get(op, ("float32",))
+
+
+def _declines_types(call: Call, planner: Planner) -> str | None:
+    taken = dtypes_of(call.op)
+    for tensor in (*call.operands, *call.results):
+        if tensor.dtype in taken and lacks(planner.engine.isa, tensor.dtype):
+            return f"oneDNN has no instructions for {tensor.dtype} here"
+        if tensor.dtype not in taken:
+            return f"only tensors of {', '.join(taken)} are taken, and this is {tensor}"
         if not _is_static(tensor):
             return f"only static sizes are taken, and this is {tensor}"
         if 0 in tensor.shape:
             return f"{tensor} has no elements"
-        if len(tensor.shape) > MAX_NDIMS:
-            return f"{tensor} has more than {MAX_NDIMS} axes"
+        if (limit := exceeds(tensor)) is not None:
+            return f"{tensor} has more than {limit}"
     return None
 
 

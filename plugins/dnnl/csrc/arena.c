@@ -1,0 +1,78 @@
+/* Arenas: one pool for all programs of the process, since few of them run at the same time. */
+#include "objects.h"
+
+#include <stdlib.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+enum { KEPT_ARENAS = 16, ALIGNMENT = 64 };
+
+/* Memory as large as this is asked for in large pages. */
+static const int64_t LARGE = INT64_C(4) << 20, LARGE_PAGE = INT64_C(2) << 20;
+
+static Arena *pool;
+static int32_t num_pooled;
+
+static char *allocate(int64_t nbytes) {
+  const int64_t alignment = nbytes < LARGE ? ALIGNMENT : LARGE_PAGE;
+  if (nbytes > PTRDIFF_MAX - alignment) return NULL;
+  const size_t rounded = (size_t)((nbytes + alignment) & -alignment); /* never 0 */
+  void *memory = aligned_alloc((size_t)alignment, rounded);
+#ifdef MADV_HUGEPAGE
+  if (memory && alignment == LARGE_PAGE) (void)madvise(memory, rounded, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+Arena *byoc_take_arena(const void *thread) {
+  Arena **place = &pool;
+  for (Arena **other = &pool; *other; other = &(*other)->next) {
+    if ((*other)->thread != thread) continue;
+    place = other;
+    break;
+  }
+  Arena *arena = *place;
+  if (arena) {
+    *place = arena->next;
+    arena->next = NULL;
+    arena->thread = thread;
+    --num_pooled;
+  }
+  return arena;
+}
+
+Arena *byoc_put_arena(Arena *arena) {
+  if (num_pooled == KEPT_ARENAS) return arena;
+  arena->next = pool;
+  pool = arena;
+  ++num_pooled;
+  return NULL;
+}
+
+Arena *byoc_grow_arena(Arena *arena, int64_t nbytes) {
+  if (arena && arena->memory && arena->nbytes >= nbytes) return arena;
+  if (!arena && !(arena = calloc(1, sizeof *arena))) return NULL;
+  free(arena->memory);
+  arena->memory = allocate(nbytes);
+  arena->nbytes = nbytes;
+  if (arena->memory) return arena;
+  free(arena);
+  return NULL;
+}
+
+Arena *byoc_take_all_arenas(void) {
+  Arena *all = pool;
+  pool = NULL;
+  num_pooled = 0;
+  return all;
+}
+
+void byoc_free_arenas(Arena *arenas) {
+  while (arenas) {
+    Arena *next = arenas->next;
+    free(arenas->memory);
+    free(arenas);
+    arenas = next;
+  }
+}

@@ -1,0 +1,56 @@
+/* Calls: what one needs comes from pools, and goes back into them. No Python here. */
+#include "objects.h"
+
+enum { KEPT_FRAMES = 16 };
+
+/* Its address tells threads apart. */
+static _Thread_local char thread;
+
+static Frame *take_frame(ProgramObject *program) {
+  Frame **place = &program->frames;
+  for (Frame **other = &program->frames; *other; other = &(*other)->next) {
+    if ((*other)->thread != &thread) continue;
+    place = other;
+    break;
+  }
+  Frame *frame = *place;
+  if (frame) {
+    *place = frame->next;
+    --program->num_frames;
+  }
+  return frame;
+}
+
+Call byoc_begin(ProgramObject *program) {
+  ++program->num_calls;
+  return (Call){take_frame(program), byoc_take_arena(&thread)};
+}
+
+int byoc_run(ProgramObject *program, Call *call, void *const *tensors, Failure *failure) {
+  *failure = (Failure){IN_ALLOCATION, 0, 0};
+  if (!call->frame && !(call->frame = byoc_make_frame(program, failure))) return FAILED;
+  if (!(call->arena = byoc_grow_arena(call->arena, program->arena_nbytes))) return FAILED;
+  call->frame->thread = call->arena->thread = &thread;
+  return byoc_run_frame(program, call->frame, tensors, call->arena->memory, failure);
+}
+
+void byoc_end(ProgramObject *program, Call *call) {
+  Frame *frame = call->frame;
+  Arena *arena = call->arena;
+  byoc_lock();
+  if (frame && program->num_frames < KEPT_FRAMES) {
+    frame->next = program->frames;
+    program->frames = frame;
+    ++program->num_frames;
+    frame = NULL;
+  }
+  if (arena) arena = byoc_put_arena(arena);
+  if (frame) { /* before nothing keeps the program any more */
+    byoc_unlock();
+    byoc_free_frame(program, frame);
+    byoc_lock();
+  }
+  --program->num_calls;
+  byoc_unlock();
+  byoc_free_arenas(arena);
+}

@@ -1,0 +1,64 @@
+/* Checks: whether all elements are as small as what follows has been proved right for. */
+#include "objects.h"
+
+#include <stdatomic.h>
+
+enum { BLOCK = 1 << 10, CHUNK = 1 << 15, FEW = 1 << 16 };
+
+/* The bits of a number without its sign are ordered as magnitudes are, and NaN is above infinity. */
+typedef int32_t __attribute__((may_alias)) Word;
+typedef int16_t __attribute__((may_alias)) Half;
+
+static int holds_words(const Word *bits, int64_t count, int32_t limit) {
+  for (; count > 0; bits += BLOCK, count -= BLOCK) {
+    const int64_t block = count < BLOCK ? count : BLOCK;
+    int32_t found = 0;
+    for (int64_t i = 0; i < block; ++i) found |= (bits[i] & INT32_MAX) > limit;
+    if (found) return 0;
+  }
+  return 1;
+}
+
+static int holds_halves(const Half *bits, int64_t count, int16_t limit) {
+  for (; count > 0; bits += BLOCK, count -= BLOCK) {
+    const int64_t block = count < BLOCK ? count : BLOCK;
+    int16_t found = 0;
+    for (int64_t i = 0; i < block; ++i) found |= (int16_t)(bits[i] & INT16_MAX) > limit;
+    if (found) return 0;
+  }
+  return 1;
+}
+
+static int holds(const char *elements, int64_t first, int64_t count, int32_t width, int32_t limit) {
+  elements += first * width;
+  if (width == 2) return holds_halves((const Half *)elements, count, (int16_t)limit);
+  return holds_words((const Word *)elements, count, limit);
+}
+
+typedef struct {
+  const char *elements;
+  int64_t count;
+  int32_t width, limit;
+  atomic_int found;
+  atomic_llong next; /* the first element that no thread has taken */
+} Work;
+
+/* What each thread does: takes one chunk after another. */
+static void work(void *data) {
+  Work *work = data;
+  while (!atomic_load_explicit(&work->found, memory_order_relaxed)) {
+    const int64_t first = atomic_fetch_add_explicit(&work->next, CHUNK, memory_order_relaxed);
+    if (first >= work->count) return;
+    const int64_t rest = work->count - first;
+    if (!holds(work->elements, first, rest < CHUNK ? rest : CHUNK, work->width, work->limit))
+      atomic_store_explicit(&work->found, 1, memory_order_relaxed);
+  }
+}
+
+int byoc_check(const Api *api, const void *elements, int64_t count, int32_t width, int32_t limit) {
+  const int num_threads = count > FEW && api->max_threads && api->parallel ? api->max_threads() : 1;
+  if (num_threads <= 1) return holds(elements, 0, count, width, limit);
+  Work shared = {.elements = elements, .count = count, .width = width, .limit = limit};
+  api->parallel(work, &shared, (unsigned)num_threads, 0);
+  return !atomic_load_explicit(&shared.found, memory_order_relaxed);
+}

@@ -1,0 +1,100 @@
+/* Frames: memories and arguments for one call at a time, and the loop over the steps. No Python here. */
+#include "objects.h"
+
+#include <stdlib.h>
+
+enum { IN_ORDER = 1 };
+
+static int fail(Failure *failure, int32_t what, int32_t step, int32_t status) {
+  *failure = (Failure){what, step, status};
+  return FAILED;
+}
+
+void byoc_free_frame(const ProgramObject *program, Frame *frame) {
+  for (int32_t i = 0; i < program->num_places; ++i)
+    if (frame->memories[i]) (void)program->api.destroy_memory(frame->memories[i]);
+  if (frame->stream) (void)program->api.destroy_stream(frame->stream);
+  free(frame);
+}
+
+Frame *byoc_make_frame(const ProgramObject *program, Failure *failure) {
+  const size_t num_places = (size_t)program->num_places, num_arguments = (size_t)program->num_arguments;
+  Frame *frame = calloc(1, sizeof *frame + num_places * (sizeof(char *) + sizeof(void *)) +
+                               num_arguments * sizeof(Argument));
+  if (!frame) {
+    (void)fail(failure, IN_ALLOCATION, 0, 0);
+    return NULL;
+  }
+  frame->arguments = (Argument *)(frame + 1);
+  frame->addresses = (char **)(frame->arguments + num_arguments);
+  frame->memories = (void **)(frame->addresses + num_places);
+  int status = program->api.create_stream(&frame->stream, program->engine, IN_ORDER);
+  if (status) {
+    frame->stream = NULL;
+    (void)fail(failure, IN_CREATE_STREAM, 0, status);
+  }
+  for (size_t i = 0; i < num_places && !status; ++i) {
+    const Place *place = &program->places[i];
+    if (place->kind == CONSTANT) frame->addresses[i] = (char *)(uintptr_t)place->value;
+    if (!place->desc) continue;
+    status = program->api.create_memory(&frame->memories[i], place->desc, program->engine, frame->addresses[i]);
+    if (status) {
+      frame->memories[i] = NULL;
+      (void)fail(failure, IN_CREATE_MEMORY, 0, status);
+    }
+  }
+  if (status) {
+    byoc_free_frame(program, frame);
+    return NULL;
+  }
+  for (size_t i = 0; i < num_arguments; ++i) {
+    const Argument *argument = &program->arguments[i];
+    frame->arguments[i] = (Argument){argument->number, frame->memories[(uintptr_t)argument->memory]};
+  }
+  return frame;
+}
+
+/* Lets the places that do not stay where they are point to the memory of this call. */
+static int point(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
+  for (int32_t i = 0; i < program->num_places; ++i) {
+    const Place *place = &program->places[i];
+    if (place->kind == CONSTANT) continue;
+    char *address = place->kind == ARGUMENT ? tensors[place->value] : arena + place->value;
+    if (address == frame->addresses[i]) continue;
+    if (place->desc) {
+      const int status = program->api.set_address(frame->memories[i], address);
+      if (status) return fail(failure, IN_SET_ADDRESS, 0, status);
+    }
+    frame->addresses[i] = address;
+  }
+  return DONE;
+}
+
+static int run_steps(const ProgramObject *program, Frame *frame, Failure *failure) {
+  for (int32_t i = 0; i < program->num_steps; ++i) {
+    const Step *step = &program->steps[i];
+    if (step->op == CHECK) {
+      if (!byoc_check(&program->api, frame->addresses[step->check.place], step->check.count, step->check.width,
+                      step->check.limit))
+        return STOPPED;
+      continue;
+    }
+    const int status = program->api.execute(step->execute.primitive, frame->stream, step->execute.count,
+                                            frame->arguments + step->execute.first);
+    if (status) return fail(failure, IN_EXECUTE, i, status);
+  }
+  const int status = program->api.wait(frame->stream);
+  return status ? fail(failure, IN_WAIT, 0, status) : DONE;
+}
+
+int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
+  if (point(program, frame, tensors, arena, failure) != DONE) return FAILED;
+  const Api *api = &program->api;
+  /* Some primitives ask OpenMP when they run, whatever they were made for. */
+  const int before = api->set_num_threads && api->max_threads ? api->max_threads() : 1;
+  if (before == 1) return run_steps(program, frame, failure);
+  api->set_num_threads(1);
+  const int end = run_steps(program, frame, failure);
+  api->set_num_threads(before);
+  return end;
+}

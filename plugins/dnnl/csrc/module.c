@@ -1,0 +1,41 @@
+/* The extension module `byoc_dnnl._native`: runs the primitives of a region in one go. */
+#include "objects.h"
+
+static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
+  PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type && PyModule_AddType(module, (PyTypeObject *)type)) Py_CLEAR(type);
+  return type;
+}
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "byoc_dnnl._native",
+    .m_doc = "Runs the primitives of a region in one go, without the interpreter lock.",
+    .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+  static const struct {
+    const char *name;
+    int value;
+  } constants[] = {
+      {"ARGUMENT", ARGUMENT},
+      {"CONSTANT", CONSTANT},
+      {"ARENA", ARENA},
+      {"EXECUTE", EXECUTE},
+      {"CHECK", CHECK},
+  };
+  if (byoc_keep_lock_over_forks()) return PyErr_NoMemory();
+  PyObject *module = PyModule_Create(&definition);
+  if (!module) return NULL;
+  for (size_t i = 0; i < sizeof constants / sizeof *constants; ++i)
+    if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value)) goto fail;
+  byoc_program_type = (PyTypeObject *)add_type(module, &byoc_program_spec);
+  PyObject *region_type = add_type(module, &byoc_region_spec);
+  if (!byoc_program_type || !region_type) goto fail;
+  Py_DECREF(region_type);
+  return module;
+fail:
+  Py_DECREF(module);
+  return NULL;
+}

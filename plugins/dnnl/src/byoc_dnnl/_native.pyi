@@ -1,0 +1,53 @@
+# Types of the C extension (its sources and texts: csrc), which may be missing: ask byoc_dnnl.native.
+
+from collections.abc import Callable
+from typing import Self, TypeAlias
+
+# Address of the description (0 where no primitive needs one), kind, value: see Place in csrc/objects.h.
+_Place: TypeAlias = tuple[int, int, int]
+# EXECUTE, address of the primitive, its arguments: number (DNNL_ARG_*) and place; or CHECK, place, number of elements,
+# bytes of one, bits of the limit.
+_Step: TypeAlias = tuple[int, int, tuple[tuple[int, int], ...]] | tuple[int, int, int, int, int]
+
+# Kinds of places.
+ARGUMENT: int
+CONSTANT: int
+ARENA: int
+
+# Operations.
+EXECUTE: int
+CHECK: int
+
+class Program:
+    def __new__(
+        cls,
+        functions: tuple[int, ...],
+        engine: int,
+        num_tensors: int,
+        arena_nbytes: int,
+        places: tuple[_Place, ...],
+        steps: tuple[_Step, ...],
+        owner: object,
+        error: Callable[[int, int, int], Exception],
+    ) -> Self: ...
+    @property
+    def num_frames(self) -> int: ...
+    def run(self, *addresses: int) -> bool: ...
+
+class Region:
+    def __new__(
+        cls,
+        max_threads: int,
+        ranks: tuple[int, ...],
+        num_kept: int,
+        find: Callable[[int, tuple[tuple[int, ...], ...]], Program | None],
+        compute: Callable[[tuple[int, ...], tuple[tuple[int, ...], ...]], object],
+        keep: Callable[[BaseException], object],
+    ) -> Self: ...
+    @property
+    def function(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    def tick(self) -> int: ...
+    def last_use(self, program: Program, /) -> int: ...
+    def drop(self, program: Program, /) -> None: ...

@@ -1,0 +1,52 @@
+"""Pooling to a given size, where all windows are alike."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Algorithm
+from byoc_dnnl.lowerings.attributes import axes_of_layout, require_rank
+from byoc_dnnl.lowerings.pooling import add_windows
+from byoc_dnnl.planner import sizes_of
+from byoc_dnnl.primitives import Windows
+
+if TYPE_CHECKING:
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["lower_adaptive_pooling"]
+
+
+def lower_adaptive_pooling(call: Call, planner: Planner) -> str | None:
+    """Adds the mean, or the largest element of finite ones, of as many windows as are asked for.
+
+    Not taken: windows of several sizes, or at uneven steps.
+    """
+    require_rank(call, 3, 5)
+    rank = len(call.result.shape) - 2
+    axes = axes_of_layout(call, "layout", "NC", rank)
+    image, result = sizes_of(call.operands[0]), sizes_of(call.result)
+    windows = [_window(image[axis], result[axis]) for axis in axes[2:]]
+    alike = [window for window in windows if window is not None]
+    if len(alike) < rank:
+        return "windows of several sizes, or at uneven steps"
+    size, strides = zip(*alike, strict=True)
+    geometry = Windows(strides, (1,) * rank, (0,) * rank, (0,) * rank)
+    is_mean = call.op.startswith("nn.adaptive_avg")
+    algorithm = Algorithm.POOLING_AVG_INCLUDE_PADDING if is_mean else Algorithm.POOLING_MAX
+    return add_windows(call, planner, algorithm, axes, size, geometry)
+
+
+def _window(size: int, count: int) -> tuple[int, int] | None:
+    """Gives the size of the windows along an axis, and the step between them; ``None`` where they differ.
+
+    Source: PyTorch's adaptive pooling; window ``i`` takes ``i * size // count`` up to ``ceil((i + 1) * size / count)``.
+    """
+    starts = [index * size // count for index in range(count)]
+    sizes = {-(-(index + 1) * size // count) - start for index, start in enumerate(starts)}
+    steps = {after - before for before, after in itertools.pairwise(starts)}
+    if len(sizes) != 1 or len(steps) > 1:
+        return None
+    window = sizes.pop()
+    step = steps.pop() if steps else window
+    return (window, step) if (count - 1) * step + window == size else None

@@ -1,0 +1,47 @@
+"""Casts, where a reorder to another dtype gives the op's number for every element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Argument
+from byoc_dnnl.lowerings.attributes import require_result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["lower_cast"]
+
+_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "float32": ("float16",),
+    "float16": ("float32", "bfloat16"),
+    "bfloat16": ("float32", "float16"),
+    "int32": ("float32",),
+    "int8": ("float32", "float16", "bfloat16", "int32"),
+    "uint8": ("float32", "float16", "bfloat16", "int32"),
+}
+"""To which dtypes oneDNN brings each with the op's meaning."""
+
+
+def lower_cast(call: Call, planner: Planner) -> str | None:
+    """Adds a reorder to another dtype; the result lies as the operand does.
+
+    Not taken: floats to integers, integers to bytes, float32 to bfloat16, int32 to other dtypes than float32.
+    """
+    (x,), source, target = call.inputs, call.operands[0].dtype, call.result.dtype
+    if target not in _TAKEN[source]:
+        if target == "bfloat16":
+            return "oneDNN takes what is subnormal in bfloat16 for 0"
+        is_rounded = target in ("int8", "uint8", "int32")
+        return "oneDNN rounds and saturates" if is_rounded else f"oneDNN makes no {target} of {source}"
+    require_result(call, [dim for dim in call.operands[0].shape if isinstance(dim, int)])
+    place = planner.place(x)
+    desc = place.desc.cast(planner.engine, target)
+    if desc is None:
+        place = planner.place_row_major(x)
+        desc = planner.row_major(place.desc.sizes, target)
+    reorder = planner.workshop.reorder(place.desc, desc)
+    planner.add_step(call.op, reorder, {Argument.SRC: place, Argument.DST: planner.result(call.output, desc)})
+    return None

@@ -1,0 +1,98 @@
+"""What products and convolutions multiply: floats of some dtype, or the integers that floats stand for.
+
+Sums of products of bytes are exact in 32 bits, and are multiplied by both scales: the result is as near to that of
+exact arithmetic as any of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Argument
+from byoc_dnnl.lowerings.quantisation import has_zero_point
+from byoc_dnnl.post_ops import Scaling
+from byoc_dnnl.precision import multiplies_bytes
+
+if TYPE_CHECKING:
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Call, Planner, Quantised
+
+__all__ = ["Factors", "byte_factors", "factors_of"]
+
+_MAX_TERMS = 1 << 15
+"""Sums of more products of bytes, of 2**16 at most, may be too much for 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Two factors.
+
+    Attributes:
+        left: the value of the left one, and where it lies; it is converted to ``left_dtype``.
+        right: likewise.
+        scales: those of both, where they are integers.
+        zero_point: that of the left one, where it has one.
+    """
+
+    left: tuple[int, Place]
+    right: tuple[int, Place]
+    left_dtype: str
+    right_dtype: str
+    scales: tuple[Quantised, Quantised] | None = None
+    zero_point: int | None = None
+
+    def scaling(self, mask: int) -> Scaling | None:
+        """Gives the attribute of the primitive; ``mask`` marks the axes of outputs in the right factor."""
+        if self.scales is None:
+            return None
+        scales: dict[int, int] = {Argument.SRC: 0, Argument.WEIGHTS: 0 if self.scales[1].axis is None else mask}
+        return Scaling(scales, () if self.zero_point is None else (Argument.SRC,))
+
+    def arguments(self, planner: Planner) -> Mapping[int, Place]:
+        """Gives scales and zero points as the primitive reads them."""
+        given: dict[int, Place] = {}
+        for argument, quantised in zip((Argument.SRC, Argument.WEIGHTS), self.scales or (), strict=False):
+            given[Argument.SCALES | argument] = planner.place_row_major(quantised.scale)
+        if self.zero_point is not None:
+            given[Argument.ZERO_POINTS | Argument.SRC] = planner.place_row_major(self.zero_point, "int32")
+        return given
+
+    def result_dtype(self, call: Call, planner: Planner) -> str:
+        """Gives what the result is best stored as."""
+        return call.result.dtype if self.left_dtype == call.operands[0].dtype else planner.result_dtype(call)
+
+
+def factors_of(call: Call, planner: Planner, axis: int) -> Iterator[Factors]:
+    """Yields the factors of a convolution, best first; ``axis`` is that of the outputs in the right one."""
+    found = byte_factors(call, planner, axis)
+    if found is not None:
+        yield found
+    x, weight = call.inputs
+    for dtype in planner.factor_dtypes(call):
+        yield Factors((x, planner.stored(x)), (weight, planner.place(weight)), dtype, dtype)
+
+
+def byte_factors(call: Call, planner: Planner, axis: int) -> Factors | None:
+    """Gives the factors of a product as bytes; ``None`` where they are none that oneDNN multiplies."""
+    source, weights = map(planner.quantised, call.inputs)
+    if source is None or weights is None or not multiplies_bytes(planner.engine.isa):
+        return None
+    dtypes = source.place.desc.dtype, weights.place.desc.dtype
+    if (
+        source.axis is not None
+        or dtypes not in (("uint8", "int8"), ("int8", "int8"))
+        or weights.axis not in (None, axis)
+    ):
+        return None
+    if has_zero_point(planner, weights.zero_point) or not planner.is_constant(weights.integers):
+        return None
+    terms = 1
+    for place, size in enumerate(weights.place.desc.sizes):
+        terms *= 1 if place == axis else size
+    if terms > _MAX_TERMS:
+        return None
+    left, right = (source.integers, source.place), (weights.integers, weights.place)
+    zero_point = source.zero_point if has_zero_point(planner, source.zero_point) else None
+    return Factors(left, right, *dtypes, (source, weights), zero_point)

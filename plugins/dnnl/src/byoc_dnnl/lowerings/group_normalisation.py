@@ -1,0 +1,147 @@
+"""Normalisations without statistics of their own in oneDNN 3.2: of groups of channels, and by the root mean square."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.lowerings.attributes import in_range, integer, integers, number, require_rank
+from byoc_dnnl.lowerings.epilogue import add_with_followers
+from byoc_dnnl.planner import sizes_of
+from byoc_dnnl.post_ops import PostOp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["lower_group_norm", "lower_instance_norm", "lower_rms_norm"]
+
+_REFERENCE = "oneDNN has only its reference implementation"
+
+
+def lower_instance_norm(call: Call, planner: Planner) -> str | None:
+    """Adds normalisation of each channel of each image."""
+    require_rank(call, 2)
+    sizes = sizes_of(call.result)
+    if sizes[0] == 1 and len(sizes) > 2:
+        return _add_single_image(call, planner)
+    return _add_groups(call, planner, sizes[1])
+
+
+def lower_group_norm(call: Call, planner: Planner) -> str | None:
+    """Adds normalisation of each group of channels of each image."""
+    require_rank(call, 2)
+    groups, channels = integer(call, "groups"), sizes_of(call.result)[1]
+    if groups < 1 or channels % groups:
+        return f"{groups} groups do not divide {channels} channels"
+    return _add_groups(call, planner, groups)
+
+
+def lower_rms_norm(call: Call, planner: Planner) -> str | None:
+    """Adds division by the root mean square over the last axes: squares, their mean with a root, a quotient.
+
+    Not taken: other axes than the last ones.
+    """
+    x, gamma = call.inputs
+    sizes = sizes_of(call.result)
+    axes = sorted(in_range(call, "axes", axis) for axis in integers(call, "axes"))
+    kept = len(sizes) - len(axes)
+    if axes != list(range(kept, len(sizes))):
+        return "the axes are not the last ones"
+    matrix, row = (
+        planner.row_major((prod(sizes[:kept]), prod(sizes[kept:]))),
+        planner.row_major((1, prod(sizes[kept:]))),
+    )
+    column = planner.row_major((prod(sizes[:kept]), 1))
+    source = planner.place_row_major(x).seen_as(matrix)
+    scale = planner.place_row_major(gamma).seen_as(row)
+    squares, roots = (planner.temporary(name, desc) for name, desc in (("squares", matrix), ("roots", column)))
+    root = [PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=number(call, "epsilon")), PostOp(Algorithm.ELTWISE_SQRT)]
+    workshop = planner.workshop
+    steps: Sequence[tuple[PrimitiveDesc | None, dict[int, Place]]] = (
+        (
+            workshop.binary(Algorithm.BINARY_MUL, matrix, matrix, ()),
+            {Argument.SRC: source, Argument.SRC_1: source, Argument.DST: squares},
+        ),
+        (
+            workshop.reduction(Algorithm.REDUCTION_MEAN, matrix, column, root),
+            {Argument.SRC: squares, Argument.DST: roots},
+        ),
+        (
+            workshop.binary(Algorithm.BINARY_DIV, matrix, column, [PostOp(Algorithm.BINARY_MUL, operand=row)]),
+            {
+                Argument.SRC: source,
+                Argument.SRC_1: roots,
+                Argument.POST_OP_SRC_1: scale,
+                Argument.DST: planner.result(call.output, planner.row_major(sizes)).seen_as(matrix),
+            },
+        ),
+    )
+    for made, given in steps:
+        if made is None or not planner.accepts(made):
+            return _REFERENCE
+        planner.add_step(call.op, made, given)
+    return None
+
+
+def _add_single_image(call: Call, planner: Planner) -> str | None:
+    """Adds normalisation of the channels of one image: batch normalisation by the statistics of the batch."""
+    x, gamma, beta = call.inputs
+    place = planner.place(x)
+    made = planner.workshop.channel_standardisation(place.desc, number(call, "epsilon"))
+    if made is None or not planner.accepts(made):
+        return _REFERENCE
+    given: dict[int, Place] = {
+        Argument.SRC: place,
+        Argument.SCALE: planner.place_row_major(gamma),
+        Argument.SHIFT: planner.place_row_major(beta),
+        Argument.DST: planner.result(call.output, place.desc),
+    }
+    planner.add_step(call.op, made, given)
+    return None
+
+
+def _add_groups(call: Call, planner: Planner, groups: int) -> str | None:
+    """Adds normalisation of rows, each a group of channels of an image, and then each channel's scale and shift."""
+    x, gamma, beta = call.inputs
+    images, channels, *spatial = sizes_of(call.result)
+    rows = images * groups
+    matrix = planner.row_major((rows, channels // groups * prod(spatial)))
+    made = planner.workshop.standardisation(matrix, number(call, "epsilon"))
+    if made is None or not planner.accepts(made):
+        return _REFERENCE
+    standard = planner.temporary(call.op, matrix)
+    planner.add_step(call.op, made, {Argument.SRC: planner.place_row_major(x).seen_as(matrix), Argument.DST: standard})
+
+    pixels = [prod(spatial)] if prod(spatial) > 1 else []
+    image, channel = (
+        planner.row_major((images, channels, *pixels)),
+        planner.row_major((1, channels, *[1] * len(pixels))),
+    )
+    own = [PostOp(Algorithm.BINARY_ADD, operand=channel)]
+
+    def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
+        return {
+            Argument.SRC: standard.seen_as(image),
+            Argument.SRC_1: planner.place_row_major(gamma).seen_as(channel),
+            Argument.POST_OP_SRC_1: planner.place_row_major(beta).seen_as(channel),
+        }
+
+    def to_primitive(desc: MemoryDesc) -> MemoryDesc | None:
+        if desc.sizes[2:] not in (tuple(spatial), (1,) * len(spatial)):
+            return None
+        return desc.reshaped((*desc.sizes[:2], *[prod(desc.sizes[2:])] * len(pixels)))
+
+    return add_with_followers(
+        call,
+        planner,
+        lambda post_ops: planner.workshop.binary(Algorithm.BINARY_MUL, image, channel, post_ops),
+        arguments,
+        to_primitive,
+        lambda _: planner.row_major(sizes_of(call.result)),
+        own,
+    )

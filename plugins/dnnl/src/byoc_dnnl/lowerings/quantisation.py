@@ -1,0 +1,197 @@
+"""``quantize`` and ``dequantize``: by themselves, as ends of other primitives, and as what integers stand for.
+
+A dequantised value is not computed where all that read it take the integers (:meth:`~byoc_dnnl.planner.Planner.defer`);
+of constants it is a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from byoc_core.kernels import KERNELS
+
+from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.lowerings.attributes import axis_of, integer
+from byoc_dnnl.lowerings.functions import needs_of
+from byoc_dnnl.planner import Quantised, sizes_of
+from byoc_dnnl.post_ops import PostOp, Scaling
+
+if TYPE_CHECKING:
+    from byoc_core.runtime.module import NDArray
+
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["has_zero_point", "lower_dequantize", "lower_quantize", "scalar_of", "to_bytes"]
+
+_Placing = Callable[[], None]
+
+_ZERO_POINTS = "oneDNN has one zero point for a tensor, not one for each index of an axis"
+_SMALLEST, _LARGEST = 2.0**-100, 2.0**100
+"""Scales between these are ones with which no integer of 32 bits overflows, or loses bits."""
+
+
+def scalar_of(planner: Planner, id_: int) -> float | None:
+    """Gives the number that a constant holds; ``None`` where it holds several, or nothing is known of it."""
+    array = planner.array(id_)
+    return float(array.reshape(())) if array is not None and array.size == 1 else None
+
+
+def has_zero_point(planner: Planner, id_: int) -> bool:
+    """Whether a zero point may be another number than 0."""
+    array = planner.array(id_)
+    return array is None or bool(np.any(array != 0))
+
+
+def _misfit(call: Call) -> str | None:
+    """Gives the reason why parameters are none of their tensor, or of a kind that oneDNN does not know.
+
+    Only a document from a file has the former; oneDNN would read beyond parameters that are too few.
+    """
+    if integer(call, "block_size"):
+        return "oneDNN knows no blocks of elements that share a scale"
+    x, scale, zero = call.operands
+    integers, floats = (x, call.result) if call.op == "dequantize" else (call.result, x)
+    if (floats.dtype, scale.dtype, zero.dtype) != ("float32", "float32", integers.dtype) or integers.dtype == "float32":
+        return "it has other dtypes than integers and float32"
+    if scale.shape != zero.shape or (scale.shape and scale.shape != (x.shape[axis_of(call)],)):
+        return "its parameters have other sizes than its axis"
+    return None
+
+
+def lower_dequantize(call: Call, planner: Planner) -> str | None:
+    """Says what a value stands for, and how it is computed where that is asked for.
+
+    Not taken: a zero point for each index of an axis, but of constants; blocks of elements that share a scale.
+    """
+    misfit = _misfit(call)
+    if misfit is not None:
+        return misfit
+    x, scale, zero = call.inputs
+    axis = axis_of(call) if call.operands[1].shape else None
+    arrays = [planner.array(id_) for id_ in call.inputs]
+    known = [array for array in arrays if array is not None]
+    if len(known) == len(arrays):
+        place = _constant(call, planner, known)
+    else:
+        if axis is not None and has_zero_point(planner, zero):
+            return _ZERO_POINTS
+        found = _converted(call, planner, axis)
+        if isinstance(found, str):
+            return found
+        place = found
+    planner.defer(call.output, Quantised(x, planner.stored(x), scale, zero, axis), place)
+    return None
+
+
+def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placing:
+    def place() -> None:
+        digest = " ".join(["dequantised", *(planner.stored(id_).buffer.digest for id_ in call.inputs)])
+        planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", KERNELS[call.op](*arrays, **call.attrs))
+
+    return place
+
+
+def _converted(call: Call, planner: Planner, axis: int | None) -> _Placing | str:
+    x, scale, zero = call.inputs
+    source = planner.stored(x)
+    target = source.desc.cast(planner.engine, "float32") or planner.row_major(source.desc.sizes)
+    has_zero = axis is None and has_zero_point(planner, zero)
+    mask = 0 if axis is None else 1 << axis
+    made = planner.workshop.conversion(
+        source.desc, target, Scaling({Argument.SRC: mask}, (Argument.SRC,) if has_zero else ())
+    )
+    if made is None or not planner.accepts(made):
+        return "oneDNN has no implementation"
+
+    def place() -> None:
+        given = {Argument.SRC: source, Argument.SCALES | Argument.SRC: planner.place_row_major(scale)}
+        if has_zero:
+            given[Argument.ZERO_POINTS | Argument.SRC] = planner.place_row_major(zero, "int32")
+        planner.add_step(call.op, made, {**given, Argument.DST: planner.result(call.output, target)})
+
+    return place
+
+
+def lower_quantize(call: Call, planner: Planner) -> str | None:
+    """Adds a division by the scale, which rounds when it writes integers.
+
+    Not taken: scales and zero points that are no constants; zero points that differ along an axis; blocks of elements
+    that share a scale.
+    """
+    misfit = _misfit(call)
+    if misfit is not None:
+        return misfit
+    x, scale, zero = call.inputs
+    scales, zeros = planner.array(scale), planner.array(zero)
+    if scales is None or zeros is None:
+        return "its scale and its zero point are no constants"
+    if not _is_usual(scales):
+        return f"its scale is no number from {_SMALLEST:.0e} to {_LARGEST:.0e}"
+    if zeros.size and zeros.min() != zeros.max():
+        return _ZERO_POINTS
+    if _stays(call, planner):
+        return None
+    needs = needs_of(call)
+    if planner.find_checks(needs, [x]) is None:
+        return "oneDNN needs finite operands"
+    sizes = sizes_of(call.operands[0])
+    axis = axis_of(call) if call.operands[1].shape else None
+    divisor = planner.row_major(tuple(size if place == axis else 1 for place, size in enumerate(sizes)))
+    post_ops = _shifted(int(zeros.reshape(-1)[0]))
+    for place in planner.ways(x):
+        target = place.desc.cast(planner.engine, call.result.dtype)
+        made = target and planner.workshop.binary(Algorithm.BINARY_DIV, place.desc, divisor, post_ops, target)
+        if made and target and planner.accepts(made):
+            planner.check(needs, [x])
+            given: dict[int, Place] = {
+                Argument.SRC: place,
+                Argument.SRC_1: planner.place_row_major(scale).seen_as(divisor),
+                Argument.DST: planner.result(call.output, target),
+            }
+            planner.add_step(call.op, made, given)
+            return None
+    return "oneDNN has no implementation"
+
+
+def _stays(call: Call, planner: Planner) -> bool:
+    """Says that the result is what was dequantised, where the scale and the zero point are the same again."""
+    x, scale, zero = call.inputs
+    found = planner.quantised(x)
+    if found is None or found.axis is not None or found.place.desc.dtype != call.result.dtype:
+        return False
+    for first, second in ((scale, found.scale), (zero, found.zero_point)):
+        number = scalar_of(planner, first)
+        if number is None or number != scalar_of(planner, second):
+            return False
+    planner.set_view(call.output, found.place)
+    return True
+
+
+def _shifted(zero: int) -> list[PostOp]:
+    """Gives what rounds and adds a zero point; writing an integer rounds by itself."""
+    if zero == 0:
+        return []
+    return [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=float(zero))]
+
+
+def to_bytes(call: Call, planner: Planner) -> tuple[PostOp, ...] | None:
+    """Gives ``quantize`` as the end of another primitive, which multiplies by the reciprocal of the scale.
+
+    The result is that of exact arithmetic, or its neighbour where the quotient lies as near to a tie as roundings of
+    float32 reach.
+    """
+    if _misfit(call) is not None or call.operands[1].shape:
+        return None
+    scale, zero = (scalar_of(planner, id_) for id_ in call.inputs[1:])
+    if scale is None or zero is None or not _is_usual(np.asarray(scale)):
+        return None
+    reciprocal = float(np.float32(1) / np.float32(scale))
+    *others, last = (PostOp(Algorithm.ELTWISE_LINEAR, reciprocal), *_shifted(int(zero)))
+    return (*others, PostOp(last.algorithm, last.alpha, beta=last.beta, dtype=call.result.dtype))
+
+
+def _is_usual(scales: NDArray) -> bool:
+    return bool(np.all((scales >= _SMALLEST) & (scales <= _LARGEST)))

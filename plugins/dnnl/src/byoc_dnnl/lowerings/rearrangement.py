@@ -1,0 +1,112 @@
+"""Results that are the operand with other strides, or repeated: one reorder lays them out anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import MAX_NDIMS, Argument
+from byoc_dnnl.handles import MemoryDesc, row_major_strides
+from byoc_dnnl.lowerings.attributes import choice, integer, integers, require_rank, require_result
+from byoc_dnnl.planner import sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["lower_broadcast_to", "lower_depth_to_space", "lower_space_to_depth", "lower_tile", "repeated"]
+
+Axis = tuple[int, int]
+"""The size of an axis of the result, and the step along it in the operand."""
+
+
+def lower_broadcast_to(call: Call, planner: Planner) -> str | None:
+    """Adds the operand repeated along new axes, and axes of size 1."""
+    given, result = sizes_of(call.operands[0]), sizes_of(call.result)
+    axes = _repeated_axes(given, result)
+    return f"{list(given)} cannot be repeated to {list(result)}" if axes is None else _add(call, planner, axes)
+
+
+def repeated(planner: Planner, id_: int, desc: MemoryDesc) -> Place | None:
+    """Gives a row-major copy of a value that is repeated along axes; the value itself where it has all elements.
+
+    Returns:
+        ``None`` where its sizes are not those of ``desc``, or 1.
+    """
+    place = planner.place_row_major(id_)
+    axes = _repeated_axes(place.desc.sizes, desc.sizes)
+    if axes is None or place.desc.sizes == desc.sizes:
+        return None if axes is None else place
+    source = MemoryDesc.strided(planner.engine, desc.sizes, [step for _, step in axes], desc.dtype)
+    copy = planner.temporary(place.buffer.name, desc)
+    reorder = planner.workshop.reorder(source, desc)
+    planner.add_step("broadcast_to", reorder, {Argument.SRC: place.seen_as(source), Argument.DST: copy})
+    return copy
+
+
+def _repeated_axes(sizes: Sequence[int], result: Sequence[int]) -> Sequence[Axis] | None:
+    sizes = (*(1,) * (len(result) - len(sizes)), *sizes)
+    if len(sizes) != len(result) or any(size not in (1, wanted) for size, wanted in zip(sizes, result, strict=True)):
+        return None
+    steps = row_major_strides(sizes)
+    return [(w, step if size == w else 0) for size, w, step in zip(sizes, result, steps, strict=True)]
+
+
+def lower_tile(call: Call, planner: Planner) -> str | None:
+    """Adds the operand repeated as a whole along each axis."""
+    sizes = sizes_of(call.operands[0]) if call.operands[0].shape else ()
+    repeats = integers(call, "repeats", len(sizes))
+    require_result(call, [size * count for size, count in zip(sizes, repeats, strict=True)])
+    axes: list[Axis] = []
+    for size, count, step in zip(sizes, repeats, row_major_strides(sizes), strict=True):
+        axes += [(count, 0), (size, step)]
+    return _add(call, planner, axes)
+
+
+def lower_depth_to_space(call: Call, planner: Planner) -> str | None:
+    """Adds an image with blocks of pixels in place of channels."""
+    require_rank(call, 4, 4)
+    images, channels, height, width = sizes_of(call.operands[0])
+    block = integer(call, "block_size")
+    if block < 1 or channels % (block * block):
+        return "the blocks do not divide the channels"
+    depth = channels // (block * block)
+    require_result(call, (images, depth, height * block, width * block))
+    steps = row_major_strides((images, channels, height, width))
+    is_block_first = choice(call, "mode", ("DCR", "CRD")) == "DCR"
+    deep, outer, inner = (1, depth * block, depth) if is_block_first else (block * block, block, 1)
+    axes = (images, steps[0]), (depth, deep * steps[1]), (height, steps[2]), (block, outer * steps[1])
+    return _add(call, planner, [*axes, (width, steps[3]), (block, inner * steps[1])])
+
+
+def lower_space_to_depth(call: Call, planner: Planner) -> str | None:
+    """Adds an image with channels in place of blocks of pixels."""
+    require_rank(call, 4, 4)
+    images, channels, height, width = sizes_of(call.operands[0])
+    block = integer(call, "block_size")
+    if block < 1 or height % block or width % block:
+        return "the blocks do not divide height and width"
+    require_result(call, (images, channels * block * block, height // block, width // block))
+    steps = row_major_strides((images, channels, height, width))
+    deep, rows, columns = (channels, steps[1]), (block, steps[2]), (block, steps[3])
+    is_block_first = choice(call, "mode", ("DCR", "CRD")) == "DCR"
+    order = (rows, columns, deep) if is_block_first else (deep, rows, columns)
+    pixels = (height // block, block * steps[2]), (width // block, block * steps[3])
+    return _add(call, planner, [(images, steps[0]), *order, *pixels])
+
+
+def _add(call: Call, planner: Planner, axes: Sequence[Axis]) -> str | None:
+    """Adds a reorder; the result's axes are runs of these."""
+    kept = [axis for axis in axes if axis[0] != 1] or [(1, 1)]
+    if len(kept) > MAX_NDIMS:
+        return f"oneDNN knows no more than {MAX_NDIMS} axes"
+    sizes, steps = zip(*kept, strict=True)
+    place = planner.place_row_major(call.inputs[0])
+    dtype = call.result.dtype
+    source = place.seen_as(MemoryDesc.strided(planner.engine, sizes, steps, dtype))
+    written = planner.row_major(sizes, dtype)
+    target = planner.result(call.output, planner.row_major(sizes_of(call.result), dtype)).seen_as(written)
+    reorder = planner.workshop.reorder(source.desc, written)
+    planner.add_step(call.op, reorder, {Argument.SRC: source, Argument.DST: target})
+    return None

@@ -1,0 +1,166 @@
+"""Recurrent layers: one primitive for all steps; weights are brought into oneDNN's order once, when they are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Algorithm, Argument, Direction, Isa, Query
+from byoc_dnnl.handles import MemoryDesc
+from byoc_dnnl.lowerings.attributes import choice, flag
+from byoc_dnnl.plan import BlockSums
+from byoc_dnnl.planner import sizes_of
+from byoc_dnnl.primitives import RecurrentLayer
+
+if TYPE_CHECKING:
+    from byoc_dnnl.handles import PrimitiveDesc
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence"]
+
+NUM_STATES: Mapping[str, int] = {"nn.gru": 1, "nn.lstm": 2, "nn.rnn": 1}
+"""The ops, and how many states go from step to step."""
+
+_GATES: Mapping[str, tuple[int, ...]] = {"nn.gru": (0, 1, 2), "nn.lstm": (0, 2, 3, 1), "nn.rnn": (0,)}
+"""oneDNN's gates, as places among the op's: of an LSTM it wants input, forget, cell, output."""
+
+_DIRECTIONS: Mapping[str, Direction] = {
+    "forward": Direction.LEFT_TO_RIGHT,
+    "reverse": Direction.RIGHT_TO_LEFT,
+    "bidirectional": Direction.BOTH_CONCATENATED,
+}
+
+_LARGE = 2**16
+"""From how many elements of ``recurrence`` on, for each direction, two threads pay for a step of one sequence."""
+
+_LINE = 16
+"""The elements of a cache line."""
+
+_SOURCES = (Argument.SRC_1, Argument.SRC_2)
+_TARGETS = (Argument.DST_1, Argument.DST_2)
+
+
+def declines_lengths(call: Call) -> str | None:
+    """Gives a reason where a recurrent layer is given the length of each sequence."""
+    if len(call.operands) == 5 + NUM_STATES.get(call.op, len(call.operands)):
+        return "oneDNN runs all sequences of a batch to the end"
+    return None
+
+
+def lower_recurrence(call: Call, planner: Planner) -> str | None:
+    """Adds a recurrent layer."""
+    x, weight, recurrence, bias, *states = call.inputs
+    every, *last = call.outputs
+    if not _sizes_fit(call):
+        return "the operands' sizes do not fit one another"
+    steps, batch, _ = sizes_of(call.operands[0])
+    directions, _, hidden = sizes_of(call.operands[2])
+    constants = [planner.place(id_) for id_ in (weight, recurrence, bias) if planner.is_constant(id_)]
+    if len(constants) != 3 or not all(place.desc.is_row_major() for place in constants):
+        return "weights that are no constants are not brought into oneDNN's order"
+    of_input, of_state = _matrix(call, planner, weight), _matrix(call, planner, recurrence)
+    shift = _shift(call, planner, bias)
+    layout = planner.any if _goes_by_blocks(call, planner) else partial(_product_layout, planner)
+    layer = RecurrentLayer(
+        _DIRECTIONS[choice(call, "direction", tuple(_DIRECTIONS))],
+        source=planner.row_major(sizes_of(call.operands[0])),
+        state=planner.row_major((1, directions, batch, hidden)),
+        weights=layout(of_input.desc.sizes),
+        recurrence=layout(of_state.desc.sizes),
+        bias=shift.desc,
+        target=planner.row_major((steps, batch, directions * hidden)),
+        gives_states=any(map(planner.is_read, last)),
+    )
+    made = _make(call, planner, layer)
+    if isinstance(made, str):
+        return made
+    given: dict[int, Place] = {
+        Argument.SRC: planner.place_row_major(x),
+        Argument.WEIGHTS: planner.reordered(weight, of_input, made.memory_desc(Query.WEIGHTS_MD)),
+        Argument.WEIGHTS_1: planner.reordered(recurrence, of_state, made.memory_desc(Query.WEIGHTS_MD, 1)),
+        Argument.BIAS: shift,
+    }
+    for argument, state in zip(_SOURCES, states, strict=False):
+        given[argument] = planner.place_row_major(state).seen_as(layer.state)
+    apart = planner.row_major((steps, batch, directions, hidden)).permuted((0, 2, 1, 3))
+    given[Argument.DST] = planner.result(every, apart).seen_as(layer.target)
+    if layer.gives_states:
+        for argument, state in zip(_TARGETS, last, strict=False):
+            written = planner.result(state, planner.row_major((directions, batch, hidden)))
+            given[argument] = written.seen_as(layer.state)
+    planner.add_step(f"{call.op} by products of matrices" if made.is_reference else call.op, made, given)
+    return None
+
+
+def _sizes_fit(call: Call) -> bool:
+    """Whether the operands fit one another; of symbolic sizes only a call tells."""
+    x, weight, recurrence, bias, *states = map(sizes_of, call.operands)
+    if len(x) != 3 or len(recurrence) != 3:
+        return False
+    directions = 2 if call.attrs.get("direction") == "bidirectional" else 1
+    (_, batch, inputs), hidden = x, recurrence[2]
+    width = hidden * len(_GATES[call.op])
+    expected = (directions, width, inputs), (directions, width, hidden), (directions, 2 * width)
+    return (weight, recurrence, bias) == expected and all(state == (directions, batch, hidden) for state in states)
+
+
+def _matrix(call: Call, planner: Planner, id_: int) -> Place:
+    """Gives weights ``(D, G * H, width)`` as ``(1, D, width, G, H)``, with oneDNN's order of gates."""
+    gates = _GATES[call.op]
+    directions, rows, width = planner.place(id_).desc.sizes
+    hidden = rows // len(gates)
+    place = planner.place_of_blocks(
+        id_, BlockSums((directions, len(gates), hidden * width), tuple((gate,) for gate in gates))
+    )
+    sizes = (1, directions, len(gates), hidden, width)
+    return place.seen_as(planner.row_major(sizes).permuted((0, 1, 4, 2, 3)))
+
+
+def _shift(call: Call, planner: Planner, id_: int) -> Place:
+    """Gives the biases as one ``(1, D, G, H)``, with one more gate where the reset gate multiplies one of them."""
+    gates = _GATES[call.op]
+    count = len(gates)
+    sums: tuple[tuple[int, ...], ...] = tuple((gate, count + gate) for gate in gates)
+    if call.op == "nn.gru" and flag(call, "linear_before_reset"):
+        sums = (*sums[:2], (2,), (5,))
+    directions, total = planner.place(id_).desc.sizes
+    hidden = total // (2 * count)
+    place = planner.place_of_blocks(id_, BlockSums((directions, 2 * count, hidden), sums))
+    return place.seen_as(planner.row_major((1, directions, len(sums), hidden)))
+
+
+def _goes_by_blocks(call: Call, planner: Planner) -> bool:
+    """Whether oneDNN's kernels on blocks of weights are faster than a product of matrices for each step.
+
+    They are with several threads for an LSTM of one sequence whose weights are large; for GRU there are none.
+    """
+    (_, batch, _), (_, rows, width) = (sizes_of(call.operands[index]) for index in (0, 2))
+    return call.op == "nn.lstm" and batch == 1 and planner.engine.num_threads > 1 and rows * width >= _LARGE
+
+
+def _product_layout(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
+    """Gives weights ``(1, D, width, G, H)`` as matrices with gaps: each row takes an odd number of cache lines."""
+    _, directions, width, gates, hidden = sizes
+    row = (-(-gates * hidden // _LINE) | 1) * _LINE
+    strides = (directions * width * row, width * row, row, hidden, 1)
+    return MemoryDesc.strided(planner.engine, sizes, strides)
+
+
+def _make(call: Call, planner: Planner, layer: RecurrentLayer) -> PrimitiveDesc | str:
+    """Gives the primitive, or the reason why there is none."""
+    if call.op == "nn.lstm":
+        made = planner.workshop.lstm(layer)
+    elif call.op == "nn.gru":
+        made = planner.workshop.gru(layer, linear_before_reset=flag(call, "linear_before_reset"))
+    else:
+        if choice(call, "activation", ("relu", "tanh")) == "relu":
+            return "oneDNN 3.2 gives 0 for NaN"
+        made = planner.workshop.rnn(layer, Algorithm.ELTWISE_TANH)
+    if made is None:
+        return "oneDNN has no implementation"
+    # What oneDNN names `ref` here is a product of matrices for each step, with generated code for it and for the gates.
+    if not planner.accepts(made) and planner.engine.isa & Isa.AVX2 != Isa.AVX2:
+        return "oneDNN has only its reference implementation"
+    return made

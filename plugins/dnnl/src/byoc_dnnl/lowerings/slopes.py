@@ -1,0 +1,35 @@
+"""PReLU: slopes of channels, or of all elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Argument
+from byoc_dnnl.planner import sizes_of
+
+if TYPE_CHECKING:
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["lower_prelu"]
+
+
+def lower_prelu(call: Call, planner: Planner) -> str | None:
+    """Adds PReLU; oneDNN multiplies slopes by 0 where elements are positive, so they have to be finite.
+
+    Not taken: constant slopes that are not finite.
+    """
+    x, slope = call.inputs
+    sizes, given = sizes_of(call.result), sizes_of(call.operands[1])
+    if sizes != sizes_of(call.operands[0]) or len(given) > len(sizes):
+        return "the slopes have more axes, or larger ones, than the tensor"
+    if not planner.check_finite([slope]):
+        return "oneDNN multiplies slopes by 0, and a constant one is not finite"
+    slopes = planner.row_major((*(1,) * (len(sizes) - len(given)), *given))
+    for place in planner.ways(x):
+        made = planner.workshop.prelu(place.desc, slopes)
+        if made is not None and planner.accepts(made):
+            steepness = planner.place_row_major(slope).seen_as(slopes)
+            target = planner.result(call.output, place.desc)
+            planner.add_step(call.op, made, {Argument.SRC: place, Argument.WEIGHTS: steepness, Argument.DST: target})
+            return None
+    return "oneDNN has only its reference implementation"

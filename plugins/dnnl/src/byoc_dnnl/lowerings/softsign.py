@@ -1,0 +1,38 @@
+"""Softsign: the operand over one more than its magnitude."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.lowerings.epilogue import add_with_followers
+from byoc_dnnl.post_ops import PostOp
+
+if TYPE_CHECKING:
+    from byoc_dnnl.planner import Call, Planner
+
+__all__ = ["lower_softsign"]
+
+
+def lower_softsign(call: Call, planner: Planner) -> str | None:
+    """Adds two primitives; the quotient of infinities is NaN, so the operand has to be finite."""
+    (x,) = call.inputs
+    if not planner.check_finite([x]):
+        return "oneDNN has no such function, and a constant is not finite"
+    place = planner.place_row_major(x)
+    desc = place.desc
+    # Functions follow on operations of two operands, not on one another; the larger of x and x is x.
+    more = [PostOp(Algorithm.ELTWISE_ABS), PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=1.0)]
+    made = planner.workshop.binary(Algorithm.BINARY_MAX, desc, desc, more)
+    if made is None or not planner.accepts(made):
+        return "oneDNN has only its reference implementation"
+    divisor = planner.temporary(call.op, desc)
+    planner.add_step(call.op, made, {Argument.SRC: place, Argument.SRC_1: place, Argument.DST: divisor})
+    return add_with_followers(
+        call,
+        planner,
+        lambda post_ops: planner.workshop.binary(Algorithm.BINARY_DIV, desc, desc, post_ops),
+        lambda _: {Argument.SRC: place, Argument.SRC_1: divisor},
+        lambda found: found,
+        lambda found: found,
+    )

@@ -1,0 +1,250 @@
+"""Regions in one native call: plans as tables of the C extension, where there is one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from math import prod
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ExecutionError
+from byoc_core.runtime.module import NativeEntry, NDArray, Signature
+from byoc_core.runtime.threads import use_openmp
+from byoc_core.vm.extension import SWITCH
+
+from byoc_dnnl.capi import Argument, Query, failure
+from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
+from byoc_dnnl.plan import Buffer, Check, Kind, Place, Step
+from byoc_dnnl.static_form import Shapes
+
+if TYPE_CHECKING:
+    from byoc_dnnl._native import Program as NativeProgram
+    from byoc_dnnl._native import Region as NativeRegion
+    from byoc_dnnl.program import Program
+
+__all__ = ["Caller", "extension", "extension_status", "make_caller", "make_program"]
+
+_FUNCTIONS = (
+    "dnnl_primitive_execute",
+    "dnnl_memory_create",
+    "dnnl_memory_destroy",
+    "dnnl_memory_set_data_handle",
+    "dnnl_stream_create",
+    "dnnl_stream_destroy",
+    "dnnl_stream_wait",
+)
+"""In the order of ``Api`` in ``csrc/objects.h``."""
+
+_FAILURES = (
+    "dnnl_primitive_execute",
+    "dnnl_memory_create",
+    "dnnl_stream_create",
+    "dnnl_memory_set_data_handle",
+    "dnnl_stream_wait",
+)
+"""What may fail, by the numbers of ``csrc/objects.h``; behind them there is no memory."""
+
+_REASONS = {-2: "was not given the tensors of its signature", -3: "there is no memory"}
+
+
+@cache
+def extension() -> ModuleType | None:
+    """Gives the module ``byoc_dnnl._native``, or ``None`` where it was not built or is switched off."""
+    return _find()[0]
+
+
+def extension_status() -> str:
+    """Gives the reason why primitives are called from Python one by one; nothing where they are not."""
+    return _find()[1]
+
+
+@cache
+def _find() -> tuple[ModuleType | None, str]:
+    if os.environ.get(SWITCH) == "0":
+        return None, f"{SWITCH}=0 switches the C extension off"
+    try:
+        module = import_module("byoc_dnnl._native")
+    except ImportError as error:
+        return None, f"the C extension is missing or cannot be loaded: {error}"
+    return module, ""
+
+
+def make_program(program: Program) -> NativeProgram | None:
+    """Gives a program as the extension runs it; ``None`` where there is no extension."""
+    native = extension()
+    return None if native is None else _Tables(native, program).make()
+
+
+class _Tables:
+    """A program's places and steps as numbers."""
+
+    def __init__(self, native: ModuleType, program: Program) -> None:
+        self._native = native
+        self._program = program
+        self._places: list[tuple[int, int, int]] = []
+        self._numbers: dict[Place, int] = {}
+        self._scratch: list[MemoryDesc] = []
+
+    def make(self) -> NativeProgram:
+        program, native = self._program, self._native
+        primitives = iter(program.primitives)
+        steps = tuple(
+            self._check(step) if isinstance(step, Check) else self._execute(step, next(primitives))
+            for step in program.plan.steps
+        )
+        titles = [step.title for step in program.plan.steps]
+        made: NativeProgram = native.Program(
+            _functions(program.engine, is_serial=program.is_serial),
+            program.engine.pointer.value,
+            1 + max((place.buffer.index for place in self._numbers), default=-1),
+            program.frame_nbytes,
+            tuple(self._places),
+            steps,
+            (program.engine, program.plan, program.primitives, program.arrays, self._scratch),
+            lambda what, step, status: _error(titles, what, step, status),
+        )
+        return made
+
+    def _execute(self, step: Step, primitive: Primitive) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+        arguments = [(int(argument), self._number(place)) for argument, place in step.arguments.items()]
+        if step.scratch_nbytes:
+            self._scratch.append(step.desc.memory_desc(Query.SCRATCHPAD_MD))
+            number = self._add(self._scratch[-1], self._native.ARENA, self._program.scratch_offset)
+            arguments.append((int(Argument.SCRATCHPAD), number))
+        return self._native.EXECUTE, primitive.pointer.value or 0, tuple(arguments)
+
+    def _check(self, check: Check) -> tuple[int, int, int, int, int]:
+        width = check.element_nbytes
+        return self._native.CHECK, self._number(check.place), check.place.desc.nbytes // width, width, check.limit_bits
+
+    def _number(self, place: Place) -> int:
+        if place not in self._numbers:
+            self._numbers[place] = self._add(place.desc, *self._location(place.buffer))
+        return self._numbers[place]
+
+    def _location(self, buffer: Buffer) -> tuple[int, int]:
+        program = self._program
+        if buffer.kind is Kind.ARGUMENT:
+            return self._native.ARGUMENT, buffer.index
+        if buffer.kind is Kind.ARENA:
+            return self._native.ARENA, program.storage.offsets[program.numbers[buffer]]
+        return self._native.CONSTANT, program.arrays[buffer].ctypes.data
+
+    def _add(self, desc: MemoryDesc, kind: int, value: int) -> int:
+        self._places.append((desc.pointer.value or 0, kind, value))
+        return len(self._places) - 1
+
+
+class Caller:
+    """How machine code calls a function.
+
+    The extension finds the programs of earlier calls by itself, by the number of threads and the shapes of arguments.
+
+    Args:
+        native: the extension.
+        max_threads: the address of OpenMP's ``omp_get_max_threads``.
+        signature: that of the function.
+        num_kept: how many programs to keep.
+        find: gives the program for a number of threads and the shapes of all arguments; ``None`` where ``compute`` does
+            it all.
+        compute: computes the function on inputs and outputs, as it does where a check does not hold.
+    """
+
+    def __init__(
+        self,
+        native: ModuleType,
+        max_threads: int,
+        signature: Signature,
+        num_kept: int,
+        find: Callable[[int, Shapes], NativeProgram | None],
+        compute: Callable[..., object],
+    ) -> None:
+        self._errors = _Errors()
+        ranks = tuple(len(spec.shape) for spec in (*signature.inputs, *signature.outputs))
+
+        def compute_at(addresses: Sequence[int], shapes: Shapes) -> None:
+            compute(*_arrays_at(signature, addresses, shapes))
+
+        self._region: NativeRegion = native.Region(max_threads, ranks, num_kept, find, compute_at, self._errors.keep)
+
+    def tick(self) -> int:
+        """Gives a time, later than that of each use before."""
+        return self._region.tick()
+
+    def last_use(self, program: NativeProgram) -> int:
+        """Gives the time when machine code used a program last; 0 where it never did."""
+        return self._region.last_use(program)
+
+    def drop(self, program: NativeProgram) -> None:
+        """Has no later call find a program by itself."""
+        self._region.drop(program)
+
+    def entry(self, owner: object) -> NativeEntry:
+        """Gives the entry of the core's native call list; ``owner`` is held as long as it may be called."""
+        region = self._region
+        return NativeEntry(region.function, region.context, self._errors.explain, (region, owner))
+
+
+def make_caller(
+    signature: Signature,
+    num_kept: int,
+    find: Callable[[int, Shapes], NativeProgram | None],
+    compute: Callable[..., object],
+) -> Caller | None:
+    """Gives how machine code calls a function: see :class:`Caller`.
+
+    ``None`` without the extension, or without the process's OpenMP, which tells the number of threads of a call.
+    """
+    native, openmp = extension(), use_openmp()
+    if native is None or openmp is None:
+        return None
+    return Caller(native, openmp.addresses[0], signature, num_kept, find, compute)
+
+
+class _Errors(threading.local):
+    """Why the last call of a thread failed, from the call to the question."""
+
+    _kept: BaseException | None = None
+
+    def keep(self, error: BaseException) -> None:
+        self._kept = error
+
+    def explain(self, status: int) -> str:
+        """Gives the text of a failure; what is no failure (somebody ends the program) is raised on."""
+        error, self._kept = self._kept, None
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        return str(error) if error else _REASONS.get(status, f"status {status}")
+
+
+def _error(titles: list[str], what: int, step: int, status: int) -> ExecutionError:
+    if what >= len(_FAILURES):
+        return ExecutionError("a region", "there is no memory for its intermediates")
+    name = _FAILURES[what]
+    return failure(f"{name}` of `{titles[step]}" if what == 0 else name, status)
+
+
+def _functions(engine: Engine, *, is_serial: bool) -> tuple[int, ...]:
+    api, openmp = engine.api, engine.openmp
+    names = ("omp_get_max_threads", "GOMP_parallel", "omp_set_num_threads" if is_serial else "")
+    functions: list[Any] = [api.function(name) for name in _FUNCTIONS]
+    functions += [getattr(openmp, name, None) for name in names]
+    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions)
+
+
+def _arrays_at(signature: Signature, addresses: Sequence[int], shapes: Shapes) -> list[NDArray]:
+    """Gives the arrays that lie at addresses; inputs are to be read only."""
+    arrays = []
+    for spec, address, shape in zip((*signature.inputs, *signature.outputs), addresses, shapes, strict=True):
+        dtype = to_numpy(spec.dtype)
+        memory: Any = (ctypes.c_char * (dtype.itemsize * prod(shape))).from_address(address)
+        arrays.append(np.ndarray(shape, dtype, memory))
+        arrays[-1].flags.writeable = len(arrays) > len(signature.inputs)
+    return arrays

@@ -1,0 +1,83 @@
+"""What a primitive does beside its own computation: post-ops, and the scales and zero points of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from byoc_dnnl.capi import DATA_TYPE_UNDEF, SCRATCHPAD_USER, Algorithm
+from byoc_dnnl.handles import Engine, Handle, MemoryDesc
+
+__all__ = ["Attributes", "PostOp", "Scaling"]
+
+
+class PostOp:
+    """What a primitive does with each element of its result: a function of it, or an operation with a second operand.
+
+    With ``Algorithm.UNDEF`` it adds what lies where the result goes.
+
+    Args:
+        algorithm: what is computed.
+        alpha: the first parameter of a function.
+        operand: the second operand's description, of an operation of two.
+        beta: the second parameter of a function.
+        dtype: of the primitive's result, where this one decides it.
+    """
+
+    __slots__ = ("algorithm", "alpha", "beta", "dtype", "operand")
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        alpha: float = 0.0,
+        operand: MemoryDesc | None = None,
+        beta: float = 0.0,
+        dtype: str | None = None,
+    ) -> None:
+        self.algorithm, self.alpha, self.operand, self.beta, self.dtype = algorithm, alpha, operand, beta, dtype
+
+
+class Scaling(NamedTuple):
+    """Which arguments are integers with scales and zero points, that are arguments themselves.
+
+    Attributes:
+        scales: masks by argument: which axes have a scale for each index; 0: there is one.
+        zero_points: arguments with one zero point.
+    """
+
+    scales: Mapping[int, int] = MappingProxyType({})
+    zero_points: tuple[int, ...] = ()
+
+
+class _PostOps(Handle):
+    __slots__ = ()
+    _destroy = "dnnl_post_ops_destroy"
+
+
+class Attributes(Handle):
+    """How primitives are made: with scratch memory from outside, post-ops, and scales of integers."""
+
+    __slots__ = ()
+    _destroy = "dnnl_primitive_attr_destroy"
+
+    def __init__(self, engine: Engine, post_ops: Iterable[PostOp] = (), scaling: Scaling | None = None) -> None:
+        api = engine.api
+        super().__init__(api, "dnnl_primitive_attr_create")
+        api.call("dnnl_primitive_attr_set_scratchpad_mode", self, SCRATCHPAD_USER)
+        chain = _PostOps(api, "dnnl_post_ops_create")
+        for post_op in post_ops:
+            if post_op.algorithm is Algorithm.UNDEF:
+                api.call("dnnl_post_ops_append_sum", chain, 1.0, 0, DATA_TYPE_UNDEF)
+            elif post_op.operand is None:
+                name = "dnnl_post_ops_append_eltwise"
+                api.call(name, chain, post_op.algorithm, post_op.alpha, post_op.beta)
+            else:
+                name = "dnnl_post_ops_append_binary"
+                api.call(name, chain, post_op.algorithm, post_op.operand)
+        api.call("dnnl_primitive_attr_set_post_ops", self, chain)
+        scaling = scaling or Scaling()
+        for argument, mask in scaling.scales.items():
+            api.call("dnnl_primitive_attr_set_scales_mask", self, argument, mask)
+        for argument in scaling.zero_points:
+            api.call("dnnl_primitive_attr_set_zero_points_mask", self, argument, 0)

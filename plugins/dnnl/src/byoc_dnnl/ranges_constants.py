@@ -1,0 +1,82 @@
+"""How large the numbers of constants are: computed when a proof asks, and once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["ConstantRanges"]
+
+_BLOCK_ELEMENTS = 1 << 16
+"""How many elements are taken at a time, so that what is made of them stays in the cache."""
+
+
+class ConstantRanges:
+    """The magnitudes of constants.
+
+    Cost: each question of a constant is one pass over its elements.
+
+    Args:
+        arrays: by digest. Of a constant that is not there nothing is known, and its numbers are taken for 1: so it is
+            with those that a rewrite makes, while single ops are judged.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray]) -> None:
+        self._arrays = arrays
+        self._found: dict[tuple[str, Any], float] = {}
+
+    def exact(self, digest: str) -> NDArray | None:
+        """Gives a constant as it is; ``None`` where nothing is known of it."""
+        return self._arrays.get(digest)
+
+    def array(self, digest: str) -> NDArray:
+        """Gives a constant in float64; for a small one."""
+        return np.asarray(self._arrays.get(digest, np.ones(()))).astype(np.float64)
+
+    def largest(self, digest: str) -> float:
+        """Gives the largest magnitude; infinity where an element is NaN or infinite."""
+        return self._find(digest, "largest", lambda array: float(np.max(_magnitudes(array, np.max))))
+
+    def smallest(self, digest: str) -> float:
+        """Gives the smallest magnitude; 0 where an element is NaN."""
+        found = self._find(digest, "smallest", lambda array: float(np.min(_magnitudes(array, np.min))))
+        return found if math.isfinite(found) else 0.0
+
+    def largest_sum(self, digest: str, kept: int) -> float:
+        """Gives the largest sum of magnitudes over all axes but one; infinity where an element is NaN or infinite."""
+        return self._find(digest, kept, lambda array: _largest_sum(array, kept))
+
+    def _find(self, digest: str, question: object, answer: Callable[[NDArray], float]) -> float:
+        array = self._arrays.get(digest)
+        if array is None:
+            return 1.0
+        if (digest, question) not in self._found:
+            array = np.asarray(array)
+            if array.dtype.kind in "iu":
+                array = array.astype(np.float64)  # the smallest integer has no magnitude of its dtype
+            with np.errstate(all="ignore"):
+                found = answer(array)
+            self._found[digest, question] = math.inf if math.isnan(found) else found
+        return self._found[digest, question]
+
+
+def _blocks(array: NDArray) -> Sequence[NDArray]:
+    rows = max(1, _BLOCK_ELEMENTS * len(array) // array.size)
+    return [array[start : start + rows] for start in range(0, len(array), rows)]
+
+
+def _magnitudes(array: NDArray, choose: Callable[[NDArray], Any]) -> list[float]:
+    return [float(choose(np.abs(block))) for block in _blocks(array.reshape(-1))]
+
+
+def _largest_sum(array: NDArray, kept: int) -> float:
+    others = tuple(axis for axis in range(array.ndim) if axis != kept)
+    sums = [np.abs(block).sum(axis=others) for block in _blocks(array)]
+    largest = np.max(np.concatenate(sums) if kept == 0 else np.sum(sums, axis=0))
+    # Sums of so many float32 are too small by less than that (Higham, Accuracy and Stability, section 3.1).
+    margin: float = 1 + array.size // array.shape[kept] * 2.0**-22
+    return float(largest) * margin

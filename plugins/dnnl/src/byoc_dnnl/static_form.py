@@ -1,0 +1,128 @@
+"""A function at the sizes of one call: symbols are solved from the shapes of its arguments, and replaced everywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from math import isqrt, prod
+from types import MappingProxyType
+
+import numpy as np
+from byoc_core.dims import DimExpr, evaluate
+from byoc_core.errors import CallError, IRTypeError
+from byoc_core.runtime.arguments import argument_places, bind_symbols
+from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
+from byoc_core.runtime.module import TensorSpec
+
+__all__ = ["Shapes", "at_sizes", "print_call", "sample_forms", "solve_sizes", "static_shapes", "symbols_in"]
+
+Shapes = tuple[tuple[int, ...], ...]
+"""The shapes of all arguments of a function: inputs, then outputs."""
+
+_SAMPLES = (2, 31, 257)
+"""From where the sizes go up at which a function with symbols is tried."""
+
+_ELEMENT = np.zeros((), np.uint8)
+
+
+def symbols_in(function: GraphFunction) -> frozenset[str]:
+    """Gives the symbols in the shapes and attributes of a function."""
+    dims = (*(value.shape for value in function.values), *(tuple(node.attrs.values()) for node in function.nodes))
+    return frozenset[str]().union(*map(attr_symbols, dims))
+
+
+def static_shapes(function: GraphFunction) -> Shapes:
+    """Gives the shapes of a function's arguments, of one without symbols."""
+    signature = function.signature
+    shapes = (spec.shape for spec in (*signature.inputs, *signature.outputs))
+    return tuple(tuple(dim for dim in shape if isinstance(dim, int)) for shape in shapes)
+
+
+def solve_sizes(function: GraphFunction, shapes: Shapes) -> Mapping[str, int]:
+    """Gives the sizes of the symbols that the shapes of the arguments determine.
+
+    Raises:
+        CallError: the shapes are not what the function declares; names the argument.
+        IRTypeError: a declared size cannot be computed, or is not determined; no memory is as large as a shape.
+    """
+    where, signature = f"graph function `{function.name}`", function.signature
+    if any(prod(shape) > sys.maxsize for shape in shapes):
+        raise IRTypeError(where, "has a tensor that is larger than any memory", got=shapes)
+    arrays = [np.broadcast_to(_ELEMENT, shape) for shape in shapes]  # shapes with no memory behind them
+    num_inputs = len(signature.inputs)
+    sizes: dict[str, int] = {}
+    for role, specs, given in (
+        ("input", signature.inputs, arrays[:num_inputs]),
+        ("output", signature.outputs, arrays[num_inputs:]),
+    ):
+        places = argument_places(where, role, specs)
+        bind_symbols(specs, given, places, sizes=sizes)
+    # What was left open while a later shape was not known.
+    for spec, shape in zip((*signature.inputs, *signature.outputs), shapes, strict=True):
+        expected = tuple(evaluate(dim, sizes) for dim in spec.shape)
+        if shape != expected:
+            raise CallError(f"{where}, argument `{spec.name}`", "has another shape", got=shape, expected=expected)
+    return sizes
+
+
+def print_call(shapes: Shapes, number: int) -> str:
+    """Gives shapes and a number of threads as people read them: ``[2, 3], 1 thread``."""
+    return ", ".join([*(str(list(shape)) for shape in shapes), f"{number} thread{'' if number == 1 else 's'}"])
+
+
+def sample_forms(function: GraphFunction) -> list[GraphFunction]:
+    """Gives a function at sizes that stand for all others: small, middling and large, no two symbols alike.
+
+    Without symbols that is the function itself. Sizes at which a tensor is empty are left out, perhaps all: they tell
+    nothing of others.
+
+    Raises:
+        IRTypeError: a size cannot be computed where all symbols differ.
+    """
+    symbols = sorted(symbols_in(function))
+    if not symbols:
+        return [function]
+    forms = (at_sizes(function, dict(zip(symbols, _primes_from(start), strict=False))) for start in _SAMPLES)
+    return [form for form in forms if all(_min_size(value) > 0 for value in form.values)]
+
+
+def at_sizes(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
+    """Gives a function with sizes in place of its symbols, in shapes and attributes; its nodes have no bodies.
+
+    Raises:
+        IRTypeError: a size cannot be computed.
+    """
+    if not symbols_in(function):
+        return function
+    inputs = tuple(TensorSpec(spec.name, spec.dtype, _shape(spec.shape, sizes)) for spec in function.inputs)
+    nodes = tuple(
+        GraphNode(
+            node.op,
+            node.inputs,
+            tuple(GraphTensor(tensor.dtype, _shape(tensor.shape, sizes)) for tensor in node.outputs),
+            MappingProxyType({name: _attr(value, sizes) for name, value in node.attrs.items()}),
+        )
+        for node in function.nodes
+    )
+    return GraphFunction(function.name, inputs, function.constants, nodes, function.outputs)
+
+
+def _min_size(value: GraphTensor) -> int:
+    return min((dim for dim in value.shape if isinstance(dim, int)), default=1)
+
+
+def _primes_from(start: int) -> Iterator[int]:
+    return (number for number in count(start) if all(number % factor for factor in range(2, isqrt(number) + 1)))
+
+
+def _shape(shape: Sequence[int | DimExpr], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(dim, sizes) for dim in shape)
+
+
+def _attr(value: GraphAttr, sizes: Mapping[str, int]) -> GraphAttr:
+    if isinstance(value, DimExpr):
+        return evaluate(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(_attr(item, sizes) for item in value)
+    return value

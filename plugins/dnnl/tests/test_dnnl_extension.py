@@ -1,0 +1,365 @@
+"""The C extension alone, over functions that stand in for oneDNN's."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from byoc_dnnl.native import extension, extension_status
+
+from plugins.dnnl.tests.fake_onednn import Arguments, FakeOneDNN
+
+if TYPE_CHECKING:
+    from byoc_dnnl._native import Program, Region
+
+pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status() or "it is there")
+native: Any = extension()
+CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+ENGINE, ARENA_NBYTES, FIRST, SECOND = 0xE0, 100, 0xA1, 0xA2
+
+
+def make_program(fake: FakeOneDNN, **changes: Any) -> Program:
+    """Gives one of two steps: the first reads argument 0 and a constant into the arena, the second fills argument 1."""
+
+    def error(what: int, step: int, status: int) -> Exception:
+        return ValueError(f"{what} {step} {status}")
+
+    fields: dict[str, Any] = {
+        "functions": fake.addresses,
+        "engine": ENGINE,
+        "num_tensors": 2,
+        "arena_nbytes": ARENA_NBYTES,
+        "places": (
+            (0xD0, native.ARGUMENT, 0),
+            (0xD1, native.CONSTANT, 0xC0),
+            (0xD2, native.ARENA, 64),
+            (0xD3, native.ARGUMENT, 1),
+        ),
+        "steps": (
+            (native.EXECUTE, FIRST, ((1, 0), (33, 1), (17, 2))),
+            (native.EXECUTE, SECOND, ((1, 2), (17, 3))),
+        ),
+        "owner": fake,
+        "error": error,
+    }
+    made: Program = native.Program(**fields | changes)
+    return made
+
+
+def test_steps_run_in_order_on_the_memory_of_their_places() -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+    assert program.run(0x10, 0x20) is True
+    (first, first_places), (second, second_places) = fake.executed
+    arena = first_places.pop(17)
+    assert (first, first_places) == (FIRST, {1: 0x10, 33: 0xC0})
+    assert (second, second_places) == (SECOND, {1: arena, 17: 0x20})
+    assert arena % 64 == 0
+
+
+def test_a_frame_is_used_again_and_told_only_of_what_moved() -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+    program.run(0x10, 0x20)
+    assert (fake.moves, len(fake.alive), program.num_frames) == (3, 5, 1)
+    program.run(0x10, 0x20)
+    program.run(0x10, 0x30)
+    assert (fake.moves, len(fake.alive), program.num_frames) == (4, 5, 1)
+    assert fake.executed[-1][1][17] == 0x30
+
+
+def test_all_handles_are_destroyed_once_with_the_program() -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+    program.run(0x10, 0x20)
+    del program
+    gc.collect()
+    assert fake.alive == set()
+
+
+def test_programs_share_an_arena_as_large_as_the_largest_needs() -> None:
+    fake = FakeOneDNN()
+    addresses = []
+    programs = [make_program(fake, arena_nbytes=nbytes) for nbytes in (64, 1 << 20, 640)]
+    for program in (*programs, *programs):
+        program.run(0x10, 0x20)
+        addresses.append(fake.executed[-1][1][1])
+    assert len(set(addresses[1:])) == 1
+
+
+def test_calls_at_the_same_time_have_frames_and_arenas_of_their_own() -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+    meeting = threading.Barrier(4, timeout=60)
+    arenas = []
+
+    def meet(primitive: int, places: dict[int, int]) -> None:
+        if primitive == FIRST:
+            arenas.append(places[17])
+            meeting.wait()
+
+    fake.execute = meet
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda number: program.run(16 * number, 0x20), range(1, 5)))
+    assert len(set(arenas)) == program.num_frames == 4
+    assert {places[1] for primitive, places in fake.executed if primitive == FIRST} == {16, 32, 48, 64}
+
+
+def test_the_pool_of_frames_is_bounded() -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+    meeting = threading.Barrier(20, timeout=60)
+    fake.execute = lambda primitive, places: meeting.wait() if primitive == FIRST else None
+    with ThreadPoolExecutor(20) as pool:
+        assert all(pool.map(lambda number: program.run(16 * number, 0x20), range(1, 21)))
+    assert program.num_frames == 16
+    assert len(fake.alive) == 16 * 5
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        ("execute", "0 0 5"),
+        ("create_memory", "1 0 5"),
+        ("create_stream", "2 0 5"),
+        ("set_address", "3 0 5"),
+        ("wait", "4 0 5"),
+    ],
+)
+def test_a_failure_is_raised_and_the_next_call_works(function: str, text: str) -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+    fake.failing = {function: 5}
+    for _ in range(3):
+        with pytest.raises(ValueError, match=f"^{text}$"):
+            program.run(0x10, 0x20)
+    fake.failing = {}
+    assert program.run(0x10, 0x20) is True
+    assert len(fake.alive) == 5
+
+
+def test_the_step_that_failed_is_named() -> None:
+    fake = FakeOneDNN()
+    program = make_program(fake)
+
+    def fail(primitive: int, places: dict[int, int]) -> None:
+        fake.failing = {"execute": 3}
+
+    fake.execute = fail
+    with pytest.raises(ValueError, match=r"^0 1 3$"):
+        program.run(0x10, 0x20)
+
+
+def test_memory_that_cannot_be_had_is_a_failure() -> None:
+    program = make_program(FakeOneDNN(), arena_nbytes=1 << 62)
+    with pytest.raises(ValueError, match=r"^5 0 0$"):
+        program.run(0x10, 0x20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"functions": (1, 2)}, "a program needs the address of each function"),
+        ({"functions": (0,) * 10}, "a function has no address"),
+        ({"places": ((0xD0, 0, 2),)}, "a place is of no known kind, or outside its memory"),
+        ({"places": ((0xD0, 0, -1),)}, "a place is of no known kind, or outside its memory"),
+        ({"places": ((0xD0, 7, 0),)}, "a place is of no known kind, or outside its memory"),
+        ({"places": ((0xD0, 2, ARENA_NBYTES + 1),)}, "a place is of no known kind, or outside its memory"),
+        ({"steps": ((0, FIRST, ((1, 4),)),)}, "an argument is in no place that has a description"),
+        ({"steps": ((0, 0, ()),)}, "a step has no primitive"),
+        ({"steps": ((9, 0, ()),)}, "a step does nothing that is known"),
+        ({"steps": ((),)}, "a step does nothing that is known"),
+        ({"steps": ((1, 9, 4, 4, 0),)}, "a check is of no place, or its numbers make no sense"),
+        ({"steps": ((1, 0, -4, 4, 0),)}, "a check is of no place, or its numbers make no sense"),
+        ({"steps": ((1, 0, 4, 8, 0),)}, "a check is of no place, or its numbers make no sense"),
+        ({"steps": ((1, 0, 4, 4, -1),)}, "a check is of no place, or its numbers make no sense"),
+        ({"arena_nbytes": -1}, "sizes are not negative"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        make_program(FakeOneDNN(), **changes)
+
+
+def test_too_few_tensors_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^a program needs more tensors$"):
+        make_program(FakeOneDNN()).run(0x10)
+
+
+def holds(elements: np.ndarray[Any, Any], limit: float) -> bool:
+    width = elements.itemsize
+    bits = int(np.array(limit, elements.dtype).view(f"i{width}"))
+    step = (native.CHECK, 0, elements.size, width, bits)
+    program = make_program(FakeOneDNN(), num_tensors=1, places=((0, native.ARGUMENT, 0),), steps=(step,))
+    return program.run(elements.ctypes.data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 1023, 1024, 1025, 5000, 40_000])
+@pytest.mark.parametrize("offset", [0, 1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_check_finds_one_element_anywhere(size: int, offset: int, dtype: Any) -> None:
+    memory = np.zeros(size + 8, dtype)
+    elements = memory[offset : offset + size]
+    memory[:offset] = memory[offset + size :] = np.nan  # around it nothing is read
+    elements[:] = -1.5
+    assert holds(elements, 1.5)
+    for place in {0, size // 2, size - 1} if size else ():
+        for value in (np.nan, -np.nan, np.inf, -np.inf, 2.0, -2.0, np.nextafter(dtype(1.5), dtype(2))):
+            elements[place] = value
+            assert not holds(elements, 1.5)
+        elements[place] = -0.0
+        assert holds(elements, 1.5)
+
+
+def test_an_infinite_limit_finds_nan_only() -> None:
+    elements = np.array([np.inf, -np.inf, 0, 1e38], np.float32)
+    assert holds(elements, np.inf)
+    assert not holds(np.append(elements, np.float32(np.nan)), np.inf)
+
+
+class Machine:
+    """What calls a region; a number of threads is what it says, and Python's answers are noted.
+
+    Args:
+        find: gives the program.
+        num_kept: how many programs the region keeps.
+    """
+
+    def __init__(self, find: Callable[[int, Any], Program | None], num_kept: int = 3) -> None:
+        self.threads = 1
+        self.found: list[tuple[int, Any]] = []
+        self.computed: list[tuple[Any, Any]] = []
+        self.kept: list[BaseException] = []
+        self._max_threads = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: self.threads)
+
+        def note(number: int, shapes: Any) -> Program | None:
+            self.found.append((number, shapes))
+            return find(number, shapes)
+
+        address = ctypes.cast(self._max_threads, ctypes.c_void_p).value
+        self.region: Region = native.Region(
+            address, (1, 2), num_kept, note, lambda *tensors: self.computed.append(tensors), self.kept.append
+        )
+
+    def call(self, *shapes: Any, addresses: Any = (0x10, 0x20)) -> int:
+        arguments = Arguments(shapes, addresses)
+        block = ctypes.addressof(arguments.block)
+        return int(CALL(self.region.function)(self.region.context, block, len(shapes), None))
+
+
+def test_a_region_asks_for_a_program_once_for_each_number_of_threads_and_shapes() -> None:
+    fake = FakeOneDNN()
+    machine = Machine(lambda number, shapes: make_program(fake))
+    for _ in range(3):
+        assert machine.call((2,), (3, 4)) == 0
+        assert machine.call((2,), (3, 5)) == 0
+        machine.threads = 2
+        assert machine.call((2,), (3, 4)) == 0
+        machine.threads = 1
+    assert machine.found == [(1, ((2,), (3, 4))), (1, ((2,), (3, 5))), (2, ((2,), (3, 4)))]
+    assert len(fake.executed) == 9 * 2
+    assert (machine.computed, machine.kept) == ([], [])
+
+
+def test_the_program_not_used_for_longest_makes_room() -> None:
+    fake = FakeOneDNN()
+    machine = Machine(lambda number, shapes: make_program(fake), num_kept=3)
+    for size in (1, 2, 3, 1, 4, 1, 3, 2):
+        assert machine.call((size,), (1, 1)) == 0
+    assert [shapes[0][0] for _, shapes in machine.found] == [1, 2, 3, 4, 2]
+
+
+def test_a_program_that_is_dropped_is_not_found_any_more() -> None:
+    fake = FakeOneDNN()
+    programs: list[Program] = []
+
+    def find(number: int, shapes: Any) -> Program:
+        programs.append(make_program(fake))
+        return programs[-1]
+
+    machine = Machine(find)
+    machine.call((1,), (1, 1))
+    time = machine.region.last_use(programs[0])
+    assert 0 < time < machine.region.tick()
+    machine.region.drop(programs[0])
+    assert machine.region.last_use(programs[0]) == 0
+    alive = len(fake.alive)
+    programs.clear()
+    assert len(fake.alive) == alive - 5
+    machine.call((1,), (1, 1))
+    assert len(programs) == 1
+
+
+def test_a_program_that_is_dropped_while_it_runs_runs_to_its_end() -> None:
+    fake = FakeOneDNN()
+    machine = Machine(lambda number, shapes: make_program(fake), num_kept=1)
+
+    def drop(primitive: int, places: dict[int, int]) -> None:
+        fake.execute = lambda primitive, places: None
+        (running,) = [found for found in gc.get_objects() if type(found) is native.Program and found.num_frames == 0]
+        machine.region.drop(running)
+        assert machine.call((7,), (1, 1)) == 0
+
+    fake.execute = drop
+    assert machine.call((1,), (1, 1)) == 0
+    assert len(fake.executed) == 4
+    assert machine.kept == []
+
+
+def test_where_there_is_no_program_python_computes() -> None:
+    machine = Machine(lambda number, shapes: None)
+    for _ in range(2):
+        assert machine.call((2,), (3, 4)) == 0
+    assert machine.computed == [((0x10, 0x20), ((2,), (3, 4)))] * 2
+
+
+def test_where_a_check_does_not_hold_python_computes() -> None:
+    elements = np.array([1, np.nan], np.float32)
+    step = (native.CHECK, 0, 2, 4, int(np.float32(2).view(np.int32)))
+    program = make_program(FakeOneDNN(), places=((0, native.ARGUMENT, 0),), steps=(step,))
+    machine = Machine(lambda number, shapes: program)
+    assert machine.call((2,), (1, 1), addresses=(elements.ctypes.data, 0x20)) == 0
+    assert len(machine.computed) == 1
+    elements[1] = 0
+    assert machine.call((2,), (1, 1), addresses=(elements.ctypes.data, 0x20)) == 0
+    assert len(machine.computed) == 1
+
+
+def test_failures_are_kept_for_who_asks() -> None:
+    fake = FakeOneDNN()
+    machine = Machine(lambda number, shapes: make_program(fake))
+    fake.failing = {"execute": 5}
+    assert machine.call((2,), (1, 1)) == -1
+    assert machine.call((2, 2), (1, 1)) == -2
+    assert machine.call((2,), addresses=(0x10,)) == -2
+    assert [str(error) for error in machine.kept] == ["0 0 5"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda: 1 // 0, "integer division or modulo by zero"),
+        (lambda: 7, "what a region finds is a program"),
+        (lambda: make_program(FakeOneDNN(), num_tensors=3), "a region found a program of other tensors"),
+    ],
+)
+def test_an_answer_that_is_no_program_is_a_failure(answer: Callable[[], Any], text: str) -> None:
+    machine = Machine(lambda number, shapes: answer())
+    assert machine.call((2,), (1, 1)) == -1
+    assert [str(error) for error in machine.kept] == [text]
+
+
+def test_regions_and_their_programs_are_collected() -> None:
+    fake = FakeOneDNN()
+    machine = Machine(lambda number, shapes: make_program(fake))
+    machine.call((2,), (1, 1))
+    assert fake.alive != set()
+    del machine
+    gc.collect()
+    assert fake.alive == set()

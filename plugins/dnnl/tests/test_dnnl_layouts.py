@@ -1,0 +1,79 @@
+"""Layouts over a region: what convolutions prefer stays through concatenation, normalisation and channel shuffles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from byoc_core.ir import Var, tensor
+
+from plugins.dnnl.tests.dnnl_region import Region, check_sums, emit
+
+SIZE = 12
+
+
+def _convolve(region: Region, value: Var, inputs: int, outputs: int, side: int, **attrs: Any) -> Var:
+    weight = region.builder.const(region.draw(outputs, inputs, side, side))
+    return emit(region, "nn.conv2d", value, weight, padding=(side // 2,) * 4, **attrs)
+
+
+def _steps(region: Region) -> list[list[str]]:
+    """Gives the title, the implementation and the operands of each step."""
+    lines = region.source.splitlines()[1:]
+    return [line.split("  ") for line in lines if not line.startswith("pack ")]
+
+
+def test_an_image_in_blocks_is_joined_channels_last_with_what_lies_so() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 3, 2 * SIZE, 2 * SIZE)))
+    first = _convolve(region, x, 3, 32, 3, strides=(2, 2))
+    second = _convolve(region, first, 32, 32, 3)
+    joined = emit(region, "concat", first, second, axis=1)
+    region.finish(_convolve(region, joined, 64, 16, 1))
+    check_sums(region, [region.draw(1, 3, 2 * SIZE, 2 * SIZE)], 2 * (27 + 288 + 64))
+    steps = _steps(region)
+    assert [step[0] for step in steps].count("concat") == 1
+    (concat,) = (step for step in steps if step[0] == "concat")
+    assert {operand.partition(":")[2] for operand in concat[2].split(", ")} == {"acdb"}
+    assert [step[0] for step in steps].count("reorder") == 2  # what the second convolution reads, and the result
+
+
+def test_relu_is_computed_by_the_batch_norm_before_it() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 32, SIZE, SIZE)))
+    value = _convolve(region, x, 32, 32, 3)
+    constants = [region.builder.const(region.draw(32)) for _ in range(3)]
+    variance = region.builder.const(abs(region.draw(32)) + 1)
+    value = emit(region, "nn.batch_norm", value, *constants, variance, axis=1)
+    region.finish(_convolve(region, emit(region, "nn.relu", value), 32, 32, 1))
+    titles = [step[0] for step in _steps(region)]
+    assert "nn.batch_norm + nn.relu" in titles
+    x_array = region.draw(1, 32, SIZE, SIZE)
+    (found,), (exact,) = region.run(x_array), region.oracle(x_array)
+    (magnitude,) = region.oracle(x_array, magnitudes=True)
+    # Two sums of 2 * 288 and 2 * 32 operations with batch norm's seven between; subtracted means count as added.
+    assert abs(found - exact).max() <= 2 * (2 * 288 + 64 + 8) * 2.0**-24 * (magnitude + abs(exact)).max()
+
+
+def test_a_channel_shuffle_is_one_reorder() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 96, SIZE, SIZE)))
+    value = _convolve(region, x, 24, 96, 1, groups=4)
+    value = emit(region, "reshape", value, shape=(1, 4, 24, SIZE, SIZE))
+    value = emit(region, "permute_dims", value, axes=(0, 2, 1, 3, 4))
+    value = emit(region, "reshape", value, shape=(1, 96, SIZE, SIZE))
+    region.finish(_convolve(region, value, 96, 64, 3))
+    check_sums(region, [region.draw(1, 96, SIZE, SIZE)], 2 * (24 + 864))
+    titles = [step[0] for step in _steps(region)]
+    assert titles == ["reorder", "nn.conv2d", "reorder", "nn.conv2d", "reorder"]
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2, 3), (0, 2, 1, 3), (1, 2, 3, 0), (3, 2, 1, 0), (0, 3, 1, 2)])
+@pytest.mark.parametrize("small", [(1, 4, 1, 1), (3, 1, 1, 1), (1, 1, 5, 1), (1, 1, 1, 6), (3, 4, 1, 1)])
+def test_a_repeated_operand_meets_its_elements_in_any_layout(order: tuple[int, ...], small: tuple[int, ...]) -> None:
+    region, sizes = Region(), (3, 4, 5, 6)
+    given = tuple(sizes[order.index(axis)] for axis in range(4))
+    x = emit(region, "permute_dims", region.builder.param("x", tensor(given)), axes=order)
+    total = emit(region, "add", x, x)
+    region.finish(emit(region, "multiply", total, region.builder.const(region.draw(*small))))
+    check_sums(region, [region.draw(*given)], 3)
