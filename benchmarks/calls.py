@@ -93,11 +93,11 @@ def has_peer() -> bool:
     return find_spec("onnxruntime") is not None
 
 
-def peer_session(data: bytes, *, num_threads: int, spinning: bool = True) -> Any:
+def peer_session(model: bytes | str, *, num_threads: int, spinning: bool = True) -> Any:
     """Gives a session of ONNX Runtime with all graph optimisations, in sequence, on so many threads.
 
     Args:
-        data: the model.
+        model: the model, or its file's path.
         num_threads: threads of an op.
         spinning: whether idle threads spin for a while, as they do by default.
     """
@@ -112,7 +112,7 @@ def peer_session(data: bytes, *, num_threads: int, spinning: bool = True) -> Any
     options.log_severity_level = 3
     if not spinning:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def peer_calls(session: Any, inputs: Mapping[str, NDArray]) -> dict[str, Call]:

@@ -1,11 +1,12 @@
 """Peak memory of running models from their artifacts in fresh processes, over what they cannot do without.
 
 That is what :class:`byoc_core.artifact.MemoryNeed` says: constants, the modules' payloads, and for each call under way
-the planned arena, the inputs and the outputs. What Python, numpy and the run side take by themselves is not counted:
-each process has run a small model of the same kind before. Where numpy computes, it has multiplied matrices too: BLAS
-packs them into some MB per thread that it keeps, whatever the model. Inputs are read by ``np.load`` from files of their
-own, which puts them into their arrays and needs no other memory (from an ``.npz`` it needs more than the inputs). Linux
-only: peaks are read from ``/proc`` (``ru_maxrss`` of a child starts at its parent's).
+the planned arena, the inputs and the outputs; with dnnl also what its regions say that a call takes for intermediates
+of their own. What Python, numpy and the run side take by themselves is not counted: each process has run a small model
+of the same kind before. Where numpy computes, it has multiplied matrices too: BLAS packs them into some MB per thread
+that it keeps, whatever the model. Inputs are read by ``np.load`` from files of their own, which puts them into their
+arrays and needs no other memory (from an ``.npz`` it needs more than the inputs). Linux only: peaks are read from
+``/proc`` (``ru_maxrss`` of a child starts at its parent's).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,20 @@ Inputs = Mapping[str, npt.NDArray[Any]]
 
 def run(num_rounds: int) -> dict[str, Any]:
     """Gives peak and needed bytes of each model, on the host and each backend that compiles here, 1 and 2 threads."""
+    return _run(num_rounds, ("host", *compiling_backends()))
+
+
+def run_dnnl(num_rounds: int) -> dict[str, Any]:
+    """Gives the same of dnnl alone."""
+    return _run(num_rounds, ("dnnl",))
+
+
+def _run(num_rounds: int, backends: Sequence[str]) -> dict[str, Any]:
     figures: dict[str, Any] = {"unit": "bytes"}
     for name, model, inputs in draw_models():
         module = byoc_core.from_onnx(model)
         figures[name] = {}
-        for backend in ("host", *compiling_backends()):
+        for backend in backends:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder)
                 save_warm_up(path, backend)
@@ -131,6 +141,15 @@ def save_inputs(folder: Path, inputs: Inputs) -> str:
     return json.dumps(files)
 
 
+def count_frames(artifact: Path, inputs: Inputs) -> int:
+    """Gives the memory that modules say one call takes beside the planned arena, once it has been made here."""
+    executable = byoc_core.load(artifact, allow_native=True)
+    telling = [module for module in executable.modules if hasattr(module, "frame_nbytes")]
+    if telling:
+        byoc_core.VirtualMachine(executable).run("main", inputs)
+    return sum(module.frame_nbytes for module in telling)
+
+
 def measure_peak(folder: Path, inputs: Inputs, num_threads: int, num_rounds: int) -> dict[str, Any]:
     """Gives the peaks of fresh processes that call the model in a folder from threads at once, and the bytes needed."""
     ones = {name: np.ones(shape, np.float32) for name, shape in (("x", (1, 8, 32, 32)), ("w", (8, 8, 3, 3)))}
@@ -146,6 +165,7 @@ def measure_peak(folder: Path, inputs: Inputs, num_threads: int, num_rounds: int
     specs = summary.functions["main"].inputs
     need = summary.memory["main"].at(bind_symbols(specs, [inputs[spec.name] for spec in specs]))
     shared = need.constants_nbytes + need.payload_nbytes
-    needed = shared + num_threads * (evaluate(need.needed_nbytes, {}) - shared)
+    each = evaluate(need.needed_nbytes, {}) - shared + count_frames(folder / "model.byoc", inputs)
+    needed = shared + num_threads * each
     samples: Samples = measure({"peak": peak}, num_rounds=num_rounds)["peak"]
     return {"needed": needed, "peak": samples.to_json()}

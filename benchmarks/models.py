@@ -1,47 +1,70 @@
-"""Whole models compiled by ccompiler alone, beside ONNX Runtime, with one and two threads.
+"""Whole models compiled by one backend alone, beside ONNX Runtime, OpenVINO and PyTorch, with one and two threads.
 
 Each contestant is a process of its own. Outputs are compared before anything is measured, and the share of FLOPs that
-ccompiler took is told beside the times.
+the backend took is told beside the times, as is its share of what the multipliers can do (of one core, times the number
+of threads), measured in the same rounds where there is a C compiler. Peers that are not installed are left out, and
+said to be. All compute in float32 but where a figure says otherwise; ``benchmarks.models_process`` has their settings.
 """
 
 from __future__ import annotations
 
+import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import byoc_core
 import numpy as np
 import onnx
+from byoc_core.errors import ToolchainError
 
-from benchmarks.pairing import Samples, measure, paired_ratio
+from benchmarks.models_process import DISTRIBUTIONS, SETTINGS
+from benchmarks.pairing import Samples, describe_machine, measure, paired_ratio
+from benchmarks.products import peak_contestant
+from benchmarks.torch_graph import UNTRANSLATED
 from benchmarks.workers import Worker
 from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.light import SEED, draw_inputs, load_light_model
 from benchmarks.zoo.mobilenet import build_mobilenet_v2, draw_image
 from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
+from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
 
-__all__ = ["MODELS", "QUANTISED", "load_model", "run", "run_quantised"]
+__all__ = ["load_model", "run", "run_dnnl", "run_dnnl_bfloat16", "run_dnnl_quantised", "run_quantised"]
 
 MODELS = ("light_resnet50", "light_squeezenet", "light_densenet121", "mobilenet_v2", "bert")
+DNNL_MODELS = (*MODELS, "light_shufflenet", "mlp_1", "mlp_64", "mlp_512", "lenet", "lstm", "lstm_stack", "gru")
 QUANTISED = ("quantised_convnet", "quantised_mlp_1", "quantised_mlp_64")
-"""Quantised ones; the numbers are those of rows."""
+"""The numbers in names are those of rows."""
+BFLOAT16_MODELS = ("light_resnet50", "light_densenet121", "mobilenet_v2", "bert", "mlp_64", "mlp_512")
 THREADS = (1, 2)
+NUM_STARTS = 3
+"""Fresh processes of which load, first call and memory are taken."""
 BERT_SIZES = {"batch": 1, "sequence": 128}
+
+_BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
+    "quantised_convnet": build_quantised_convnet,
+    "quantised_mlp_1": lambda: build_quantised_mlp(1),
+    "quantised_mlp_64": lambda: build_quantised_mlp(64),
+    "mlp_1": lambda: build_mlp(1),
+    "mlp_64": lambda: build_mlp(64),
+    "mlp_512": lambda: build_mlp(512),
+    "lenet": build_lenet,
+    "lstm": lambda: build_recurrent("LSTM", 1, 64, 256, 256),
+    "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),
+    "gru": lambda: build_recurrent("GRU", 1, 64, 256, 256),
+}
 
 
 def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """Gives a model of the zoo, its sizes fixed, and inputs for it."""
-    if name in QUANTISED:
-        *_, rows = name.split("_")
-        model = build_quantised_mlp(int(rows)) if rows.isdigit() else build_quantised_convnet()
-        return model, dict(draw_inputs(model, SEED))
     if name == "mobilenet_v2":
         return build_mobilenet_v2(), dict(draw_image(SEED))
     if name != "bert":
-        model = load_light_model(name)
+        model = _BUILDERS[name]() if name in _BUILDERS else load_light_model(name)
         return model, dict(draw_inputs(model, SEED))
     model = build_bert(SIZES["real"], STYLES["exported17"])
     for value in (*model.graph.input, *model.graph.output):
@@ -51,63 +74,171 @@ def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return model, dict(draw_bert_inputs(SIZES["real"], BERT_SIZES, SEED))
 
 
-def _run_model(name: str, num_rounds: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Contest:
+    """Who is compared.
+
+    Attributes:
+        backend: of byoc.
+        peers: the others; errors are those to the first of them.
+        options: of the backend.
+        environment: of byoc's processes.
+    """
+
+    backend: str
+    peers: tuple[str, ...] = ("onnxruntime", "openvino", "torch")
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+_ALONE = {"GOMP_SPINCOUNT": "20000"}
+"""What docs/threads.md has for processes that do nothing else; each primitive of oneDNN is a parallel region."""
+
+
+def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
+    """Gives milliseconds of a call of models by ccompiler and peers, and the peers' over ours."""
+    return _run_models(_Contest("ccompiler"), models or MODELS, num_rounds)
+
+
+def run_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
+    """Gives the same of quantised models."""
+    return _run_models(_Contest("ccompiler", ("onnxruntime", "openvino")), models or QUANTISED, num_rounds)
+
+
+def run_dnnl(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
+    """Gives the same by dnnl."""
+    return _run_models(_Contest("dnnl", environment=_ALONE), models or DNNL_MODELS, num_rounds)
+
+
+def run_dnnl_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
+    """Gives the same of quantised models by dnnl."""
+    contest = _Contest("dnnl", ("onnxruntime", "openvino"), environment=_ALONE)
+    return _run_models(contest, models or QUANTISED, num_rounds)
+
+
+def run_dnnl_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
+    """Gives the same by dnnl with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
+    peers = ("onnxruntime", "openvino as it comes")
+    contest = _Contest("dnnl", peers, {"precision": "bfloat16"}, _ALONE)
+    return _run_models(contest, models or BFLOAT16_MODELS, num_rounds)
+
+
+def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dict[str, Any]:
+    installed = [peer for peer in contest.peers if find_spec(DISTRIBUTIONS[peer]) is not None]
+    for peer in contest.peers:
+        if peer not in installed:
+            print(f"  {peer}: not installed, left out (pip install {DISTRIBUTIONS[peer]})")
+    engines = ["byoc", *installed]
+    distributions = dict.fromkeys(DISTRIBUTIONS[peer] for peer in installed)
+    figures: dict[str, Any] = {
+        "settings": {engine: SETTINGS[engine] for engine in engines},
+        "options": dict(contest.options),
+        "environment": dict(contest.environment),
+        "versions": describe_machine(tuple(distributions))["versions"],
+    }
+    try:
+        peak: Callable[[], float] | None = peak_contestant()
+    except ToolchainError as error:
+        peak = None
+        print(f"  no share of the multipliers' peak: {error}")
+    for name in names:
+        figures[name] = _run_model(name, contest, engines, peak, num_rounds)
+    return figures
+
+
+def _run_model(
+    name: str, contest: _Contest, engines: Sequence[str], peak: Callable[[], float] | None, num_rounds: int
+) -> dict[str, Any]:
     model, inputs = load_model(name)
+    if "torch" in engines and name in UNTRANSLATED:
+        print(f"  {name}: without torch: {UNTRANSLATED[name]}")
+        engines = [engine for engine in engines if engine != "torch"]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         onnx.save(model, str(folder / "model.onnx"))
         np.savez(folder / "inputs.npz", **inputs)
-        executable = byoc_core.build(byoc_core.from_onnx(model), ["ccompiler"])
+        executable = byoc_core.build(
+            byoc_core.from_onnx(model), [contest.backend], options={contest.backend: dict(contest.options)}
+        )
         executable.save(folder / "model.byoc")
-        figures: dict[str, Any] = {"offloaded": executable.report_data["offloaded_share"]}
+        report = executable.report_data
+        figures: dict[str, Any] = {"offloaded": report["offloaded_share"], "operations": report["total_flops"]}
         for num_threads in THREADS:
-            workers = {
-                engine: Worker("benchmarks.models_process", [text, engine, str(num_threads)], {})
-                for engine in ("byoc", "onnxruntime")
-            }
-            try:
-                figures[f"{num_threads} threads"] = _compare(workers, folder, num_rounds)
-            finally:
-                for worker in workers.values():
-                    worker.stop()
+            found = _compare(folder, engines, num_threads, contest, report["total_flops"], peak, num_rounds)
+            figures[f"{num_threads} threads"] = found
+            _tell(f"{name}, {num_threads} threads", found, report["offloaded_share"])
     return figures
 
 
-def _compare(workers: dict[str, Worker], folder: Path, num_rounds: int) -> dict[str, Any]:
-    for worker in workers.values():
-        worker.ask()
-    ours, theirs = (np.load(folder / f"{engine}.npz") for engine in workers)
-    pairs = [(ours[name].astype(np.float64), theirs[name].astype(np.float64)) for name in theirs.files]
-    error = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
-    seconds = measure({engine: worker.ask for engine, worker in workers.items()}, num_rounds=num_rounds)
-    found = {engine: Samples(tuple(1e3 * value for value in s.values)) for engine, s in seconds.items()}
-    ratio = paired_ratio(seconds["onnxruntime"], seconds["byoc"])
-    milliseconds = {engine: samples.to_json() for engine, samples in found.items()}
-    return {"ms": milliseconds, "onnxruntime / byoc": ratio.to_json(), "relative error": error}
+def _compare(
+    folder: Path,
+    engines: Sequence[str],
+    num_threads: int,
+    contest: _Contest,
+    num_operations: int,
+    peak: Callable[[], float] | None,
+    num_rounds: int,
+) -> dict[str, Any]:
+    starts: dict[str, list[Mapping[str, float]]] = {engine: [] for engine in engines}
+    shuffler = random.Random(0)
+    workers: dict[str, Worker] = {}
+    try:
+        for _ in range(min(NUM_STARTS, num_rounds)):
+            for engine in shuffler.sample(list(engines), len(engines)):
+                if engine in workers:
+                    workers.pop(engine).stop()
+                arguments = [str(folder), engine, str(num_threads)]
+                workers[engine] = Worker(
+                    "benchmarks.models_process", arguments, contest.environment if engine == "byoc" else {}
+                )
+                starts[engine].append(workers[engine].ask())
+        contestants: dict[str, Callable[[], float]] = {engine: workers[engine].ask for engine in engines}
+        seconds = measure({**contestants, **({"peak": peak} if peak else {})}, num_rounds=num_rounds)
+    finally:
+        for worker in workers.values():
+            worker.stop()
+    most = seconds.pop("peak", None)
+    ours = seconds["byoc"]
+    found = {
+        "ms": {engine: Samples(tuple(1e3 * s for s in seconds[engine].values)).to_json() for engine in engines},
+        "peer / byoc": {peer: paired_ratio(seconds[peer], ours).to_json() for peer in engines if peer != "byoc"},
+        "relative errors": _errors(folder, engines),
+        "starts": {
+            engine: {key: Samples(tuple(start[key] for start in told)).to_json() for key in told[0]}
+            for engine, told in starts.items()
+        },
+    }
+    if most is not None:
+        pairs = zip(ours.values, most.values, strict=True)
+        shares = tuple(num_operations / value / (num_threads * top) for value, top in pairs)
+        found["share of peak"] = Samples(shares).to_json()
+    return found
 
 
-def run(num_rounds: int) -> dict[str, Any]:
-    """Gives milliseconds of a call, and ONNX Runtime's over ours."""
-    return _run_models(MODELS, num_rounds)
+def _errors(folder: Path, engines: Sequence[str]) -> dict[str, float]:
+    """Gives the largest distance of each engine's outputs from the first peer's, over the largest output."""
+    if len(engines) < 2:
+        return {}
+    outputs = {engine: dict(np.load(folder / f"{engine}.npz")) for engine in engines}
+    errors = {}
+    expected = outputs[engines[1]]
+    for engine in engines:
+        if engine != engines[1]:
+            pairs = [(outputs[engine][key].astype(np.float64), expected[key].astype(np.float64)) for key in expected]
+            errors[engine] = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
+    return errors
 
 
-def run_quantised(num_rounds: int) -> dict[str, Any]:
-    """Gives the same of quantised models."""
-    return _run_models(QUANTISED, num_rounds)
-
-
-def _run_models(names: Sequence[str], num_rounds: int) -> dict[str, Any]:
-    figures = {}
-    for name in names:
-        figures[name] = _run_model(name, num_rounds)
-        for num_threads in THREADS:
-            found = figures[name][f"{num_threads} threads"]
-            ours, theirs = (found["ms"][engine]["median"] for engine in ("byoc", "onnxruntime"))
-            ratio = found["onnxruntime / byoc"]
-            print(
-                f"  {name}, {num_threads} threads: {ours:.2f} ms, ONNX Runtime {theirs:.2f}: "
-                f"{ratio['median']:.2f} +- {ratio['spread']:.2f} times as fast; error {found['relative error']:.1e}; "
-                f"offloaded {figures[name]['offloaded']:.1%}",
-                flush=True,
-            )
-    return figures
+def _tell(title: str, found: Mapping[str, Any], offloaded: float) -> None:
+    share = f", {found['share of peak']['median']:.0%} of the peak" if "share of peak" in found else ""
+    print(f"  {title}: {found['ms']['byoc']['median']:.3f} ms{share}, {offloaded:.1%} of the FLOPs offloaded")
+    for engine, start in found["starts"].items():
+        ms = found["ms"][engine]["median"]
+        ratio = found["peer / byoc"].get(engine)
+        times = "" if ratio is None else f", {ratio['median']:.2f} +- {ratio['spread']:.2f} times as long"
+        error = f", error {found['relative errors'][engine]:.1e}" if engine in found["relative errors"] else ""
+        print(
+            f"    {engine:20} {ms:9.3f} ms{times}{error}; load {start['load_ms']['median']:.0f} ms, first call "
+            f"{start['first_ms']['median']:.1f} ms, peak {start['peak_bytes']['median'] / 2**20:.0f} MiB",
+            flush=True,
+        )

@@ -1,43 +1,112 @@
-"""A contestant of ``benchmarks.models``: answers each line with the seconds of a call, the median of some.
+"""A contestant of ``benchmarks.models``: answers each line of its input with a line of JSON.
 
-Its first answer comes when it has written its outputs to ``<engine>.npz`` in the folder of the model.
+The first answer tells what it takes to begin: milliseconds of importing the engine and loading the model, and of the
+first call, and the peak of memory, in bytes, that these add to the process (Python, numpy and the inputs are there
+already). By then the outputs are written to ``<engine>.npz`` in the folder of the model. All other answers are the
+seconds of a call, the median of some. Buffers are bound beforehand wherever an engine can do that.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["main"]
+__all__ = ["DISTRIBUTIONS", "SETTINGS", "main"]
 
 _BUDGET_S = 0.3
 """Seconds of calls for one answer, at least three calls."""
 
+SETTINGS: Mapping[str, str] = {
+    "byoc": "bound buffers",
+    "onnxruntime": "all graph optimisations, sequential, IO binding",
+    "openvino": "latency, hyper-threads too, float32, tensors shared",
+    "openvino as it comes": "latency, hyper-threads too, tensors shared; its own choice of precision",
+    "torch": "traced, frozen, optimised for inference",
+}
+"""What engines are set to."""
+DISTRIBUTIONS: Mapping[str, str] = {
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+    "openvino as it comes": "openvino",
+    "torch": "torch",
+}
+"""The packages of peers."""
 
-def _open_byoc(folder: Path, inputs: dict[str, Any], num_threads: int) -> Callable[[], Any]:
+Inputs = Mapping[str, Any]
+Opened = tuple[Callable[[], Any], Callable[[], Sequence[Any]]]
+"""What computes, and what then gives the outputs."""
+
+
+def _open_byoc(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
     import byoc_core
 
     artifact = byoc_core.load(folder / "model.byoc", allow_native=True)
-    machine = byoc_core.VirtualMachine(artifact, num_threads=num_threads)
-    return lambda: machine.run("main", inputs)
+    call = byoc_core.VirtualMachine(artifact, num_threads=num_threads).bind("main", inputs)
+
+    def read() -> Sequence[Any]:
+        results = call()
+        return results if isinstance(results, tuple) else [results]
+
+    return call, read
 
 
-def _open_onnxruntime(folder: Path, inputs: dict[str, Any], num_threads: int) -> Callable[[], Any]:
-    import onnxruntime
+def _open_onnxruntime(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
+    from benchmarks.calls import peer_session
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_threads
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, inputs)
+    session = peer_session(str(folder / "model.onnx"), num_threads=num_threads)
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    for output in session.get_outputs():
+        binding.bind_output(output.name, "cpu")
+    return lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
 
 
-_ENGINES = {"byoc": _open_byoc, "onnxruntime": _open_onnxruntime}
+def _open_openvino(folder: Path, inputs: Inputs, num_threads: int, **settings: Any) -> Opened:
+    openvino: Any = import_module("openvino")
+    chosen = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": num_threads, "ENABLE_HYPER_THREADING": True}
+    compiled = openvino.Core().compile_model(str(folder / "model.onnx"), "CPU", chosen | settings)
+    request = compiled.create_infer_request()
+    for name, array in inputs.items():
+        request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
+    return request.infer, lambda: [tensor.data for tensor in request.output_tensors]
+
+
+def _open_openvino_float32(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
+    return _open_openvino(folder, inputs, num_threads, INFERENCE_PRECISION_HINT="f32")
+
+
+def _open_torch(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
+    torch: Any = import_module("torch")
+    from benchmarks.torch_graph import to_torch
+
+    torch.set_num_threads(num_threads)
+    given = [torch.from_numpy(array) for array in inputs.values()]
+    function = to_torch(folder / "model.onnx", given)
+    found: list[Any] = []
+
+    def call() -> None:
+        with torch.inference_mode():
+            found[:] = function(*given)
+
+    return call, lambda: [tensor.numpy() for tensor in found]
+
+
+_OPENERS: Mapping[str, Callable[[Path, Inputs, int], Opened]] = {
+    "byoc": _open_byoc,
+    "onnxruntime": _open_onnxruntime,
+    "openvino": _open_openvino_float32,
+    "openvino as it comes": _open_openvino,
+    "torch": _open_torch,
+}
 
 
 def _time(call: Callable[[], Any]) -> float:
@@ -46,16 +115,27 @@ def _time(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def _read_memory(field: str) -> int:
+    """Gives a number of bytes of ``/proc/self/status``."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
 def main() -> None:
     """Answers each line of the input."""
     folder, engine, num_threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    call = _ENGINES[engine](folder, dict(np.load(folder / "inputs.npz")), num_threads)
+    inputs = dict(np.load(folder / "inputs.npz"))
     sys.stdin.readline()
-    results = call()
-    results = results if isinstance(results, (tuple, list)) else [results]
-    np.savez(folder / f"{engine}.npz", **{f"output{k}": result for k, result in enumerate(results)})
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    before = _read_memory("VmRSS")
+    start = time.perf_counter()
+    call, read = _OPENERS[engine](folder, inputs, num_threads)
+    loaded = time.perf_counter() - start
+    first = _time(call)
+    peak = _read_memory("VmHWM") - before
+    np.savez(folder / f"{engine}.npz", **{f"output{k}": result for k, result in enumerate(read())})
     seconds = _time(call)
-    print(seconds, flush=True)
+    print(json.dumps({"load_ms": 1e3 * loaded, "first_ms": 1e3 * first, "peak_bytes": peak}), flush=True)
     for _ in sys.stdin:
         count = max(3, int(_BUDGET_S / max(seconds, 1e-6)))
         seconds = statistics.median(_time(call) for _ in range(count))

@@ -4,6 +4,7 @@
     python -m benchmarks.run import-time soak       some of them
     python -m benchmarks.run --rounds 5 -o out/figures.json
     python -m benchmarks.run scale-chain --sizes 1000 10000
+    python -m benchmarks.run dnnl --models light_resnet50 lenet
 
 Contestants of a figure run interleaved in random order; each line shows the median, half the distance between the
 quartiles, and the best round. Run it on an otherwise idle machine: figures are for comparing, never for passing.
@@ -25,6 +26,7 @@ class Figure(NamedTuple):
     Attributes:
         sizes: numbers of ops, or of calls, for which it is measured, where it depends on them; the function takes them
             as well.
+        has_models: whether the function takes names of models as well, or none for all of them.
     """
 
     module: str
@@ -32,6 +34,7 @@ class Figure(NamedTuple):
     num_rounds: int
     doc: str
     sizes: tuple[int, ...] = ()
+    has_models: bool = False
 
 
 SIZES = (1_000, 10_000, 100_000)
@@ -39,13 +42,19 @@ FIGURES = {
     "import-time": Figure("benchmarks.import_time", "run", 15, "import byoc_core over import numpy"),
     "light": Figure("benchmarks.compile_time", "run", 3, "from_onnx and build of the light models"),
     "memory": Figure("benchmarks.memory", "run", 3, "peak memory of running models over what they need"),
+    "memory-dnnl": Figure("benchmarks.memory", "run_dnnl", 3, "likewise, by dnnl alone"),
     "call-overhead": Figure("benchmarks.call_overhead", "run", 31, "calls of tiny models, beside ONNX Runtime"),
     "changing-shapes": Figure("benchmarks.changing_shapes", "run", 31, "such calls with other shapes each time"),
     "instructions": Figure("benchmarks.instructions", "run", 3, "instructions of such calls, by callgrind"),
     "soak": Figure("benchmarks.soak", "run", 1, "memory after a million calls of all kinds", (1_000_000,)),
+    "soak-dnnl": Figure("benchmarks.soak_dnnl", "run", 1, "memory after calls and loads by dnnl", (10_000,)),
     "host-ops": Figure("benchmarks.host_ops", "run", 11, "what a host op costs over numpy's own calls"),
-    "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside ONNX Runtime"),
-    "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, likewise"),
+    "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside its peers", has_models=True),
+    "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, likewise", has_models=True),
+    "dnnl": Figure("benchmarks.models", "run_dnnl", 7, "whole models by dnnl, likewise", has_models=True),
+    "dnnl-calls": Figure("benchmarks.dnnl_calls", "run", 15, "calls of oneDNN's regions, native and through ctypes"),
+    "dnnl-quantised": Figure("benchmarks.models", "run_dnnl_quantised", 7, "quantised models by dnnl", has_models=True),
+    "dnnl-bfloat16": Figure("benchmarks.models", "run_dnnl_bfloat16", 7, "by dnnl in bfloat16", has_models=True),
     "threads": Figure("benchmarks.threads", "run", 15, "what threads gain, and what others in the process cost"),
     "startup": Figure("benchmarks.startup", "run", 7, "from the start of a process to the first result, by stage"),
     "scale-chain": Figure("benchmarks.scale", "run_chain", 1, "stages of chains of many ops", SIZES),
@@ -80,6 +89,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=int, nargs="+", help="numbers of ops, or of calls of `soak`, instead of a figure's own"
     )
+    parser.add_argument("--models", nargs="+", help="models of `models`, `quantised` and `dnnl` instead of all of them")
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
     arguments = parser.parse_args()
@@ -91,8 +101,9 @@ def main() -> None:
         figure = FIGURES[name]
         print(f"{name}: {figure.doc}", flush=True)
         measure_figure = getattr(importlib.import_module(figure.module), figure.function)
-        sizes = (tuple(arguments.sizes or figure.sizes),) if figure.sizes else ()
-        results[name] = measure_figure(arguments.rounds or figure.num_rounds, *sizes)
+        given = (tuple(arguments.sizes or figure.sizes),) if figure.sizes else ()
+        given = (arguments.models,) if figure.has_models else given
+        results[name] = measure_figure(arguments.rounds or figure.num_rounds, *given)
     write_result(arguments.out, results)
     print(f"written to {arguments.out}")
 

@@ -26,7 +26,7 @@ from byoc_core.runtime.module import NDArray
 from benchmarks.calls import OUTPUT
 from benchmarks.tiny_models import BACKEND, DYNAMIC, MODELS
 
-__all__ = ["Memory", "allowed_growth", "list_work", "read_memory", "run", "soak"]
+__all__ = ["Memory", "allowed_growth", "from_threads", "list_work", "read_memory", "run", "soak"]
 
 NUM_THREADS = 4
 MOST_ROWS = 64
@@ -149,7 +149,7 @@ def list_work(backend: str = BACKEND, *, native: bool = True) -> dict[str, Work]
         "refused, now and then": _refused(main, arguments, expected),
         "failing": _failing(executable, arguments, native=native),
         "changing sizes": _changing_sizes(backend, native=native),
-        "threads": _threads(call, call_bound),
+        "threads": from_threads(NUM_THREADS, call, call_bound),
     }
 
 
@@ -216,17 +216,19 @@ def _changing_sizes(backend: str, *, native: bool) -> Work:
     return work
 
 
-def _threads(*kinds: Work) -> Work:
+def from_threads(num_threads: int, *kinds: Work) -> Work:
+    """Gives what shares the calls of some kinds between threads, kind by kind."""
+
     def work(num_calls: int) -> None:
         failures: list[BaseException] = []
 
         def run_one(kind: Work) -> None:
             try:
-                kind(num_calls // NUM_THREADS)
+                kind(num_calls // num_threads)
             except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
                 failures.append(error)
 
-        threads = [threading.Thread(target=run_one, args=(kinds[i % len(kinds)],)) for i in range(NUM_THREADS)]
+        threads = [threading.Thread(target=run_one, args=(kinds[i % len(kinds)],)) for i in range(num_threads)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,0 +1,150 @@
+"""ONNX models of feed-forward networks as functions of PyTorch, an op of ``torch.nn.functional`` for each node.
+
+Shapes have to be fixed: what computes shapes is folded by ONNX Runtime's basic optimisations first, and batch
+normalisation goes into the convolutions before it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+__all__ = ["UNTRANSLATED", "to_torch"]
+
+UNTRANSLATED: Mapping[str, str] = {"bert": "GELU is spelled node by node, which nobody would do in PyTorch"}
+"""Models that PyTorch is not compared on, with the reason."""
+
+Attributes = Mapping[str, Any]
+
+
+def to_torch(path: Path, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Gives the function of a model, traced, frozen and optimised for inference.
+
+    Args:
+        path: the model's file.
+        inputs: tensors of the model's inputs, in order; the function takes such ones.
+
+    Returns:
+        What gives the tuple of the model's outputs.
+
+    Raises:
+        ValueError: a node has no translation here.
+    """
+    graph = _fold(path).graph
+    torch: Any = import_module("torch")
+    operations = _operations(torch)
+    for node in graph.node:
+        if node.op_type not in operations:
+            raise ValueError(f"{path}: `{node.op_type}` has no translation to PyTorch here")
+    weights = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in graph.initializer}
+    nodes = [(node, {a.name: helper.get_attribute_value(a) for a in node.attribute}) for node in graph.node]
+    names = [value.name for value in graph.input if value.name not in weights]
+
+    def forward(_: Any, *tensors: Any) -> tuple[Any, ...]:
+        values = {**weights, **dict(zip(names, tensors, strict=True))}
+        for node, attributes in nodes:
+            operands = [values[name] if name else None for name in node.input]
+            values[node.output[0]] = operations[node.op_type](attributes, *operands)
+        return tuple(values[value.name] for value in graph.output)
+
+    network = type("Network", (torch.nn.Module,), {"forward": forward})().eval()
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # branches on sizes are the same each time
+        traced = torch.jit.trace(network, tuple(inputs), check_trace=False)
+        found: Callable[..., Any] = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
+    return found
+
+
+def _fold(path: Path) -> onnx.ModelProto:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 3
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = str(Path(folder) / "folded.onnx")
+        onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath)
+
+
+def _operations(torch: Any) -> dict[str, Callable[..., Any]]:
+    functional = torch.nn.functional
+
+    def padded(attributes: Attributes, x: Any, value: float) -> Any:
+        before_after = attributes.get("pads", [0] * 4)
+        rank = len(before_after) // 2
+        if not any(before_after):
+            return x
+        return functional.pad(
+            x, [before_after[a + e * rank] for a in reversed(range(rank)) for e in (0, 1)], value=value
+        )
+
+    def symmetric(attributes: Attributes) -> list[int] | None:
+        pads = list(attributes.get("pads", [0] * 4))
+        return pads[:2] if pads[:2] == pads[2:] else None
+
+    def convolve(attributes: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
+        padding = symmetric(attributes)
+        x, padding = (padded(attributes, x, 0.0), [0, 0]) if padding is None else (x, padding)
+        geometry = (attributes.get("strides", [1, 1]), padding, attributes.get("dilations", [1, 1]))
+        return functional.conv2d(x, weight, bias, *map(list, geometry), attributes.get("group", 1))
+
+    def pool_max(attributes: Attributes, x: Any) -> Any:
+        padding = symmetric(attributes)
+        x, padding = (padded(attributes, x, float("-inf")), [0, 0]) if padding is None else (x, padding)
+        return functional.max_pool2d(
+            x, list(attributes["kernel_shape"]), list(attributes.get("strides", [1, 1])), padding
+        )
+
+    def pool_mean(attributes: Attributes, x: Any) -> Any:
+        padding = symmetric(attributes)
+        assert padding is not None
+        windows = (list(attributes["kernel_shape"]), list(attributes.get("strides", [1, 1])), padding)
+        return functional.avg_pool2d(x, *windows, count_include_pad=bool(attributes.get("count_include_pad", 0)))
+
+    def product(attributes: Attributes, x: Any, y: Any, bias: Any = None) -> Any:
+        assert not attributes.get("transA", 0)
+        weight = y if attributes.get("transB", 0) else y.transpose(0, 1)
+        return functional.linear(x, weight, bias)
+
+    def normalise(attributes: Attributes, x: Any, *parameters: Any) -> Any:
+        scale, shift, mean, variance = parameters
+        return functional.batch_norm(x, mean, variance, scale, shift, eps=attributes.get("epsilon", 1e-5))
+
+    def recur(function: Any, gates: Sequence[int], num_states: int, x: Any, *parameters: Any) -> Any:
+        """Gives a layer's hidden states, whose gates PyTorch wants in another order."""
+        weights = [torch.cat([parameter[0].chunk(len(gates))[gate] for gate in gates]) for parameter in parameters[:2]]
+        shifts = [torch.cat([half.chunk(len(gates))[gate] for gate in gates]) for half in parameters[2][0].chunk(2)]
+        state = x.new_zeros(1, x.shape[1], weights[1].shape[1])
+        first = state if num_states == 1 else (state,) * num_states
+        return function(x, first, [*weights, *shifts], True, 1, 0.0, False, False, False)[0].unsqueeze(1)
+
+    return {
+        "Add": lambda _, x, y: x + y,
+        "AveragePool": pool_mean,
+        "BatchNormalization": normalise,
+        "Clip": lambda _, x, low, high: functional.hardtanh(x, low.item(), high.item()),
+        "Concat": lambda attributes, *x: torch.cat(x, attributes["axis"]),
+        "Conv": convolve,
+        "Flatten": lambda attributes, x: x.flatten(attributes.get("axis", 1)),
+        "GRU": lambda _, *x: recur(torch._VF.gru, (1, 0, 2), 1, *x),
+        "Gemm": product,
+        "GlobalAveragePool": lambda _, x: functional.adaptive_avg_pool2d(x, 1),
+        "LSTM": lambda _, *x: recur(torch._VF.lstm, (0, 2, 3, 1), 2, *x),
+        "MatMul": lambda _, x, y: torch.matmul(x, y),
+        "MaxPool": pool_max,
+        "Mul": lambda _, x, y: x * y,
+        "Relu": lambda _, x: functional.relu(x),
+        "Reshape": lambda _, x, shape: x.reshape([x.shape[k] if s == 0 else s for k, s in enumerate(shape.tolist())]),
+        "Softmax": lambda attributes, x: functional.softmax(x, attributes.get("axis", 1)),
+        "Squeeze": lambda _, x, axes: x.squeeze(axes.tolist()),
+        "Sum": lambda _, *x: sum(x[1:], x[0]),
+        "Transpose": lambda attributes, x: x.permute(attributes["perm"]),
+    }
