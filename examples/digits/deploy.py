@@ -2,8 +2,8 @@
 
     python -m examples.digits.deploy out/demo
 
-The compile side of byoc, the backend's code and every C compiler are out of reach here. Exits with 1 where an answer
-is wrong.
+The compile side of byoc and of backends, and every C compiler, are out of reach here; what remains is the core's run
+side, and the run half of a backend whose artifacts are no C. Exits with 1 where an answer is wrong.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ RUN_SIDE = {
     *("errors", "version", "dtypes", "dims", "digest", "file_replacement"),
     *("plugin", "kernels", "native", "runtime", "vm", "artifact"),
 }
+COMPILE_HALVES = ("byoc_ccompiler", "byoc_examplejson", "byoc_conformance", "byoc_dnnl.backend")
 BATCH_SIZES = (1, 7, 64, 128, 250)
 
 
@@ -38,10 +39,10 @@ class CompileSideBlocker(importlib.abc.MetaPathFinder):
     """Refuses to import what a machine that only runs artifacts does not have."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """Raises for the compile side of byoc_core, for backends and for onnx; leaves the rest to other finders."""
+        """Raises for the compile sides of byoc_core and of backends, and for onnx; leaves the rest to other finders."""
         package, _, rest = fullname.partition(".")
         compile_side = package == "byoc_core" and rest and rest.split(".")[0] not in RUN_SIDE
-        if compile_side or package == "onnx" or (package.startswith("byoc_") and package != "byoc_core"):
+        if compile_side or package == "onnx" or fullname in COMPILE_HALVES:
             raise ImportError(f"{fullname}: blocked, since this process only runs artifacts")
 
 
@@ -55,7 +56,7 @@ def block_compiler() -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """One model, saved by byoc and opened by ONNX Runtime."""
+    """One model, compiled by a backend and saved, and opened by ONNX Runtime."""
 
     name: str
     executable: Any
@@ -64,12 +65,12 @@ class Pair:
     tolerance: float
 
     @staticmethod
-    def open(out: Path, name: str) -> Pair:
-        """Opens ``name.byoc`` and ``name.onnx``; the artifact was compiled by this user, so its code is trusted."""
-        executable = byoc_core.load(out / f"{name}.byoc", allow_native=True)
+    def open(out: Path, name: str, backend: str) -> Pair:
+        """Opens a saved artifact and its ONNX model; this user compiled the artifact, so its code is trusted."""
+        executable = byoc_core.load(out / f"{name}.{backend}.byoc", allow_native=True)
         session = ort.InferenceSession(str(out / f"{name}.onnx"), providers=["CPUExecutionProvider"])
-        gamma = json.loads((out / "compiled.json").read_text(encoding="utf-8"))[name]["gamma"]
-        return Pair(name, executable, byoc_core.VirtualMachine(executable), session, gamma)
+        gamma = json.loads((out / "compiled.json").read_text(encoding="utf-8"))["gamma"][name]
+        return Pair(f"{name} by {backend}", executable, byoc_core.VirtualMachine(executable), session, gamma)
 
     def run_ours(self, x: Array) -> Array:
         """Gives the first output by byoc."""
@@ -126,10 +127,10 @@ def run_in_batches(pair: Pair, images: Array) -> tuple[Array, Array]:
     return ours, theirs
 
 
-def check_digits(out: Path, name: str) -> npt.NDArray[np.int64]:
+def check_digits(out: Path, name: str, backend: str) -> npt.NDArray[np.int64]:
     """Runs a digit classifier over the held-out digits and gives its predictions."""
-    print(f"\n{name}")
-    pair = Pair.open(out, name)
+    print(f"\n{name} by {backend}")
+    pair = Pair.open(out, name, backend)
     with np.load(out / "heldout.npz") as heldout:
         images, labels = heldout["images"], heldout["labels"]
     trained = json.loads((out / "trainer.json").read_text(encoding="utf-8"))[name]
@@ -141,17 +142,17 @@ def check_digits(out: Path, name: str) -> npt.NDArray[np.int64]:
     print(f"  {num_equal} of {len(labels)} predictions equal ONNX Runtime's")
     pair.compare(ours, theirs)
     if num_equal != len(labels):
-        fail(f"{name}: predictions differ from ONNX Runtime's")
+        fail(f"{pair.name}: predictions differ from ONNX Runtime's")
     for size in (1, 64, 450):
         pair.time(np.ascontiguousarray(images[:size]), num_rounds=11, num_calls=max(1, 200 // size))
     return predictions
 
 
-def check_squeezenet(out: Path) -> None:
+def check_squeezenet(out: Path, backend: str) -> None:
     """Runs light_squeezenet on two seeded images and compares what goes into its softmax."""
     name = "light_squeezenet"
-    print(f"\n{name}")
-    pair = Pair.open(out, name)
+    print(f"\n{name} by {backend}")
+    pair = Pair.open(out, name, backend)
     with np.load(out / f"{name}_inputs.npz") as stored:
         images = [stored["first"], stored["second"]]
     ours = [pair.run_ours(image) for image in images]
@@ -159,10 +160,10 @@ def check_squeezenet(out: Path) -> None:
     difference = float((theirs[0] - theirs[1]).std() / theirs[0].std())
     print(f"  two inputs give outputs that differ by {difference:.2f} of their standard deviation")
     if difference <= 1e-2:
-        fail(f"{name}: the output does not depend on the input")
+        fail(f"{pair.name}: the output does not depend on the input")
     pair.compare(np.concatenate(ours), np.concatenate(theirs))
     if any(int(mine.argmax()) != int(other.argmax()) for mine, other in zip(ours, theirs, strict=True)):
-        fail(f"{name}: the top class differs from ONNX Runtime's")
+        fail(f"{pair.name}: the top class differs from ONNX Runtime's")
     pair.time(images[0], num_rounds=7, num_calls=1)
 
 
@@ -174,9 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     block_compiler()
     print("\nsecond process: the compile side is blocked, and no C compiler can be found")
     print("times are medians, ONNX Runtime with its own choice of threads; a ratio above 1 means that byoc is faster")
-    for name in ("digits_cnn", "digits_mlp"):
-        np.save(out / f"{name}_predictions.npy", check_digits(out, name))
-    check_squeezenet(out)
+    for backend in json.loads((out / "compiled.json").read_text(encoding="utf-8"))["backends"]:
+        for name in ("digits_cnn", "digits_mlp"):
+            np.save(out / f"{name}.{backend}_predictions.npy", check_digits(out, name, backend))
+        check_squeezenet(out, backend)
     loaded = {name.split(".")[1] for name in sys.modules if name.startswith("byoc_core.")}
     print(f"\nparts of byoc_core in this process: {', '.join(sorted(loaded))}")
     if loaded - RUN_SIDE:
