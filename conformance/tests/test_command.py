@@ -211,15 +211,32 @@ def test_compare(conformance: Run) -> None:
     assert (same.code, json.loads(same.out)["is_worse"]) == (0, False)
 
 
+BYOC = """
+import signal, sys, threading, time
+from byoc_core.cli.main import main
+
+def interrupt():
+    sys.stdin.readline()
+    time.sleep(0.5)  # by then the command waits for the next result
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+threading.Thread(target=interrupt, daemon=True).start()
+main()
+"""
+"""The command, as one that a line on stdin interrupts, by a signal that another thread than the main one gets."""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to another process")
+@pytest.mark.parametrize("way", ["signal", "signal to another thread"])
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str) -> None:
-    script = "from byoc_core.cli.main import main; main()"
+def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str, way: str) -> None:
     command = ["conformance", "toy", *only(CRASHES, HANGS), "--report", "out", "--jobs", jobs]
     with subprocess.Popen(
-        [sys.executable, "-c", script, *command],
+        [sys.executable, "-c", BYOC, *command],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": install_toy(tmp_path / "toy")},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -227,8 +244,9 @@ def test_ctrl_c_writes_what_was_done_so_far(tmp_path: Path, jobs: str) -> None:
         try:
             assert process.stderr is not None
             assert process.stderr.readline() == f"{CRASHES}: crashed\n"
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            if way == "signal":
+                process.send_signal(signal.SIGINT)
+            out, err = process.communicate(None if way == "signal" else "now\n", timeout=30)
         finally:
             process.kill()
     assert (process.returncode, err) == (130, "")

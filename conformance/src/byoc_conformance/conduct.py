@@ -6,6 +6,8 @@ import queue
 import threading
 from collections.abc import Generator, Sequence
 
+from byoc_core.isolation import wait_for
+
 from byoc_conformance.promise import Item
 from byoc_conformance.runner import ItemResult, Runner
 from byoc_conformance.subject import SubjectSpec
@@ -36,7 +38,7 @@ def conduct(spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, 
         for lane in lanes:
             lane.start()
         for _ in items:
-            result = results.get()
+            result = wait_for(results)
             if isinstance(result, Exception):
                 raise result
             yield result

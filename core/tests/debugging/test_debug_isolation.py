@@ -138,7 +138,8 @@ def test_no_process_outlives_the_session(
 ) -> None:
     monkeypatch.setenv("FAULTY_PID_FILE", str(tmp_path / "pid"))
     code = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 sys.path[:] = {sys.path!r}
 import numpy as np
 from byoc_core import debug_model, parse
@@ -150,7 +151,7 @@ debug_model(parse({TWO.format(dtype="float32")!r}), ["faulty"], [np.ones((3, 4),
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as session:
         worker = _wait_for_pid(tmp_path / "pid")
         session.send_signal(how)
-        errors = session.communicate()[1]
+        errors = session.communicate(timeout=60)[1]
     assert _has_ended(worker)
     assert how == signal.SIGKILL or errors.endswith("KeyboardInterrupt\n")
 

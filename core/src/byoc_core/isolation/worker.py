@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from byoc_core.errors import InternalError
+from byoc_core.isolation.waiting import wait_for
 
 __all__ = ["Ended", "Worker"]
 
@@ -96,7 +97,7 @@ class Worker:
 
     def _receive(self, seconds: float) -> dict[str, Any] | Ended:
         try:
-            line = self._replies.get(timeout=seconds)
+            line = wait_for(self._replies, seconds)
         except queue.Empty:
             if self._process.poll() is not None:  # what it started keeps its end open
                 return self._crash()
