@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,24 @@ def test_means_of_windows_to_a_given_size(data: st.DataObject) -> None:
     length = int(np.prod(image)) + 2
     (found,), (exact,) = region.run(x), region.oracle(x)
     assert (np.abs(found - exact) <= length * UNIT / (1 - length * UNIT) * region.oracle(x, magnitudes=True)[0]).all()
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_windows_are_alike_exactly_where_one_primitive_pools(size: int, count: int) -> None:
+    starts = [index * size // count for index in range(count)]
+    lengths = {-(-(index + 1) * size // count) - start for index, start in enumerate(starts)}
+    steps = {after - before for before, after in itertools.pairwise(starts)}
+    region = Region()
+    x = region.builder.param("x", tensor((1, 2, size)))
+    answer = region.judge(region.builder.bind("nn.adaptive_avg_pool1d", [x], {"output_size": (count,)}))
+    assert isinstance(answer, Support) == (len(lengths) == 1 and len(steps) < 2 and steps != {0})
+
+
+def test_windows_without_number_are_refused_at_once() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((1, 2, 8)))
+    answer = region.judge(region.builder.bind("nn.adaptive_avg_pool1d", [x], {"output_size": (2**61,)}))
+    assert isinstance(answer, Rejection)
 
 
 def test_uneven_windows_are_refused() -> None:

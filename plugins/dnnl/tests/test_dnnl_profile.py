@@ -41,6 +41,8 @@ def test_every_step_of_the_program_has_a_time() -> None:
     assert [str(step) for step in times.steps] == [str(step) for step in program.plan.steps]
     expected = [step.desc.implementation for step in program.plan.steps if isinstance(step, Step)]
     assert [step.implementation for step in times.steps if step.implementation] == expected
+    product = next(step for step in times.steps if "nn.dense" in step.title)
+    assert (product.shapes[0], product.shapes[-1]) == ((8, 64), (8, 64))
     assert all(step.seconds > 0 for step in times.steps)
     assert times.seconds == sum(step.seconds for step in times.steps)
 

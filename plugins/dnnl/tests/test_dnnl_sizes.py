@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import weakref
@@ -22,6 +23,7 @@ from byoc_core.ir import tensor
 from byoc_core.runtime.threads import num_threads
 from byoc_dnnl.engine import MAX_PROGRAMS
 from byoc_dnnl.engine import Region as BuiltRegion
+from byoc_dnnl.library import VARIABLE
 from byoc_dnnl.program import Program
 from byoc_dnnl.reference import Reference
 
@@ -237,6 +239,21 @@ for index in (0, 1, 0):
     for index, x in enumerate(inputs):
         found: NDArray = np.load(tmp_path / f"result{index}.npy")
         np.testing.assert_array_equal(found, region.run(x)[0])
+
+
+def test_a_missing_library_is_said_where_the_artifact_is_loaded(tmp_path: Path) -> None:
+    byoc_core.build(network().ir, backends=["dnnl"], fallback="error").save(tmp_path / "model.byoc")
+    script = "import sys, byoc_core; byoc_core.load(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "model.byoc")],
+        env={**os.environ, VARIABLE: str(tmp_path / "absent.so")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"PluginError: byoc-dnnl: {tmp_path / 'absent.so'} (by {VARIABLE}) cannot be loaded" in done.stderr
+    assert f"Set {VARIABLE} to a libdnnl of version 3.2" in done.stderr
 
 
 def test_the_size_of_a_symbol_is_found_by_any_linear_axis() -> None:

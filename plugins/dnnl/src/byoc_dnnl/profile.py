@@ -33,12 +33,14 @@ class StepTime:
         title: the ops that it computes.
         implementation: oneDNN's name of what computes them; empty where oneDNN does not.
         layouts: its operands, and how they lie.
+        shapes: of the operands, in the same order: what a primitive reads first to what it writes.
         seconds: the median over the calls.
     """
 
     title: str
     implementation: str
     layouts: str
+    shapes: Shapes
     seconds: float
 
     def __str__(self) -> str:
@@ -178,11 +180,12 @@ class _Timer:
 def _summarise(program: Program | Reference, runs: list[list[float]]) -> tuple[StepTime, ...]:
     seconds = [median(spans) for spans in zip(*runs, strict=True)]
     if isinstance(program, Reference):
-        return (StepTime("numpy's kernels", "", "", seconds[0]),)
+        return (StepTime("numpy's kernels", "", "", (), seconds[0]),)
     found = []
     for step, time in zip(program.plan.steps, seconds, strict=True):
         title = step.title if isinstance(step, Step) else str(step)
         name = step.desc.implementation if isinstance(step, Step) else ""
-        layouts = ", ".join(str(place) for place in step.places) if isinstance(step, Step) else ""
-        found.append(StepTime(title, name, layouts, time))
+        places = step.places if isinstance(step, Step) else ()
+        layouts, shapes = ", ".join(map(str, places)), tuple(place.desc.sizes for place in places)
+        found.append(StepTime(title, name, layouts, shapes, time))
     return tuple(found)

@@ -11,7 +11,7 @@ from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
 
-from byoc_dnnl.engine import DnnlModule
+from byoc_dnnl.engine import DnnlModule, open_engine
 from byoc_dnnl.library import library_status
 from byoc_dnnl.native import extension_status
 from byoc_dnnl.precision import Precision
@@ -56,7 +56,9 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
 
     Raises:
         ArtifactError: the payload is no such document, or names a precision that there is not.
+        PluginError: there is no oneDNN that can be used.
     """
+    open_engine()  # regions with symbolic sizes would need it in their first call only
     precision: Precision = "float32"
     if payload.startswith(_PRECISION.encode()):
         line, _, payload = payload.partition(b"\n")

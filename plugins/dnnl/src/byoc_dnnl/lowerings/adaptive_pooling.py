@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Algorithm
@@ -41,12 +40,7 @@ def _window(size: int, count: int) -> tuple[int, int] | None:
     """Gives the size of the windows along an axis, and the step between them; ``None`` where they differ.
 
     Source: PyTorch's adaptive pooling; window ``i`` takes ``i * size // count`` up to ``ceil((i + 1) * size / count)``.
+    Where one element is left over, each window shares one with the next; of more left over some steps are longer.
     """
-    starts = [index * size // count for index in range(count)]
-    sizes = {-(-(index + 1) * size // count) - start for index, start in enumerate(starts)}
-    steps = {after - before for before, after in itertools.pairwise(starts)}
-    if len(sizes) != 1 or len(steps) > 1:
-        return None
-    window = sizes.pop()
-    step = steps.pop() if steps else window
-    return (window, step) if (count - 1) * step + window == size else None
+    step, rest = divmod(size, count)
+    return (step + rest, step) if step and rest < 2 else None
