@@ -33,7 +33,17 @@ from benchmarks.zoo.mobilenet import build_mobilenet_v2, draw_image
 from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
 
-__all__ = ["load_model", "run", "run_dnnl", "run_dnnl_bfloat16", "run_dnnl_quantised", "run_quantised"]
+__all__ = [
+    "BFLOAT16_MODELS",
+    "DNNL_ALONE",
+    "THREADS",
+    "load_model",
+    "run",
+    "run_dnnl",
+    "run_dnnl_bfloat16",
+    "run_dnnl_quantised",
+    "run_quantised",
+]
 
 MODELS = ("light_resnet50", "light_squeezenet", "light_densenet121", "mobilenet_v2", "bert")
 DNNL_MODELS = (*MODELS, "light_shufflenet", "mlp_1", "mlp_64", "mlp_512", "lenet", "lstm", "lstm_stack", "gru")
@@ -91,7 +101,7 @@ class _Contest:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-_ALONE = {"GOMP_SPINCOUNT": "20000"}
+DNNL_ALONE = {"GOMP_SPINCOUNT": "20000"}
 """What docs/threads.md has for processes that do nothing else; each primitive of oneDNN is a parallel region."""
 
 
@@ -107,19 +117,19 @@ def run_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[
 
 def run_dnnl(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same by dnnl."""
-    return _run_models(_Contest("dnnl", environment=_ALONE), models or DNNL_MODELS, num_rounds)
+    return _run_models(_Contest("dnnl", environment=DNNL_ALONE), models or DNNL_MODELS, num_rounds)
 
 
 def run_dnnl_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same of quantised models by dnnl."""
-    contest = _Contest("dnnl", ("onnxruntime", "openvino"), environment=_ALONE)
+    contest = _Contest("dnnl", ("onnxruntime", "openvino"), environment=DNNL_ALONE)
     return _run_models(contest, models or QUANTISED, num_rounds)
 
 
 def run_dnnl_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same by dnnl with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
     peers = ("onnxruntime", "openvino as it comes")
-    contest = _Contest("dnnl", peers, {"precision": "bfloat16"}, _ALONE)
+    contest = _Contest("dnnl", peers, {"precision": "bfloat16"}, DNNL_ALONE)
     return _run_models(contest, models or BFLOAT16_MODELS, num_rounds)
 
 

@@ -13,13 +13,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["DISTRIBUTIONS", "SETTINGS", "main"]
+__all__ = ["DISTRIBUTIONS", "OPENVINO_SETTINGS", "SETTINGS", "main"]
 
 _BUDGET_S = 0.3
 """Seconds of calls for one answer, at least three calls."""
@@ -39,6 +40,12 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "torch": "torch",
 }
 """The packages of peers."""
+_AS_IT_COMES = {"PERFORMANCE_HINT": "LATENCY", "ENABLE_HYPER_THREADING": True}
+OPENVINO_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "openvino": {**_AS_IT_COMES, "INFERENCE_PRECISION_HINT": "f32"},
+    "openvino as it comes": _AS_IT_COMES,
+}
+"""The properties of OpenVINO's models, but for the number of threads."""
 
 Inputs = Mapping[str, Any]
 Opened = tuple[Callable[[], Any], Callable[[], Sequence[Any]]]
@@ -70,18 +77,14 @@ def _open_onnxruntime(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
     return lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
 
 
-def _open_openvino(folder: Path, inputs: Inputs, num_threads: int, **settings: Any) -> Opened:
+def _open_openvino(folder: Path, inputs: Inputs, num_threads: int, engine: str = "openvino") -> Opened:
     openvino: Any = import_module("openvino")
-    chosen = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": num_threads, "ENABLE_HYPER_THREADING": True}
-    compiled = openvino.Core().compile_model(str(folder / "model.onnx"), "CPU", chosen | settings)
+    settings = {**OPENVINO_SETTINGS[engine], "INFERENCE_NUM_THREADS": num_threads}
+    compiled = openvino.Core().compile_model(str(folder / "model.onnx"), "CPU", settings)
     request = compiled.create_infer_request()
     for name, array in inputs.items():
         request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
     return request.infer, lambda: [tensor.data for tensor in request.output_tensors]
-
-
-def _open_openvino_float32(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
-    return _open_openvino(folder, inputs, num_threads, INFERENCE_PRECISION_HINT="f32")
 
 
 def _open_torch(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
@@ -103,8 +106,8 @@ def _open_torch(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
 _OPENERS: Mapping[str, Callable[[Path, Inputs, int], Opened]] = {
     "byoc": _open_byoc,
     "onnxruntime": _open_onnxruntime,
-    "openvino": _open_openvino_float32,
-    "openvino as it comes": _open_openvino,
+    "openvino": _open_openvino,
+    "openvino as it comes": partial(_open_openvino, engine="openvino as it comes"),
     "torch": _open_torch,
 }
 

@@ -52,6 +52,8 @@ FIGURES = {
     "models": Figure("benchmarks.models", "run", 7, "whole models by ccompiler, beside its peers", has_models=True),
     "quantised": Figure("benchmarks.models", "run_quantised", 7, "quantised models, likewise", has_models=True),
     "dnnl": Figure("benchmarks.models", "run_dnnl", 7, "whole models by dnnl, likewise", has_models=True),
+    "dnnl-layers": Figure("benchmarks.layers", "run", 5, "the layers of models by dnnl, likewise", has_models=True),
+    "dnnl-layers-bfloat16": Figure("benchmarks.layers", "run_bfloat16", 5, "likewise in bfloat16", has_models=True),
     "dnnl-calls": Figure("benchmarks.dnnl_calls", "run", 15, "calls of oneDNN's regions, native and through ctypes"),
     "dnnl-quantised": Figure("benchmarks.models", "run_dnnl_quantised", 7, "quantised models by dnnl", has_models=True),
     "dnnl-bfloat16": Figure("benchmarks.models", "run_dnnl_bfloat16", 7, "by dnnl in bfloat16", has_models=True),
@@ -78,7 +80,7 @@ FIGURES = {
 
 def main() -> None:
     """Reads the command line, measures, and writes the result file."""
-    listing = "\n".join(f"  {name:16} {figure.doc}" for name, figure in FIGURES.items())
+    listing = "\n".join(f"  {name:20} {figure.doc}" for name, figure in FIGURES.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run",
         description=__doc__,
@@ -89,7 +91,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=int, nargs="+", help="numbers of ops, or of calls of `soak`, instead of a figure's own"
     )
-    parser.add_argument("--models", nargs="+", help="models of `models`, `quantised` and `dnnl` instead of all of them")
+    parser.add_argument("--models", nargs="+", help="models of a figure of models instead of all of them")
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
     arguments = parser.parse_args()
