@@ -57,7 +57,7 @@ def _open_byoc(folder: Path, inputs: Mapping[str, Any], num_threads: int) -> Cal
     def name(step: StepTime) -> str:
         if step.title.startswith("nn.conv"):
             return _convolution(step.shapes[0], step.shapes[1], step.shapes[-1])
-        if step.title.startswith("matmul"):
+        if step.title.startswith(("matmul", "nn.dense")):
             return _product(step.shapes[0][-1], step.shapes[-1])
         return OTHER
 

@@ -93,7 +93,7 @@ def _open_torch(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
 
     torch.set_num_threads(num_threads)
     given = [torch.from_numpy(array) for array in inputs.values()]
-    function = to_torch(folder / "model.onnx", given)
+    function = to_torch(folder / "torch.onnx", given)
     found: list[Any] = []
 
     def call() -> None:

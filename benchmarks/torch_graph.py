@@ -1,11 +1,12 @@
 """ONNX models of feed-forward networks as functions of PyTorch, an op of ``torch.nn.functional`` for each node.
 
 Shapes have to be fixed: what computes shapes is folded by ONNX Runtime's basic optimisations first, and batch
-normalisation goes into the convolutions before it.
+normalisation goes into the convolutions before it. A product with weights and a bias is one ``linear``.
 """
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,7 @@ from typing import Any
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["UNTRANSLATED", "to_torch"]
-
-UNTRANSLATED: Mapping[str, str] = {"bert": "GELU is spelled node by node, which nobody would do in PyTorch"}
-"""Models that PyTorch is not compared on, with the reason."""
+__all__ = ["to_torch"]
 
 Attributes = Mapping[str, Any]
 
@@ -38,6 +36,7 @@ def to_torch(path: Path, inputs: Sequence[Any]) -> Callable[..., Any]:
         ValueError: a node has no translation here.
     """
     graph = _fold(path).graph
+    _join_biases(graph)
     torch: Any = import_module("torch")
     operations = _operations(torch)
     for node in graph.node:
@@ -72,6 +71,25 @@ def _fold(path: Path) -> onnx.ModelProto:
         options.optimized_model_filepath = str(Path(folder) / "folded.onnx")
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         return onnx.load(options.optimized_model_filepath)
+
+
+def _join_biases(graph: onnx.GraphProto) -> None:
+    """Makes `Linear` of each product with weights whose only reader adds a bias: ``x @ weights + bias``."""
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    for node in list(graph.node):
+        others = readers.get(node.output[0], [])
+        if node.op_type != "MatMul" or ranks.get(node.input[1]) != 2 or [other.op_type for other in others] != ["Add"]:
+            continue
+        (added,) = others
+        biases = [name for name in added.input if ranks.get(name) == 1]
+        if biases:
+            node.op_type, node.output[0] = "Linear", added.output[0]
+            node.input.append(biases[0])
+            graph.node.remove(added)
 
 
 def _operations(torch: Any) -> dict[str, Callable[..., Any]]:
@@ -118,6 +136,20 @@ def _operations(torch: Any) -> dict[str, Callable[..., Any]]:
         scale, shift, mean, variance = parameters
         return functional.batch_norm(x, mean, variance, scale, shift, eps=attributes.get("epsilon", 1e-5))
 
+    def attend(attributes: Attributes, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        heads = attributes["q_num_heads"]
+        assert heads == attributes["kv_num_heads"]
+        assert not attributes.get("is_causal", 0)
+        split = (x.unflatten(2, (heads, -1)).transpose(1, 2) for x in (query, key, value))
+        return functional.scaled_dot_product_attention(*split, attn_mask=mask).transpose(1, 2).flatten(2)
+
+    def gather(attributes: Attributes, x: Any, index: Any) -> Any:
+        axis = attributes.get("axis", 0)
+        if index.dim() == 0:
+            return x.select(axis, index.item())
+        assert axis == 0
+        return functional.embedding(index, x)
+
     def recur(function: Any, gates: Sequence[int], num_states: int, x: Any, *parameters: Any) -> Any:
         """Gives a layer's hidden states, whose gates PyTorch wants in another order."""
         weights = [torch.cat([parameter[0].chunk(len(gates))[gate] for gate in gates]) for parameter in parameters[:2]]
@@ -128,16 +160,25 @@ def _operations(torch: Any) -> dict[str, Callable[..., Any]]:
 
     return {
         "Add": lambda _, x, y: x + y,
+        "Attention": attend,
         "AveragePool": pool_mean,
         "BatchNormalization": normalise,
+        "Cast": lambda attributes, x: x.to({9: torch.bool}[attributes["to"]]),
         "Clip": lambda _, x, low, high: functional.hardtanh(x, low.item(), high.item()),
         "Concat": lambda attributes, *x: torch.cat(x, attributes["axis"]),
         "Conv": convolve,
+        "Expand": lambda _, x, shape: x.expand(shape.tolist()),
         "Flatten": lambda attributes, x: x.flatten(attributes.get("axis", 1)),
         "GRU": lambda _, *x: recur(torch._VF.gru, (1, 0, 2), 1, *x),
+        "Gather": gather,
+        "Gelu": lambda attributes, x: functional.gelu(x, approximate=attributes.get("approximate", b"none").decode()),
         "Gemm": product,
         "GlobalAveragePool": lambda _, x: functional.adaptive_avg_pool2d(x, 1),
         "LSTM": lambda _, *x: recur(torch._VF.lstm, (0, 2, 3, 1), 2, *x),
+        "LayerNormalization": lambda attributes, x, *parameters: functional.layer_norm(
+            x, parameters[0].shape, *parameters, eps=attributes["epsilon"]
+        ),
+        "Linear": lambda _, x, weights, bias: functional.linear(x, weights.transpose(0, 1), bias),
         "MatMul": lambda _, x, y: torch.matmul(x, y),
         "MaxPool": pool_max,
         "Mul": lambda _, x, y: x * y,
@@ -146,5 +187,7 @@ def _operations(torch: Any) -> dict[str, Callable[..., Any]]:
         "Softmax": lambda attributes, x: functional.softmax(x, attributes.get("axis", 1)),
         "Squeeze": lambda _, x, axes: x.squeeze(axes.tolist()),
         "Sum": lambda _, *x: sum(x[1:], x[0]),
+        "Tanh": lambda _, x: torch.tanh(x),
         "Transpose": lambda attributes, x: x.permute(attributes["perm"]),
+        "Unsqueeze": lambda _, x, axes: functools.reduce(lambda y, axis: y.unsqueeze(axis), sorted(axes.tolist()), x),
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from byoc_dnnl._native import Region as NativeRegion
     from byoc_dnnl.program import Program
 
-__all__ = ["Caller", "extension", "extension_status", "make_caller", "make_program"]
+__all__ = ["Caller", "extension", "extension_status", "make_caller", "make_check", "make_program"]
 
 _FUNCTIONS = (
     "dnnl_primitive_execute",
@@ -82,6 +82,32 @@ def make_program(program: Program) -> NativeProgram | None:
     return None if native is None else _Tables(native, program).make()
 
 
+def make_check(program: Program, check: Check) -> Callable[[int], bool] | None:
+    """Gives what says whether a check holds of the elements at an address; ``None`` where there is no extension."""
+    native = extension()
+    if native is None:
+        return None
+    functions, engine = _functions(program.engine, is_serial=program.is_serial), program.engine
+    steps = ((native.CHECK, 0, *_numbers_of(check)),)
+    made: NativeProgram = native.Program(
+        functions,
+        engine.pointer.value,
+        1,
+        0,
+        ((0, native.ARGUMENT, 0),),
+        steps,
+        engine,
+        lambda what, _, status: _error([check.title], what, 0, status),
+    )
+    return made.run
+
+
+def _numbers_of(check: Check) -> tuple[int, int, int]:
+    """Gives the number of elements, the bytes of one, and the bits of the limit."""
+    width = check.element_nbytes
+    return check.place.desc.nbytes // width, width, check.limit_bits
+
+
 class _Tables:
     """A program's places and steps as numbers."""
 
@@ -121,8 +147,7 @@ class _Tables:
         return self._native.EXECUTE, primitive.pointer.value or 0, tuple(arguments)
 
     def _check(self, check: Check) -> tuple[int, int, int, int, int]:
-        width = check.element_nbytes
-        return self._native.CHECK, self._number(check.place), check.place.desc.nbytes // width, width, check.limit_bits
+        return self._native.CHECK, self._number(check.place), *_numbers_of(check)
 
     def _number(self, place: Place) -> int:
         if place not in self._numbers:

@@ -105,8 +105,7 @@ def profile(
     """Gives how long each primitive takes when a function is called, after a first call that is not timed.
 
     Steps are run one by one from Python, with the primitives and layouts of ordinary calls, and the time between two of
-    them is that of a step. Checks are numpy's here, which take longer than those of native calls. What other backends
-    compute is run, and not timed.
+    them is that of a step. What other backends compute is run, and not timed.
 
     Args:
         executable: the model.
