@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ import numpy as np
 import onnx
 
 from benchmarks.layers_process import OTHER
-from benchmarks.models import BFLOAT16_MODELS, DNNL_ALONE, THREADS, load_model
-from benchmarks.models_process import DISTRIBUTIONS
+from benchmarks.models import BFLOAT16_MODELS, DNNL_ALONE, THREADS, installed_peers, load_model
 from benchmarks.pairing import Samples
 from benchmarks.workers import Worker
 
@@ -30,18 +28,17 @@ MODELS = ("light_resnet50", "light_squeezenet", "mobilenet_v2", "bert")
 
 def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the microseconds of the layers of models, of all engines."""
-    return {name: _run_model(name, ("onnxruntime", "openvino"), {}, num_rounds) for name in models or MODELS}
+    peers = installed_peers(("onnxruntime", "openvino"))
+    return {name: _run_model(name, peers, {}, num_rounds) for name in models or MODELS}
 
 
 def run_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
-    options = {"precision": "bfloat16"}
-    names = models or BFLOAT16_MODELS
-    return {name: _run_model(name, ("openvino as it comes",), options, num_rounds) for name in names}
+    peers, options = installed_peers(("openvino as it comes",)), {"precision": "bfloat16"}
+    return {name: _run_model(name, peers, options, num_rounds) for name in models or BFLOAT16_MODELS}
 
 
 def _run_model(name: str, peers: Sequence[str], options: Mapping[str, Any], num_rounds: int) -> dict[str, Any]:
-    peers = [peer for peer in peers if find_spec(DISTRIBUTIONS[peer]) is not None]
     model, inputs = load_model(name)
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as text:

@@ -36,6 +36,7 @@ __all__ = [
     "BFLOAT16_MODELS",
     "DNNL_ALONE",
     "THREADS",
+    "installed_peers",
     "load_model",
     "run",
     "run_dnnl",
@@ -136,13 +137,19 @@ def run_dnnl_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> d
     return _run_models(contest, models or BFLOAT16_MODELS, num_rounds)
 
 
-def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dict[str, Any]:
-    installed = [peer for peer in contest.peers if find_spec(DISTRIBUTIONS[peer]) is not None]
-    for peer in contest.peers:
+def installed_peers(peers: Sequence[str]) -> list[str]:
+    """Gives the peers that can be imported, and says which cannot."""
+    installed = [peer for peer in peers if find_spec(DISTRIBUTIONS[peer]) is not None]
+    for peer in peers:
         if peer not in installed:
             print(f"  {peer}: not installed, left out (pip install {DISTRIBUTIONS[peer]})")
-    engines = ["byoc", *installed]
-    distributions = dict.fromkeys(DISTRIBUTIONS[peer] for peer in installed)
+    return installed
+
+
+def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dict[str, Any]:
+    peers = installed_peers(contest.peers)
+    engines = ["byoc", *peers]
+    distributions = dict.fromkeys(DISTRIBUTIONS[peer] for peer in peers)
     figures: dict[str, Any] = {
         "settings": {engine: SETTINGS[engine] for engine in engines},
         "options": dict(contest.options),

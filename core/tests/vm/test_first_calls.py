@@ -12,7 +12,9 @@ from byoc_core import VirtualMachine, parse
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.lower import lower
-from byoc_core.runtime.module import NDArray, PackedFunction, TensorSpec
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, TensorSpec
+from byoc_core.runtime.serial import SerialModule
+from byoc_core.runtime.threads import num_threads
 from byoc_core.vm import Call, CallKind, PlannedTensor, Program, Ret, VMFunction
 from byoc_core.vm.call_list import CallList
 from byoc_core.vm.extension import extension
@@ -87,6 +89,45 @@ def test_sizes_that_a_call_tells_are_waited_for(made: list[str], native: bool) -
     assert made == []
     assert_all(vm["main"](np.ones(5, np.float32)), 4)
     assert made == ["main"]
+
+
+class Doubling(RuntimeModule):
+    """A module of the function `double` that notes with how many threads it was prepared."""
+
+    type_key = "doubling"
+    function_names = ("double",)
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.prepared: list[int] = []
+
+    def find_function(self, name: str) -> PackedFunction:
+        return PackedFunction(name, double)
+
+    def prepare(self) -> None:
+        if self.fault:
+            raise ExecutionError("module", self.fault)
+        self.prepared.append(num_threads())
+
+
+@pytest.mark.parametrize("is_serial", [False, True])
+def test_modules_are_prepared_for_the_threads_of_a_machine(is_serial: bool) -> None:
+    program, doubling = lower(parse(TEXT.format(shape="(5,)", first=CALL.format(shape="(5,)")))), Doubling()
+    executable = Executable(program, (SerialModule(doubling) if is_serial else doubling,))
+    for number in (1, 2, None):
+        vm = VirtualMachine(executable, num_threads=number)
+        before = list(doubling.prepared)
+        assert_all(vm["main"](np.ones(5, np.float32)), 4)
+        assert doubling.prepared == before
+    assert doubling.prepared == [1, 2, num_threads()]
+
+
+def test_a_module_that_cannot_be_prepared_makes_no_machine() -> None:
+    program = lower(parse(TEXT.format(shape="(5,)", first=CALL.format(shape="(5,)"))))
+    number = num_threads()
+    with pytest.raises(ExecutionError, match="module: has no device"):
+        VirtualMachine(Executable(program, (Doubling("has no device"),)), num_threads=3)
+    assert num_threads() == number  # the call around it has ended
 
 
 @pytest.mark.parametrize("native", WAYS)

@@ -217,6 +217,7 @@ def test_where_a_check_does_not_hold_the_reference_kernels_compute() -> None:
     x = region.draw(2, 8, 12, 12)
     x[1, 3, 5, 5] = np.nan
     executable = _built(region)
+    executable.modules[0].prepare()
     (program,) = _impl(executable).programs.values()
     assert isinstance(program, Program)
     assert any(isinstance(step, Check) for step in program.plan.steps)
@@ -243,7 +244,9 @@ def test_an_interrupt_in_python_stays_one(monkeypatch: Any) -> None:
 @pytest.mark.parametrize("native", [pytest.param(True, marks=needs_extension), False])
 def test_a_failure_of_a_primitive_names_it(native: bool, monkeypatch: Any) -> None:
     region = _network()
-    (program,) = _impl(_built(region)).programs.values()
+    executable = _built(region)
+    executable.modules[0].prepare()
+    (program,) = _impl(executable).programs.values()
     assert isinstance(program, Program)
     steps = [step for step in program.plan.steps if isinstance(step, Step)]
     steps[1] = Step(steps[1].title, steps[1].desc, {})

@@ -199,6 +199,25 @@ def test_each_number_of_threads_has_its_primitives_and_the_weights_are_packed_on
     assert len(built.programs) == MAX_PROGRAMS
 
 
+def test_a_machine_makes_the_programs_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    region, x = _residual_block()
+    made: list[int] = []
+    make = BuiltRegion._make
+
+    def noting(built: BuiltRegion, number: int, sizes: Any) -> Any:
+        made.append(number)
+        return make(built, number, sizes)
+
+    monkeypatch.setattr(BuiltRegion, "_make", noting)
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error")
+    assert not made
+    machines = {number: byoc_core.VirtualMachine(executable, num_threads=number) for number in (1, 2)}
+    assert made == [1, 2]
+    for machine in machines.values():
+        machine["f"](x)
+    assert made == [1, 2]
+
+
 def test_frames_are_used_again() -> None:
     region, x = _residual_block()
     for _ in range(50):

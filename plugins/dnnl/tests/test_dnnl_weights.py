@@ -35,6 +35,7 @@ def product(seed: int = 0, size: int = 256) -> Region:
 
 def packed_arrays(module: object) -> list[NDArray]:
     assert isinstance(module, DnnlModule)
+    module.prepare()
     found = []
     for name in module.function_names:
         built = module.get_function(name).impl

@@ -180,6 +180,13 @@ class RuntimeModule(ABC):
         """Gives what a function of :attr:`function_names` permits its callers; nothing is built or loaded."""
         return CallTraits()
 
+    def prepare(self) -> None:
+        """Does what would otherwise hold up the first call; a machine asks for it when it is made, maybe not the first.
+
+        Around it is a call of the machine, so :func:`byoc_core.runtime.threads.num_threads` tells the number of threads
+        of its calls. What it raises ends the making of the machine.
+        """
+
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
         """Gives the module's text form (``""`` for the default format); empty where it has none."""
         return ""

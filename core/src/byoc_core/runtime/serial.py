@@ -59,6 +59,11 @@ class SerialModule(RuntimeModule):
         """Whether the inner module's workspaces may be others in another process."""
         return self.inner.workspaces_may_differ
 
+    def prepare(self) -> None:
+        """Prepares the inner module, alone as in a call."""
+        with self._fork_lock.lock:
+            self.inner.prepare()
+
     def find_function(self, name: str) -> PackedFunction:
         """Gives the inner function behind the lock."""
         function = self.inner.find_function(name)

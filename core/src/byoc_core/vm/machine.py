@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
-from byoc_core.runtime.threads import check_num_threads, open_accounts
+from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
 from byoc_core.vm.extension import extension
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.linked_function import LinkedFunction
@@ -199,6 +199,7 @@ class VirtualMachine:
         linked = link(program, modules, constants, externs or {}, native=native, num_threads=wanted)
         for name in _not_called_by_others(program):
             linked[name].prepare()
+        _prepare(modules, wanted)
         self._program = program
         self._callables = {name: VMCallable(function) for name, function in linked.items()}
 
@@ -268,6 +269,17 @@ class VirtualMachine:
 
     def __repr__(self) -> str:
         return f"<virtual machine: {', '.join(self.functions)}>"
+
+
+def _prepare(modules: Sequence[RuntimeModule], num_threads: int | None) -> None:
+    """Has modules prepare for calls with a number of threads, as :func:`link` has it."""
+    token = None if num_threads is None else enter_call(num_threads)
+    try:
+        for module in modules:
+            module.prepare()
+    finally:
+        if token is not None:
+            leave_call(token)
 
 
 def _not_called_by_others(program: Program) -> list[str]:

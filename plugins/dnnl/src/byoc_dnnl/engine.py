@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from types import MappingProxyType
@@ -39,6 +40,9 @@ MAX_PROGRAMS = 32
 
 MAX_IDLE_NBYTES = 256 << 20
 """How much memory the programs that a region keeps may hold between calls together, but for the latest program."""
+
+_Choice = tuple[Plan, int]
+"""A plan and the number of threads that it is made for: that of a call, or 1."""
 
 _Key = tuple[int, Shapes]
 """Number of threads, and the shapes of all arguments."""
@@ -85,13 +89,15 @@ class Region:
         self._constants = constants
         self.reference = Reference(function, constants)
         self._is_static = not symbols_in(function)
+        self._chosen: dict[int, _Choice | None] = {}
         self._ranges = ConstantRanges(constants)
         self._kept: dict[_Key, _Kept] = {}
         self._caller = make_caller(function.signature, MAX_PROGRAMS, _finder(self), self.reference)
         self._tick = count().__next__ if self._caller is None else self._caller.tick
         self._fork_lock = ForkLock()
         if self._is_static:
-            self.program(num_threads(), static_shapes(function))
+            with self._explaining():
+                self._chosen[num_threads()] = self._choose(num_threads(), function)
 
     def __call__(self, *arrays: NDArray) -> None:
         """Runs it on inputs and outputs, with the number of threads of this call."""
@@ -135,6 +141,11 @@ class Region:
                 self._keep((number, sizes), kept)
             kept.last_use = self._tick()
             return kept.program
+
+    def prepare(self) -> None:
+        """Makes the program of calls with this number of threads; with symbolic sizes no shapes are known yet."""
+        if self._is_static:
+            self.program(num_threads(), static_shapes(self._function))
 
     @property
     def frame_nbytes(self) -> int:
@@ -183,24 +194,35 @@ class Region:
         except IRTypeError:
             return self.reference  # it says what is wrong, if anything is
         try:
-            return self._plan(number, function) or self.reference
-        except (ArtifactError, ExecutionError) as error:  # a document from a file may ask for what makes no sense
-            if not self._is_static:
-                return self.reference
-            if isinstance(error, ArtifactError):
+            with self._explaining():
+                choice = self._chosen[number] if number in self._chosen else self._choose(number, function)
+                self._chosen.clear()
+                return self.reference if choice is None else self._build(number, *choice)
+        except ArtifactError:
+            if self._is_static:
                 raise
+            return self.reference
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Has failures say what cannot be planned: a document from a file may ask for what makes no sense."""
+        try:
+            yield
+        except ExecutionError as error:
             raise ArtifactError(self._where, f"cannot be planned: {error}") from error
 
-    def _plan(self, number: int, function: GraphFunction) -> Program | None:
-        engine = open_engine()
+    def _choose(self, number: int, function: GraphFunction) -> _Choice | None:
+        """Gives the plan for a number of threads; ``None`` where oneDNN has no primitives for all of it."""
         plan = self._plan_for(number, function)
-        is_serial = number > 1 and plan is not None and is_small(plan)
-        if is_serial:
-            plan = self._plan_for(1, function)
-        if plan is None:
-            return None
-        with engine.threads(1 if is_serial else number):
-            return Program(engine, plan, {**self._constants, **plan.constants}, is_serial=is_serial)
+        if plan is None or number == 1 or not is_small(plan):
+            return None if plan is None else (plan, number)
+        serial = self._plan_for(1, function)
+        return None if serial is None else (serial, 1)
+
+    def _build(self, number: int, plan: Plan, planned_for: int) -> Program:
+        engine = open_engine()
+        with engine.threads(planned_for):
+            return Program(engine, plan, {**self._constants, **plan.constants}, is_serial=planned_for < number)
 
     def _plan_for(self, number: int, function: GraphFunction) -> Plan | None:
         engine = open_engine()
@@ -287,6 +309,11 @@ class DnnlModule(GraphModule):
     def frame_nbytes(self) -> int:
         """The memory that one call of each function takes for intermediates, in the programs that were made last."""
         return sum(region.frame_nbytes for _, region in self.regions())
+
+    def prepare(self) -> None:
+        """Makes the programs of functions without symbolic sizes, for calls with this number of threads."""
+        for _, region in self.regions():
+            region.prepare()
 
     def regions(self) -> Iterator[tuple[str, Region]]:
         """Yields the functions, by name."""
