@@ -97,7 +97,7 @@ class Doubling(RuntimeModule):
     type_key = "doubling"
     function_names = ("double",)
 
-    def __init__(self, fault: str = "") -> None:
+    def __init__(self, fault: Exception | None = None) -> None:
         self.fault = fault
         self.prepared: list[int] = []
 
@@ -106,7 +106,7 @@ class Doubling(RuntimeModule):
 
     def prepare(self) -> None:
         if self.fault:
-            raise ExecutionError("module", self.fault)
+            raise self.fault
         self.prepared.append(num_threads())
 
 
@@ -122,11 +122,19 @@ def test_modules_are_prepared_for_the_threads_of_a_machine(is_serial: bool) -> N
     assert doubling.prepared == [1, 2, num_threads()]
 
 
-def test_a_module_that_cannot_be_prepared_makes_no_machine() -> None:
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (ExecutionError("device", "is gone"), "device: is gone"),
+        (ValueError("no luck"), "module of runtime `doubling`: cannot be prepared for calls: ValueError: no luck"),
+    ],
+)
+def test_a_module_that_cannot_be_prepared_makes_no_machine(fault: Exception, text: str) -> None:
     program = lower(parse(TEXT.format(shape="(5,)", first=CALL.format(shape="(5,)"))))
     number = num_threads()
-    with pytest.raises(ExecutionError, match="module: has no device"):
-        VirtualMachine(Executable(program, (Doubling("has no device"),)), num_threads=3)
+    with pytest.raises(ExecutionError) as caught:
+        VirtualMachine(Executable(program, (Doubling(fault),)), num_threads=3)
+    assert str(caught.value) == text
     assert num_threads() == number  # the call around it has ended
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from byoc_core.errors import CallError, near_names
+from byoc_core.errors import ByocError, CallError, ExecutionError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
@@ -176,6 +176,7 @@ class VirtualMachine:
         OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads.
         ProgramError: the program breaks a law.
         LinkError: a symbol or constant is missing, is defined twice, or does not fit.
+        ExecutionError: a module cannot be prepared for calls.
     """
 
     def __init__(
@@ -276,7 +277,13 @@ def _prepare(modules: Sequence[RuntimeModule], num_threads: int | None) -> None:
     token = None if num_threads is None else enter_call(num_threads)
     try:
         for module in modules:
-            module.prepare()
+            try:
+                module.prepare()
+            except ByocError:
+                raise
+            except Exception as error:
+                problem = f"cannot be prepared for calls: {type(error).__name__}: {error}"
+                raise ExecutionError(f"module of runtime `{module.type_key}`", problem) from error
     finally:
         if token is not None:
             leave_call(token)
