@@ -1,7 +1,7 @@
 """A million calls in every way, right and wrong, with memory that stays as it is.
 
-Each kind of work runs a tenth of its calls to warm up, then all; what is in use before and after these is compared:
-blocks of Python's allocator, bytes of the C library's heap (glibc), resident bytes (Linux).
+Each kind of work runs a tenth of its calls to warm up, then all, in five parts; what is in use before and after each
+is compared: blocks of Python's allocator, bytes of the C library's heap (glibc), resident bytes (Linux).
 
     python -m benchmarks.run soak
     python -m benchmarks.run soak --sizes 20000
