@@ -8,8 +8,10 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 SHARED = Path("src/byoc_core/native")  # also compiled into exported libraries
-SOURCES = sorted(str(path) for path in (*Path("csrc").glob("*.c"), SHARED / "byoc_executor.c"))
-HEADERS = sorted(str(path) for path in (*Path("csrc").glob("*.h"), SHARED / "byoc_ffi.h", SHARED / "byoc_executor.h"))
+SHARED_SOURCES = [SHARED / "byoc_executor.c", SHARED / "byoc_places.c"]
+SHARED_HEADERS = [SHARED / "byoc_ffi.h", SHARED / "byoc_executor.h", SHARED / "byoc_places.h"]
+SOURCES = sorted(str(path) for path in (*Path("csrc").glob("*.c"), *SHARED_SOURCES))
+HEADERS = sorted(str(path) for path in (*Path("csrc").glob("*.h"), *SHARED_HEADERS))
 
 
 def find_numpy_headers() -> list[str]:

@@ -1,5 +1,6 @@
 /* The functions of threads.h for Python: what byoc_core.runtime.worker_accounts asks of those who keep accounts. */
 #include "objects.h"
+#include "spread.h"
 #include "threads.h"
 
 static PyObject *threads_enter(PyObject *module, PyObject *wanted) {
@@ -26,8 +27,17 @@ static PyObject *threads_set_limit(PyObject *module, PyObject *number) {
 }
 
 static PyObject *threads_set_openmp(PyObject *module, PyObject *addresses) {
-  unsigned long long max_threads, set_num_threads, pause;
-  if (!PyArg_ParseTuple(addresses, "KKK", &max_threads, &set_num_threads, &pause)) return NULL;
+  unsigned long long max_threads, set_num_threads, pause, parallel, num_threads, thread_num;
+  if (!PyArg_ParseTuple(addresses, "KKKKKK", &max_threads, &set_num_threads, &pause, &parallel, &num_threads, &thread_num))
+    return NULL;
+  byoc_regions regions = {0};
+  if (parallel && num_threads && thread_num) {
+    regions.parallel = (void (*)(void (*)(void *), void *, unsigned, unsigned))(uintptr_t)parallel;
+    regions.max_threads = (int (*)(void))(uintptr_t)max_threads;
+    regions.num_threads = (int (*)(void))(uintptr_t)num_threads;
+    regions.thread_num = (int (*)(void))(uintptr_t)thread_num;
+  }
+  byoc_spread_set_openmp(regions);
   byoc_threads_set_openmp((int (*)(void))(uintptr_t)max_threads, (void (*)(int))(uintptr_t)set_num_threads,
                           (int (*)(int))(uintptr_t)pause);
   Py_RETURN_NONE;
@@ -48,7 +58,7 @@ PyMethodDef byoc_threads_methods[] = {
     {"threads_set_limit", threads_set_limit, METH_O,
      "threads_set_limit(number)\n--\n\nSets the number of threads of the process."},
     {"threads_set_openmp", threads_set_openmp, METH_O,
-     "threads_set_openmp(addresses)\n--\n\nTakes the addresses of three functions of OpenMP; see threads.h."},
+     "threads_set_openmp(addresses)\n--\n\nTakes the addresses of six functions of OpenMP; see threads.h, spread.h."},
     {"threads_start_anew", threads_start_anew, METH_O,
      "threads_start_anew(alone)\n--\n\nForgets the other threads, which a forked child does not have."},
     {NULL, NULL, 0, NULL},

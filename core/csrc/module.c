@@ -1,6 +1,7 @@
 /* The extension module `byoc_core._native`: runs the native calls of a program in one go. */
 #define BYOC_IMPORTS_NUMPY
 #include "objects.h"
+#include "spread.h"
 
 PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
@@ -40,6 +41,10 @@ PyMODINIT_FUNC PyInit__native(void) {
   for (size_t i = 0; i < sizeof operations / sizeof *operations; ++i) {
     if (PyModule_AddIntConstant(module, operations[i].name, operations[i].value)) goto fail;
   }
+  PyObject *spread = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)&byoc_spread_run);
+  const int added = spread ? PyModule_AddObjectRef(module, "SPREAD_RUN", spread) : -1;
+  Py_XDECREF(spread);
+  if (added) goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
   byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
   byoc_plan_type = (PyTypeObject *)add_type(module, &byoc_plan_spec);

@@ -70,7 +70,17 @@ static int point(const ProgramObject *program, Frame *frame, void *const *tensor
   return DONE;
 }
 
-static int run_steps(const ProgramObject *program, Frame *frame, Failure *failure) {
+struct run {
+  const ProgramObject *program;
+  Frame *frame;
+  Failure *failure;
+};
+
+static int run_steps(void *data) {
+  const struct run *run = data;
+  const ProgramObject *program = run->program;
+  Frame *frame = run->frame;
+  Failure *failure = run->failure;
   for (int32_t i = 0; i < program->num_steps; ++i) {
     const Step *step = &program->steps[i];
     if (step->op == CHECK) {
@@ -90,11 +100,13 @@ static int run_steps(const ProgramObject *program, Frame *frame, Failure *failur
 int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tensors, char *arena, Failure *failure) {
   if (point(program, frame, tensors, arena, failure) != DONE) return FAILED;
   const Api *api = &program->api;
+  struct run run = {program, frame, failure};
+  if (!api->set_num_threads) return api->run_team ? api->run_team(run_steps, &run) : run_steps(&run);
   /* Some primitives ask OpenMP when they run, whatever they were made for. */
-  const int before = api->set_num_threads && api->max_threads ? api->max_threads() : 1;
-  if (before == 1) return run_steps(program, frame, failure);
+  const int before = api->max_threads ? api->max_threads() : 1;
+  if (before == 1) return run_steps(&run);
   api->set_num_threads(1);
-  const int end = run_steps(program, frame, failure);
+  const int end = run_steps(&run);
   api->set_num_threads(before);
   return end;
 }

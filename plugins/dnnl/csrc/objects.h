@@ -13,7 +13,7 @@ typedef struct {
   void *memory;
 } Argument;
 
-/* Functions of oneDNN and of the OpenMP library that it runs on. The extension is linked with neither. */
+/* Functions of oneDNN, of the OpenMP library that it runs on, and of the core. The extension is linked with none. */
 typedef struct {
   int (*execute)(void *primitive, void *stream, int count, const Argument *arguments);
   int (*create_memory)(void **memory, void *desc, void *engine, void *address);
@@ -25,9 +25,10 @@ typedef struct {
   int (*max_threads)(void); /* omp_get_max_threads; NULL where there is one thread */
   void (*parallel)(void (*function)(void *), void *data, unsigned num_threads, unsigned flags); /* GOMP_parallel */
   void (*set_num_threads)(int); /* omp_set_num_threads, of a program that runs in the calling thread alone; or NULL */
+  int (*run_team)(int (*body)(void *data), void *data); /* byoc_core.runtime.threads.team_runner; or NULL */
 } Api;
 
-enum { NUM_REQUIRED = 7 }; /* of these, without those of OpenMP */
+enum { NUM_REQUIRED = 7 }; /* of these: those of oneDNN */
 
 /* Whose memory a place is in. */
 enum { ARGUMENT, CONSTANT, ARENA, NUM_KINDS };

@@ -166,7 +166,7 @@ def test_memory_that_cannot_be_had_is_a_failure() -> None:
     ("changes", "text"),
     [
         ({"functions": (1, 2)}, "a program needs the address of each function"),
-        ({"functions": (0,) * 10}, "a function has no address"),
+        ({"functions": (0,) * 11}, "a function has no address"),
         ({"places": ((0xD0, 0, 2),)}, "a place is of no known kind, or outside its memory"),
         ({"places": ((0xD0, 0, -1),)}, "a place is of no known kind, or outside its memory"),
         ({"places": ((0xD0, 7, 0),)}, "a place is of no known kind, or outside its memory"),
@@ -363,3 +363,29 @@ def test_regions_and_their_programs_are_collected() -> None:
     del machine
     gc.collect()
     assert fake.alive == set()
+
+
+def test_a_program_of_several_threads_runs_in_a_team_and_one_of_the_calling_thread_does_not() -> None:
+    body_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    results = []
+
+    def run_team(body: Callable[[int], int], data: int) -> int:
+        results.append(body(data))
+        return results[-1]
+
+    callbacks = (
+        ctypes.CFUNCTYPE(ctypes.c_int, body_type, ctypes.c_void_p)(run_team),
+        ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: None),
+    )
+    runner, setter = (ctypes.cast(callback, ctypes.c_void_p).value for callback in callbacks)
+    fake = FakeOneDNN()
+    required = fake.addresses[:-2]
+    program = make_program(fake, functions=(*required, 0, runner))
+    assert program.run(0x10, 0x20) is True
+    assert (len(results), len(fake.executed)) == (1, 2)
+    assert make_program(fake, functions=(*required, setter, runner)).run(0x10, 0x20) is True
+    assert (len(results), len(fake.executed)) == (1, 4)
+    fake.failing = {"execute": 5}
+    with pytest.raises(ValueError, match=r"^0 0 5$"):
+        program.run(0x10, 0x20)
+    assert len(results) == 2

@@ -18,7 +18,7 @@ import pytest
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.ir import Var, tensor
-from byoc_core.runtime.threads import num_threads
+from byoc_core.runtime.threads import num_threads, team_runner
 from byoc_core.vm.extension import extension as core_extension
 from byoc_dnnl.engine import MAX_PROGRAMS
 from byoc_dnnl.engine import Region as BuiltRegion
@@ -102,6 +102,27 @@ def test_a_native_call_gives_what_ctypes_gives(num_threads: int, monkeypatch: An
     for others in results[1:]:
         for found, other in zip(results[0], others, strict=True):
             np.testing.assert_array_equal(found, other)
+
+
+@needs_extension
+def test_a_region_of_several_threads_runs_in_a_team_that_is_spread(monkeypatch: Any) -> None:
+    body_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    runner_type = ctypes.CFUNCTYPE(ctypes.c_int, body_type, ctypes.c_void_p)
+    calls = []
+
+    def run_team(body: Any, data: int) -> int:
+        calls.append(data)
+        result: int = runner_type(team_runner())(body, data)
+        return result
+
+    callback = runner_type(run_team)
+    monkeypatch.setattr("byoc_dnnl.native.team_runner", lambda: ctypes.cast(callback, ctypes.c_void_p).value)
+    region = _network(16)
+    executable = _built(region)
+    machine = byoc_core.VirtualMachine(executable, num_threads=2)
+    for _ in range(3):
+        _call(machine, region.draw(16, 8, 12, 12))
+    assert len(calls) == 3
 
 
 @needs_extension

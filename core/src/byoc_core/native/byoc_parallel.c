@@ -1,12 +1,12 @@
 /* Loops on the threads of libgomp, through pointers: generated code needs no -fopenmp, whatever compiler builds it. */
 #include "byoc_parallel.h"
+#include "byoc_places.h"
 
 #include <string.h>
 
 #if defined(__linux__)
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 /* Weak: before glibc 2.34 a program need not hold the library that they are in. */
@@ -73,6 +73,13 @@ static void do_part(const struct loop *loop, int64_t part, int64_t parts) {
 
 static void run_part(void *argument) { do_part((const struct loop *)argument, openmp.thread_num(), openmp.num_threads()); }
 
+/* A thread of a team, beside the one that calls. */
+struct helper {
+  struct helper *next;
+  int thread, is_brought; /* is_brought: by the caller */
+  int64_t used_ns;
+};
+
 /* A team that stays awake for the loops of one body. The caller writes `loop`, then counts `sequence` on; the others do their
  * parts and count `unfinished` down. */
 struct team {
@@ -80,6 +87,9 @@ struct team {
   void *data;
   const struct loop *loop; /* none when the body is done */
   int64_t parts;
+  byoc_places places;
+  struct helper *_Atomic helpers;
+  int is_deserted; /* some of its threads do not get to run */
   _Atomic uint64_t sequence;
   _Atomic int64_t unfinished;
 };
@@ -87,58 +97,88 @@ struct team {
 /* The team of the body that this thread is in, outside its loops. */
 static _Thread_local struct team *awake;
 
-enum { SPINS = 2000 };
-
-/* Waits for a moment, the longer the more patient: what is waited for comes in microseconds, unless other programs have the
- * processors. */
-static void wait_once(int round) {
-  if (round >= SPINS) {
-    (void)sched_yield();
-    return;
-  }
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 static void share_loop(struct team *team, const struct loop *loop) {
   team->loop = loop;
   atomic_store_explicit(&team->unfinished, team->parts - 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&team->sequence, 1, memory_order_release);
 }
 
-static void run_team(void *argument) {
-  struct team *team = (struct team *)argument;
-  const int64_t part = openmp.thread_num(), parts = openmp.num_threads();
-  if (part == 0) {
-    team->parts = parts;
-    awake = team;
-    team->body(team->data);
-    awake = NULL;
-    share_loop(team, NULL);
-    return;
+static void help(struct team *team, int64_t part, int64_t parts) {
+  struct helper self = {atomic_load(&team->helpers), byoc_thread_id(), 0, 0};
+  byoc_processors allowed;
+  int moved = 0;
+  if (byoc_read_allowed(&allowed)) {
+    while (!atomic_compare_exchange_weak(&team->helpers, &self.next, &self)) {
+    }
+    moved = byoc_take_place(&team->places, &allowed);
   }
   for (uint64_t done = 0;; ++done) {
-    for (int round = 0; atomic_load_explicit(&team->sequence, memory_order_acquire) == done; round += round < SPINS) {
-      wait_once(round);
+    for (int round = 0; atomic_load_explicit(&team->sequence, memory_order_acquire) == done; round += round < BYOC_SPINS) {
+      byoc_wait_once(round);
     }
     const struct loop *loop = team->loop;
     if (!loop) {
-      return;
+      break;
     }
     do_part(loop, part, parts);
     atomic_fetch_sub_explicit(&team->unfinished, 1, memory_order_release);
   }
+  if (moved || self.is_brought) {
+    byoc_allow(0, &allowed);
+  }
+}
+
+static void run_team(void *argument) {
+  struct team *team = (struct team *)argument;
+  const int64_t part = openmp.thread_num(), parts = openmp.num_threads();
+  if (part != 0) {
+    help(team, part, parts);
+    return;
+  }
+  team->parts = parts;
+  awake = team;
+  team->body(team->data);
+  awake = NULL;
+  share_loop(team, NULL);
+}
+
+enum { LATE_NS = 200000 };
+
+/* Brings those helpers here that have not run for a while, though their work waits: another thread has their processor, and may
+ * keep it for milliseconds. Here they run when this thread lets others run. */
+static void bring_helpers(struct team *team, int64_t *since_ns) {
+  const int64_t now = byoc_now_ns();
+  if (*since_ns && now - *since_ns < LATE_NS) {
+    return;
+  }
+  for (struct helper *helper = atomic_load(&team->helpers); helper; helper = helper->next) {
+    const int64_t used_ns = byoc_thread_ns(helper->thread);
+    if (*since_ns && used_ns - helper->used_ns < LATE_NS / 4) {
+      byoc_bring(helper->thread);
+      helper->is_brought = team->is_deserted = 1;
+    }
+    helper->used_ns = used_ns;
+  }
+  *since_ns = now;
 }
 
 static void run_awake(struct team *team, const struct loop *loop) {
+  int64_t since_ns = 0;
   awake = NULL; /* a loop inside the loop is done by whoever comes to it */
   share_loop(team, loop);
   do_part(loop, 0, team->parts);
-  for (int round = 0; atomic_load_explicit(&team->unfinished, memory_order_acquire) != 0; round += round < SPINS) {
-    wait_once(round);
+  for (int round = 0; atomic_load_explicit(&team->unfinished, memory_order_acquire) != 0; round += round < BYOC_SPINS) {
+    if (round < BYOC_SPINS || !team->is_deserted) {
+      byoc_wait_once(round);
+    } else {
+      byoc_sleep_once();
+    }
+    if (round == BYOC_SPINS) {
+      bring_helpers(team, &since_ns);
+    }
+  }
+  if (team->is_deserted) {
+    team->parts = 1;
   }
   awake = team;
 }
@@ -166,13 +206,32 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
   }
 }
 
+/* How many bodies of this thread have no team from now on, and how many when the next team is deserted. */
+static _Thread_local int bodies_alone, next_alone = 1;
+
+enum { MOST_ALONE = 64 };
+
+static void run_alone(struct team *team) {
+  awake = team;
+  team->body(team->data);
+  awake = NULL;
+}
+
 void byoc_with_team(byoc_body body, void *data) {
   if (awake || !has_team()) {
     body(data);
     return;
   }
-  struct team team = {body, data, NULL, 1, 0, 0};
+  struct team team = {.body = body, .data = data, .parts = 1};
+  if (bodies_alone > 0) {
+    --bodies_alone;
+    run_alone(&team);
+    return;
+  }
+  byoc_open_places(&team.places);
   openmp.parallel(run_team, &team, 0, 0);
+  bodies_alone = team.is_deserted ? next_alone : 0;
+  next_alone = team.is_deserted ? (int)byoc_min(2 * next_alone, MOST_ALONE) : 1;
 }
 
 #else /* other systems: their OpenMP libraries are not libgomp */

@@ -44,6 +44,7 @@ class OpenMP:
         self.max_threads = library.omp_get_max_threads
         self.set_num_threads = library.omp_set_num_threads
         self._pause = getattr(library, "omp_pause_resource_all", None)  # OpenMP 5.0
+        self._of_regions = (library.GOMP_parallel, library.omp_get_num_threads, library.omp_get_thread_num)
 
     @property
     def path(self) -> str:
@@ -61,11 +62,14 @@ class OpenMP:
         return OPENMP_NAME
 
     @property
-    def addresses(self) -> tuple[int, int, int]:
-        """Where ``omp_get_max_threads``, ``omp_set_num_threads`` and ``omp_pause_resource_all`` are; 0: not there."""
-        functions = (self.max_threads, self.set_num_threads, self._pause)
-        first, second, third = (ctypes.cast(f, ctypes.c_void_p).value or 0 if f else 0 for f in functions)
-        return first, second, third
+    def addresses(self) -> tuple[int, ...]:
+        """Where functions are, or 0: those of the number of threads, those of parallel regions.
+
+        ``omp_get_max_threads``, ``omp_set_num_threads``, ``omp_pause_resource_all`` (the only one that may be missing),
+        ``GOMP_parallel``, ``omp_get_num_threads``, ``omp_get_thread_num``.
+        """
+        functions = (self.max_threads, self.set_num_threads, self._pause, *self._of_regions)
+        return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 if f else 0 for f in functions)
 
     def dissolve_team(self) -> bool:
         """Ends the workers of the calling thread; they are made anew when needed. Tells whether that was possible."""

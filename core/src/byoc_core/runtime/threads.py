@@ -28,6 +28,7 @@ __all__ = [
     "num_threads",
     "open_accounts",
     "set_num_threads",
+    "team_runner",
     "use_openmp",
 ]
 
@@ -109,6 +110,17 @@ def open_accounts(extension: ModuleType | None = None) -> None:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
     """
     _process.open_accounts(extension)
+
+
+def team_runner() -> int:
+    """Gives the address of a C function ``int run(int (*body)(void *), void *data)``; 0 without the C extension.
+
+    It calls ``body(data)`` once, in the calling thread, and returns what that returns. Before, it wakes the threads of
+    the caller's OpenMP team, and parts those that share a processor; they stay apart until ``body`` has done. For a
+    ``body`` of several parallel regions: systems may wake threads beside each other, while other processors are idle.
+    It is there from the time when the first machine of modules that use threads is made.
+    """
+    return _process.accounts.team_runner if _process.accounts else 0
 
 
 def enter_call(wanted: int = 0) -> CallToken:

@@ -26,7 +26,13 @@ _KEPT_TEAMS = 8
 
 
 class Accounts(Protocol):
-    """What keeps the accounts: :class:`WorkerAccounts`, or :class:`NativeAccounts`."""
+    """What keeps the accounts: :class:`WorkerAccounts`, or :class:`NativeAccounts`.
+
+    Attributes:
+        team_runner: see :func:`byoc_core.runtime.threads.team_runner`.
+    """
+
+    team_runner: int
 
     def enter(self, wanted: int, /) -> CallToken:
         """Begins a call in this thread that wants so many threads; 0 for the number of the process."""
@@ -49,6 +55,8 @@ class Accounts(Protocol):
 
 class WorkerAccounts:
     """The accounts in Python. Before :meth:`set_limit` each call has one thread."""
+
+    team_runner = 0
 
     def __init__(self) -> None:
         self._limit = 1
@@ -156,7 +164,8 @@ class NativeAccounts:
         self.number: Callable[[], int] = extension.threads_number
         self.set_limit: Callable[[int], None] = extension.threads_set_limit
         self.start_anew: Callable[[bool], None] = extension.threads_start_anew
-        self._set_openmp: Callable[[tuple[int, int, int]], None] = extension.threads_set_openmp
+        self.team_runner: int = extension.SPREAD_RUN
+        self._set_openmp: Callable[[tuple[int, ...]], None] = extension.threads_set_openmp
 
     def set_openmp(self, openmp: OpenMP, /) -> None:
         """Says which library's setting follows the calls."""

@@ -16,7 +16,7 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
-from byoc_core.runtime.threads import use_openmp
+from byoc_core.runtime.threads import team_runner, use_openmp
 from byoc_core.vm.extension import SWITCH
 
 from byoc_dnnl.capi import Argument, Query, failure
@@ -87,10 +87,10 @@ def make_check(program: Program, check: Check) -> Callable[[int], bool] | None:
     native = extension()
     if native is None:
         return None
-    functions, engine = _functions(program.engine, is_serial=program.is_serial), program.engine
+    engine = program.engine
     steps = ((native.CHECK, 0, *_numbers_of(check)),)
     made: NativeProgram = native.Program(
-        functions,
+        _functions(engine, is_serial=program.is_serial, run_team=0),
         engine.pointer.value,
         1,
         0,
@@ -127,7 +127,7 @@ class _Tables:
         )
         titles = [step.title for step in program.plan.steps]
         made: NativeProgram = native.Program(
-            _functions(program.engine, is_serial=program.is_serial),
+            _functions(program.engine, is_serial=program.is_serial, run_team=team_runner()),
             program.engine.pointer.value,
             1 + max((place.buffer.index for place in self._numbers), default=-1),
             program.frame_nbytes,
@@ -256,12 +256,13 @@ def _error(titles: list[str], what: int, step: int, status: int) -> ExecutionErr
     return failure(f"{name}` of `{titles[step]}" if what == 0 else name, status)
 
 
-def _functions(engine: Engine, *, is_serial: bool) -> tuple[int, ...]:
+def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, ...]:
     api, openmp = engine.api, engine.openmp
     names = ("omp_get_max_threads", "GOMP_parallel", "omp_set_num_threads" if is_serial else "")
     functions: list[Any] = [api.function(name) for name in _FUNCTIONS]
     functions += [getattr(openmp, name, None) for name in names]
-    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions)
+    addresses = (ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions)
+    return *addresses, 0 if is_serial or openmp is None else run_team
 
 
 def _arrays_at(signature: Signature, addresses: Sequence[int], shapes: Shapes) -> list[NDArray]:

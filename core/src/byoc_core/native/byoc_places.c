@@ -1,0 +1,144 @@
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* cpu_set_t, sched_getcpu, syscall */
+#endif
+#include "byoc_places.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(byoc_processors) == sizeof(cpu_set_t), "a cpu_set_t has 1,024 processors");
+
+/* Takes a processor; tells whether another thread had it. */
+static int take(byoc_places *places, int processor) {
+  if (processor < 0 || processor >= CPU_SETSIZE) {
+    return 0;
+  }
+  const uint64_t bit = (uint64_t)1 << (processor % 64);
+  return (atomic_fetch_or(&places->words[processor / 64], bit) & bit) != 0;
+}
+
+/* Has this thread run only where it may now and no other of the team is; gives 0 where that is nowhere. */
+static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
+  cpu_set_t before, left;
+  CPU_ZERO(&left);
+  memcpy(&before, allowed, sizeof(before));
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    const uint64_t taken = atomic_load(&places->words[processor / 64]) >> (processor % 64) & 1;
+    if (CPU_ISSET(processor, &before) && (!taken || processor == own)) {
+      CPU_SET(processor, &left);
+    }
+  }
+  return CPU_COUNT(&left) != 0 && sched_setaffinity(0, sizeof(left), &left) == 0;
+}
+
+int byoc_read_allowed(byoc_processors *allowed) {
+  cpu_set_t now;
+  if (sched_getaffinity(0, sizeof(now), &now) != 0) {
+    return 0;
+  }
+  memcpy(allowed, &now, sizeof(*allowed));
+  return 1;
+}
+
+void byoc_open_places(byoc_places *places) {
+  for (int word = 0; word < BYOC_PROCESSOR_WORDS; ++word) {
+    atomic_init(&places->words[word], 0);
+  }
+  places->home = sched_getcpu();
+  (void)take(places, places->home);
+}
+
+int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
+  int moved = 0;
+  while (take(places, sched_getcpu()) && avoid(places, -1, allowed)) {
+    moved = 1;
+  }
+  return moved;
+}
+
+int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
+  return places->home >= 0 && avoid(places, places->home, allowed);
+}
+
+void byoc_bring(int thread) {
+  const int here = sched_getcpu();
+  if (here >= 0 && here < CPU_SETSIZE) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(here, &only);
+    (void)sched_setaffinity(thread, sizeof(only), &only);
+  }
+}
+
+void byoc_allow(int thread, const byoc_processors *processors) {
+  cpu_set_t allowed;
+  memcpy(&allowed, processors, sizeof(allowed));
+  (void)sched_setaffinity(thread, sizeof(allowed), &allowed);
+}
+
+int byoc_thread_id(void) { return (int)syscall(SYS_gettid); }
+
+static int64_t read_ns(clockid_t clock) {
+  struct timespec time = {0, 0};
+  (void)clock_gettime(clock, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int64_t byoc_now_ns(void) { return read_ns(CLOCK_MONOTONIC); }
+
+/* The number of a thread's clock is part of the kernel's interface (clock_getcpuclockid(3)): 6 is a thread's scheduler time. */
+int64_t byoc_thread_ns(int thread) { return read_ns((clockid_t)(~(unsigned)thread << 3 | 6)); }
+
+void byoc_wait_once(int round) {
+  if (round >= BYOC_SPINS) {
+    (void)sched_yield();
+    return;
+  }
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+void byoc_sleep_once(void) {
+  const struct timespec moment = {0, 20000};
+  (void)nanosleep(&moment, NULL);
+}
+
+#else /* other systems: no team has more than one thread */
+
+void byoc_open_places(byoc_places *places) { places->home = -1; }
+
+int byoc_read_allowed(byoc_processors *allowed) {
+  (void)allowed;
+  return 0;
+}
+
+int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
+  (void)places;
+  (void)allowed;
+  return 0;
+}
+
+int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) { return byoc_take_place(places, allowed); }
+
+void byoc_bring(int thread) { (void)thread; }
+
+void byoc_allow(int thread, const byoc_processors *processors) {
+  (void)thread;
+  (void)processors;
+}
+
+int byoc_thread_id(void) { return 0; }
+
+int64_t byoc_now_ns(void) { return 0; }
+int64_t byoc_thread_ns(int thread) { return thread; }
+void byoc_wait_once(int round) { (void)round; }
+void byoc_sleep_once(void) {}
+
+#endif
