@@ -75,10 +75,20 @@ def paired_ratio(numerator: Samples, denominator: Samples) -> Samples:
     return Samples(tuple(above / below for above, below in pairs))
 
 
-def time_call(function: Callable[[], object], *, num_calls: int = 1) -> Callable[[], float]:
-    """Gives a contestant that calls a function and returns the mean seconds of one call."""
+def time_call(function: Callable[[], object], *, num_calls: int = 1, rest_s: float = 0.0) -> Callable[[], float]:
+    """Returns a contestant that calls a function and gives the mean seconds of one call.
+
+    Args:
+        function: what is called.
+        num_calls: how many calls are timed.
+        rest_s: seconds to sleep before, and then to call once untimed: for contestants of one process, whose threads
+            look for work for a while after a call, on the processors that the other wants.
+    """
 
     def contestant() -> float:
+        if rest_s:
+            time.sleep(rest_s)
+            function()
         start = time.perf_counter()
         for _ in range(num_calls):
             function()

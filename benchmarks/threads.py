@@ -1,4 +1,4 @@
-"""What threads gain, and what others in the process cost: light_squeezenet compiled by ccompiler.
+"""What threads gain, and what others in the process cost: light_squeezenet compiled by ccompiler, and by dnnl.
 
 Each contestant is a process of its own with an environment of its own; all are started first, and then asked in turn,
 so that those that are not asked sleep. Each answer is the median of some calls. What contestants do is told by their
@@ -32,11 +32,13 @@ class Contestant(NamedTuple):
         task: a function of ``benchmarks.threads_process``.
         environment: what is set beside the environment of all.
         base: the contestant whose seconds its own are divided by.
+        backend: who compiled what it runs.
     """
 
     task: str
     environment: Mapping[str, str]
     base: str
+    backend: str = "ccompiler"
 
 
 ONE, TWO = {"BYOC_NUM_THREADS": "1"}, {"BYOC_NUM_THREADS": "2"}
@@ -60,6 +62,11 @@ CONTESTANTS = {
     "beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO, "2 threads"),
     "beside it, spinning 20,000 times": Contestant("call_beside_onnxruntime", LONG, "2 threads"),
     "ONNX Runtime beside us": Contestant("call_onnxruntime_beside", TWO, "ONNX Runtime alone"),
+    "dnnl, 1 thread": Contestant("call", ONE, "dnnl, 1 thread", "dnnl"),
+    "dnnl, 2 threads": Contestant("call", TWO, "dnnl, 1 thread", "dnnl"),
+    "dnnl after 50 ms": Contestant("call_after_idling", TWO, "dnnl, 2 threads", "dnnl"),
+    "dnnl after a matmul of numpy": Contestant("call_after_matmul", TWO, "dnnl, 2 threads", "dnnl"),
+    "dnnl beside ONNX Runtime": Contestant("call_beside_onnxruntime", TWO, "dnnl, 2 threads", "dnnl"),
     "8 callers": Contestant("call_from_8", TWO, "1 thread"),
     "32 callers": Contestant("call_from_32", TWO, "1 thread"),
 }
@@ -69,7 +76,7 @@ class _Counted(Worker):
     """The process of a contestant, and the most threads that it had."""
 
     def __init__(self, contestant: Contestant, folder: Path) -> None:
-        arguments = [str(folder), contestant.task, str(NUM_CALLS)]
+        arguments = [str(folder), contestant.backend, contestant.task, str(NUM_CALLS)]
         super().__init__("benchmarks.threads_process", arguments, contestant.environment)
         self.most_tasks = 0
 
@@ -87,7 +94,8 @@ def _workers() -> Iterator[dict[str, _Counted]]:
         folder = Path(name)
         onnx.save(model, str(folder / "model.onnx"))
         np.savez(folder / "inputs.npz", **draw_inputs(model, SEED))  # type: ignore[arg-type]
-        byoc_core.build(byoc_core.from_onnx(model), ["ccompiler"]).save(folder / "model.byoc")
+        for backend in sorted({contestant.backend for contestant in CONTESTANTS.values()}):
+            byoc_core.build(byoc_core.from_onnx(model), [backend]).save(folder / f"{backend}.byoc")
         workers = {label: _Counted(contestant, folder) for label, contestant in CONTESTANTS.items()}
         try:
             yield workers

@@ -26,14 +26,15 @@ class Tasks:
 
     Args:
         folder: where model and inputs lie.
+        backend: who compiled the model.
         num_calls: how many calls.
     """
 
-    def __init__(self, folder: Path, num_calls: int) -> None:
+    def __init__(self, folder: Path, backend: str, num_calls: int) -> None:
         self._folder = folder
         self._num_calls = num_calls
         self._inputs = dict(np.load(folder / "inputs.npz"))
-        self._machine = byoc_core.VirtualMachine(byoc_core.load(folder / "model.byoc", allow_native=True))
+        self._machine = byoc_core.VirtualMachine(byoc_core.load(folder / f"{backend}.byoc", allow_native=True))
         self._matrix = np.ones((512, 512), np.float32)
         self._tasks_before = _list_tasks()
 
@@ -123,8 +124,8 @@ def _list_tasks() -> set[int]:
 
 def main() -> None:
     """Answers each line of the input."""
-    folder, task, num_calls = sys.argv[1:]
-    tasks = Tasks(Path(folder), int(num_calls))
+    folder, backend, task, num_calls = sys.argv[1:]
+    tasks = Tasks(Path(folder), backend, int(num_calls))
     for _ in sys.stdin:
         seconds = statistics.median(getattr(tasks, task)())
         print(json.dumps({"seconds": seconds, "tasks": tasks.tasks}), flush=True)

@@ -23,7 +23,8 @@ Shapes = Sequence[tuple[Any, ...]]
 
 # On sizes that no tile divides: the op, its operands, and the parallel loops of its kernel.
 CASES: dict[str, tuple[str, Shapes, int]] = {
-    "conv2d with padding": ("R.nn.conv2d(x, w, padding=(1, 1))", [(2, 5, 9, 31), (19, 5, 3, 3)], 3),
+    "conv2d with padding": ("R.nn.conv2d(x, w, padding=(1, 1))", [(2, 5, 9, 31), (19, 5, 3, 3)], 2),
+    "conv2d with padding, larger": ("R.nn.conv2d(x, w, padding=(1, 1))", [(2, 5, 29, 31), (19, 5, 3, 3)], 3),
     "conv2d, strided and grouped": (
         "R.nn.conv2d(x, w, strides=(2, 2), padding=(1, 1), groups=3)",
         [(1, 6, 17, 15), (33, 2, 5, 5)],
@@ -48,6 +49,7 @@ CASES: dict[str, tuple[str, Shapes, int]] = {
     "softmax of columns": ("R.nn.softmax(x, axis=0)", [(13, 531)], 1),
     "permute_dims": ("R.permute_dims(x, axes=(0, 2, 3, 1))", [(1, 7, 5, 3)], 1),
     "symbolic conv2d": ("R.nn.conv2d(x, w, padding=(1, 1))", [("n", 3, "h", 13), (9, 3, 3, 3)], 3),
+    "symbolic batch of conv2d": ("R.nn.conv2d(x, w, padding=(1, 1))", [("n", 3, 8, 13), (9, 3, 3, 3)], 2),
     "symbolic dense": ("R.nn.dense(x, w)", [("n", 17), ("m", 17)], 2),
     "symbolic matmul": ("R.matmul(x, w)", [("b", "n", 7), ("b", 7, "m")], 1),
     "symbolic elementwise": ("R.exp(x)", [("n", "m")], 1),

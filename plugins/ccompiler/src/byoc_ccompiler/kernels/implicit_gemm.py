@@ -5,7 +5,8 @@ channels. The factors of a row are found through pointers, one for each tap of t
 image, or zeros where the window reaches beyond it. So neither columns of windows nor a padded image are written.
 
 Where the image has few channels the runs would be short: there one run is a whole line of the filter (its pixels lie
-side by side), which wants an image padded with zeros; the copy is small, as the image is.
+side by side), which wants an image padded with zeros; the copy is small, as the image is. Of many small images each
+is copied and computed by one thread; the pixels of larger ones are shared by all, one image after another.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def write(kernel: Kernel) -> None:
             pack_lines(shape, ctype, kernel.input(weight, "weight"), plan.columns),
         ]
     variables = [f"const {ctype} *packed"]
-    if plan.copies:
+    if plan.copies and plan.is_small_image:
+        body.append(_image_loop(kernel, plan, x))
+    elif plan.copies:
         body += [
             f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
             f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{",
@@ -71,6 +74,20 @@ def write(kernel: Kernel) -> None:
     else:
         body.append(_tile_loop(kernel, plan, x))
     kernel.finish(body, variables=variables)
+
+
+def _image_loop(kernel: Kernel, plan: ImplicitGemm, x: str) -> ParallelLoop:
+    """Gives the loop over images, each of which is copied to the stack."""
+    shape, (height, width) = plan.shape, plan.padded
+    copies, tiles = copy_loop(plan, x), _tile_loop(kernel, plan, "image")
+    lines = (
+        f"  {c_type(shape.dtype)} image[{c_dim(height * width * shape.channels)}];",
+        f"  for (int64_t n = {FIRST_ITEM}; n < {END_ITEM}; ++n) {{",
+        *copies.serial_lines(),
+        *tiles.serial_lines(),
+        "  }",
+    )
+    return ParallelLoop(lines, shape.batch, copies.work_ps + tiles.work_ps)
 
 
 def copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:

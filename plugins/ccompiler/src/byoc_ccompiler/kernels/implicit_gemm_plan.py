@@ -36,6 +36,9 @@ _REGISTER_POINTERS = 10
 _CACHE_NBYTES = 24
 """Bytes that the second-level cache gives in a cycle, about."""
 
+_STACK_NBYTES = 1 << 14
+"""A padded copy of an image up to this size lies on the stack, one for each thread."""
+
 MAX_POINTERS = 1 << 13
 """Pointers to runs of factors, which lie on the stack, at most."""
 
@@ -141,6 +144,14 @@ class ImplicitGemm:
         """Rows and columns of the padded copy."""
         top, left, bottom, right = self.shape.padding
         return self.shape.height + top + bottom, self.shape.width + left + right
+
+    @property
+    def is_small_image(self) -> bool:
+        """Whether there may be several images, and a padded copy of one is small."""
+        height, width = self.padded
+        size = height * width * self.shape.channels
+        itemsize = dtype_info(self.shape.dtype).itemsize
+        return self.shape.batch != 1 and isinstance(size, int) and size * itemsize <= _STACK_NBYTES
 
     @property
     def has_pointers(self) -> bool:
