@@ -78,6 +78,7 @@ struct helper {
   struct helper *next;
   int thread, is_brought; /* is_brought: by the caller */
   int64_t used_ns;
+  _Atomic uint64_t done; /* loops */
 };
 
 /* A team that stays awake for the loops of one body. The caller writes `loop`, then counts `sequence` on; the others do their
@@ -104,7 +105,7 @@ static void share_loop(struct team *team, const struct loop *loop) {
 }
 
 static void help(struct team *team, int64_t part, int64_t parts) {
-  struct helper self = {atomic_load(&team->helpers), byoc_thread_id(), 0, 0};
+  struct helper self = {atomic_load(&team->helpers), byoc_thread_id(), 0, 0, 0};
   byoc_processors allowed;
   int moved = 0;
   if (byoc_read_allowed(&allowed)) {
@@ -121,6 +122,7 @@ static void help(struct team *team, int64_t part, int64_t parts) {
       break;
     }
     do_part(loop, part, parts);
+    atomic_store_explicit(&self.done, done + 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&team->unfinished, 1, memory_order_release);
   }
   if (moved || self.is_brought) {
@@ -148,12 +150,14 @@ enum { LATE_NS = 200000 };
  * keep it for milliseconds. Here they run when this thread lets others run. */
 static void bring_helpers(struct team *team, int64_t *since_ns) {
   const int64_t now = byoc_now_ns();
+  const uint64_t begun = atomic_load_explicit(&team->sequence, memory_order_relaxed);
   if (*since_ns && now - *since_ns < LATE_NS) {
     return;
   }
   for (struct helper *helper = atomic_load(&team->helpers); helper; helper = helper->next) {
     const int64_t used_ns = byoc_thread_ns(helper->thread);
-    if (*since_ns && used_ns - helper->used_ns < LATE_NS / 4) {
+    const int is_needed = atomic_load_explicit(&helper->done, memory_order_relaxed) != begun;
+    if (is_needed && *since_ns && used_ns - helper->used_ns < LATE_NS / 4) {
       byoc_bring(helper->thread);
       helper->is_brought = team->is_deserted = 1;
     }
