@@ -222,6 +222,21 @@ def test_two_threads_take_a_long_sequence_by_blocks(direction: str) -> None:
     assert "nn.lstm  brgemm" in str(programs[2])
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_machine_runs_layers_once_which_generate_code_when_they_run_first(number: int) -> None:
+    layer = Layer("nn.lstm", (6, 1, 16, 64))
+    executable = byoc_core.build(layer.region.ir, backends=["dnnl"], fallback="error")
+    machine = byoc_core.VirtualMachine(executable, num_threads=number)
+    (name,) = executable.modules[0].function_names
+    built = executable.modules[0].get_function(name).impl
+    assert isinstance(built, BuiltRegion)
+    (program,) = built.programs.values()
+    assert isinstance(program, Program)
+    assert program.num_frames == 1  # a call's, that waits for the next
+    for found, exact in zip(machine["f"](*layer.inputs), layer.oracle(), strict=True):
+        assert (np.abs(found - exact.value) <= exact.error).all()
+
+
 def _refusal(region: Region) -> str:
     (binding,) = region.function.bindings
     answer = region.judge(binding)

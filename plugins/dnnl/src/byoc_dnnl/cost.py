@@ -36,7 +36,7 @@ def _multiplications(step: Step) -> int:
     if weights is None or source is None or target is None or len(target.desc.sizes) == 1:
         return 0
     sizes, results = weights.desc.sizes, prod(target.desc.sizes)
-    if Argument.WEIGHTS_1 in step.arguments:
+    if step.is_recurrent:
         both = prod(sizes) + prod(step.arguments[Argument.WEIGHTS_1].desc.sizes)
         return prod(source.desc.sizes[:2]) * both
     if len(sizes) == len(target.desc.sizes) and (sizes[-2], sizes[-1]) == (

@@ -10,6 +10,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule
@@ -22,7 +24,7 @@ from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
 from byoc_dnnl.lowerings import declines
 from byoc_dnnl.native import make_caller
-from byoc_dnnl.plan import Plan
+from byoc_dnnl.plan import Plan, Step
 from byoc_dnnl.planner import Planner
 from byoc_dnnl.precision import Precision
 from byoc_dnnl.program import Program
@@ -143,9 +145,18 @@ class Region:
             return kept.program
 
     def prepare(self) -> None:
-        """Makes the program of calls with this number of threads; with symbolic sizes no shapes are known yet."""
-        if self._is_static:
-            self.program(num_threads(), static_shapes(self._function))
+        """Makes the program of calls with this number of threads; with symbolic sizes no shapes are known yet.
+
+        Recurrent layers generate code when they run first, tens of milliseconds: these run once, on zeros.
+        """
+        if not self._is_static:
+            return
+        shapes = static_shapes(self._function)
+        program = self.program(num_threads(), shapes)
+        if isinstance(program, Program) and any(isinstance(s, Step) and s.is_recurrent for s in program.plan.steps):
+            signature = self._function.signature
+            specs = (*signature.inputs, *signature.outputs)
+            program(*(np.zeros(shape, to_numpy(spec.dtype)) for spec, shape in zip(specs, shapes, strict=True)))
 
     @property
     def frame_nbytes(self) -> int:

@@ -11,6 +11,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 
+from byoc_dnnl.capi import Argument
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 
 __all__ = ["BlockSums", "Buffer", "Check", "Kind", "Packing", "Place", "Plan", "Step"]
@@ -106,6 +107,11 @@ class Step:
     def places(self) -> Collection[Place]:
         """What it reads and writes."""
         return self.arguments.values()
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether it is a recurrent layer: it has weights of inputs and of states."""
+        return Argument.WEIGHTS_1 in self.arguments
 
     @property
     def scratch_nbytes(self) -> int:
