@@ -27,7 +27,7 @@ BYOC_EXPORT int32_t open_places(void) {
 }
 BYOC_EXPORT int32_t take_place(void) { return byoc_read_allowed(&allowed) && byoc_take_place(&places, &allowed); }
 BYOC_EXPORT int32_t keep_home(void) { return byoc_read_allowed(&allowed) && byoc_keep_home(&places, &allowed); }
-BYOC_EXPORT void allow(void) { byoc_allow(0, &allowed); }
+BYOC_EXPORT void allow(void) { byoc_allow(&allowed); }
 
 static void count(int64_t begin, int64_t end, const void *data) {
   int32_t *counts = (int32_t *)(uintptr_t)data;

@@ -15,7 +15,7 @@ from byoc_core.vm.extension import extension
 pytestmark = pytest.mark.skipif(extension() is None, reason="the extension is not built")
 
 HEAD = """
-import ctypes, json, os, threading
+import contextlib, ctypes, json, os, threading
 import byoc_core
 from byoc_core.runtime import threads
 
@@ -96,6 +96,44 @@ print(json.dumps([[sorted(mask) for mask in found] for found in masks]))
 """
 
 
+# The second region ends a thread, the third makes one.
+CHANGING = """
+gomp = ctypes.CDLL("libgomp.so.1")
+free = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # does nothing, of no memory
+everywhere = os.sched_getaffinity(0)
+before, masks = set(os.listdir("/proc/self/task")), []
+
+
+def each_task(work, tasks):
+    results = []
+    for task in tasks:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            results.append(work(int(task)))
+    return results
+
+
+def be_everywhere_from_home(task):
+    os.sched_setaffinity(task, {min(everywhere)})
+    os.sched_setaffinity(task, everywhere)
+
+
+@BODY
+def change(data):
+    for number in (3, 2, 3):
+        gomp.GOMP_parallel(free, None, number, 0)
+    return 0
+
+
+threads.use_openmp().set_num_threads(3)
+gomp.GOMP_parallel(free, None, 3, 0)
+for _ in range(200):
+    each_task(be_everywhere_from_home, set(os.listdir("/proc/self/task")) - before)
+    assert run(change, None) == 0
+    masks += each_task(lambda task: os.sched_getaffinity(task) == everywhere, os.listdir("/proc/self/task"))
+print(json.dumps(masks))
+"""
+
+
 def answer(script: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", HEAD + script],
@@ -145,3 +183,8 @@ def test_threads_on_one_processor_part_and_stay_apart_until_the_end() -> None:
     assert min(everywhere) not in worker
     assert len(caller) == len(worker) == len(everywhere) - 1
     assert after == [[everywhere, everywhere]]
+
+
+@pytest.mark.skipif(load_openmp() is None or not hasattr(os, "sched_getaffinity"), reason="there is nothing to change")
+def test_threads_that_a_body_ends_and_makes_leave_nothing_behind() -> None:
+    assert set(answer(CHANGING)) == {True}

@@ -126,7 +126,7 @@ static void help(struct team *team, int64_t part, int64_t parts) {
     atomic_fetch_sub_explicit(&team->unfinished, 1, memory_order_release);
   }
   if (moved || self.is_brought) {
-    byoc_allow(0, &allowed);
+    byoc_allow(&allowed);
   }
 }
 
@@ -141,7 +141,9 @@ static void run_team(void *argument) {
   awake = team;
   team->body(team->data);
   awake = NULL;
-  share_loop(team, NULL);
+  if (!team->is_deserted) {
+    share_loop(team, NULL);
+  }
 }
 
 enum { LATE_NS = 200000 };
@@ -157,8 +159,8 @@ static void bring_helpers(struct team *team, int64_t *since_ns) {
   for (struct helper *helper = atomic_load(&team->helpers); helper; helper = helper->next) {
     const int64_t used_ns = byoc_thread_ns(helper->thread);
     const int is_needed = atomic_load_explicit(&helper->done, memory_order_relaxed) != begun;
-    if (is_needed && *since_ns && used_ns - helper->used_ns < LATE_NS / 4) {
-      byoc_bring(helper->thread);
+    const int has_rested = *since_ns && used_ns >= 0 && used_ns - helper->used_ns < LATE_NS / 4;
+    if (is_needed && has_rested && byoc_bring(helper->thread)) {
       helper->is_brought = team->is_deserted = 1;
     }
     helper->used_ns = used_ns;
@@ -183,6 +185,7 @@ static void run_awake(struct team *team, const struct loop *loop) {
   }
   if (team->is_deserted) {
     team->parts = 1;
+    share_loop(team, NULL); /* the others go, and are not in the way */
   }
   awake = team;
 }

@@ -17,8 +17,8 @@ static int take(byoc_places *places, int processor) {
   if (processor < 0 || processor >= CPU_SETSIZE) {
     return 0;
   }
-  const uint64_t bit = (uint64_t)1 << (processor % 64);
-  return (atomic_fetch_or(&places->words[processor / 64], bit) & bit) != 0;
+  const uint32_t bit = (uint32_t)1 << (processor % 32);
+  return (atomic_fetch_or(&places->words[processor / 32], bit) & bit) != 0;
 }
 
 /* Has this thread run only where it may now and no other of the team is; gives 0 where that is nowhere. */
@@ -27,7 +27,7 @@ static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
   CPU_ZERO(&left);
   memcpy(&before, allowed, sizeof(before));
   for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    const uint64_t taken = atomic_load(&places->words[processor / 64]) >> (processor % 64) & 1;
+    const uint32_t taken = atomic_load(&places->words[processor / 32]) >> (processor % 32) & 1;
     if (CPU_ISSET(processor, &before) && (!taken || processor == own)) {
       CPU_SET(processor, &left);
     }
@@ -53,8 +53,9 @@ void byoc_open_places(byoc_places *places) {
 }
 
 int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
+  enum { ROUNDS = 8 }; /* others may be quicker to take what was free */
   int moved = 0;
-  while (take(places, sched_getcpu()) && avoid(places, -1, allowed)) {
+  for (int round = 0; round < ROUNDS && take(places, sched_getcpu()) && avoid(places, -1, allowed); ++round) {
     moved = 1;
   }
   return moved;
@@ -64,28 +65,33 @@ int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) {
   return places->home >= 0 && avoid(places, places->home, allowed);
 }
 
-void byoc_bring(int thread) {
+int byoc_bring(int thread) {
   const int here = sched_getcpu();
-  if (here >= 0 && here < CPU_SETSIZE) {
-    cpu_set_t only;
-    CPU_ZERO(&only);
-    CPU_SET(here, &only);
-    (void)sched_setaffinity(thread, sizeof(only), &only);
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  if (here < 0 || here >= CPU_SETSIZE) {
+    return 0;
   }
+  CPU_SET(here, &only);
+  return sched_setaffinity(thread, sizeof(only), &only) == 0;
 }
 
-void byoc_allow(int thread, const byoc_processors *processors) {
-  cpu_set_t allowed;
-  memcpy(&allowed, processors, sizeof(allowed));
-  (void)sched_setaffinity(thread, sizeof(allowed), &allowed);
+void byoc_allow(const byoc_processors *allowed) {
+  /* A thread that may run everywhere may run on processors that come later too; one that is told which does not. */
+  cpu_set_t before, now;
+  memset(&now, 0xff, sizeof(now));
+  (void)sched_setaffinity(0, sizeof(now), &now);
+  memcpy(&before, allowed, sizeof(before));
+  if (sched_getaffinity(0, sizeof(now), &now) != 0 || !CPU_EQUAL(&now, &before)) {
+    (void)sched_setaffinity(0, sizeof(before), &before);
+  }
 }
 
 int byoc_thread_id(void) { return (int)syscall(SYS_gettid); }
 
 static int64_t read_ns(clockid_t clock) {
-  struct timespec time = {0, 0};
-  (void)clock_gettime(clock, &time);
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+  struct timespec time;
+  return clock_gettime(clock, &time) == 0 ? (int64_t)time.tv_sec * 1000000000 + time.tv_nsec : -1;
 }
 
 int64_t byoc_now_ns(void) { return read_ns(CLOCK_MONOTONIC); }
@@ -127,17 +133,22 @@ int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
 
 int byoc_keep_home(byoc_places *places, const byoc_processors *allowed) { return byoc_take_place(places, allowed); }
 
-void byoc_bring(int thread) { (void)thread; }
-
-void byoc_allow(int thread, const byoc_processors *processors) {
+int byoc_bring(int thread) {
   (void)thread;
-  (void)processors;
+  return 0;
 }
+
+void byoc_allow(const byoc_processors *allowed) { (void)allowed; }
 
 int byoc_thread_id(void) { return 0; }
 
-int64_t byoc_now_ns(void) { return 0; }
-int64_t byoc_thread_ns(int thread) { return thread; }
+int64_t byoc_now_ns(void) { return -1; }
+
+int64_t byoc_thread_ns(int thread) {
+  (void)thread;
+  return -1;
+}
+
 void byoc_wait_once(int round) { (void)round; }
 void byoc_sleep_once(void) {}
 

@@ -11,16 +11,16 @@
 
 #include <stdatomic.h>
 
-enum { BYOC_PROCESSOR_WORDS = 16 }; /* 1,024 processors, as many as a cpu_set_t has; those beyond are let be */
+enum { BYOC_PROCESSOR_WORDS = 32 }; /* 1,024 processors, as many as a cpu_set_t has; those beyond are let be */
 
-/* Processors that a thread may run on. */
+/* Processors that a thread may run on: a cpu_set_t. */
 typedef struct {
-  uint64_t words[BYOC_PROCESSOR_WORDS];
+  uint64_t set[BYOC_PROCESSOR_WORDS / 2];
 } byoc_processors;
 
 /* The processors that the threads of one team have taken; `home` is the one of the thread that opened it, or -1. */
 typedef struct {
-  _Atomic uint64_t words[BYOC_PROCESSOR_WORDS];
+  _Atomic uint32_t words[BYOC_PROCESSOR_WORDS];
   int home;
 } byoc_places;
 
@@ -37,16 +37,16 @@ BYOC_LOCAL int byoc_take_place(byoc_places *places, const byoc_processors *allow
 /* Keeps the thread that opened the team off the processors that others have taken; what it gives: as byoc_take_place. */
 BYOC_LOCAL int byoc_keep_home(byoc_places *places, const byoc_processors *allowed);
 
-/* Brings another thread to the processor that this one is on; byoc_allow is to follow. */
-BYOC_LOCAL void byoc_bring(int thread);
+/* Brings another thread, by its byoc_thread_id(), to the processor that this one is on. Not 0: done, byoc_allow is to follow. */
+BYOC_LOCAL int byoc_bring(int thread);
 
-/* Says where a thread may run; 0 is this one, others are those of byoc_thread_id(). */
-BYOC_LOCAL void byoc_allow(int thread, const byoc_processors *processors);
+/* Lets this thread run where byoc_read_allowed found before that it may. */
+BYOC_LOCAL void byoc_allow(const byoc_processors *allowed);
 
 /* The number of this thread. */
 BYOC_LOCAL int byoc_thread_id(void);
 
-/* Nanoseconds: of a clock that goes on, and for which a thread of this process has run. */
+/* Nanoseconds: of a clock that goes on, and for which a thread of this process has run; negative where nobody tells. */
 BYOC_LOCAL int64_t byoc_now_ns(void);
 BYOC_LOCAL int64_t byoc_thread_ns(int thread);
 

@@ -257,12 +257,15 @@ def _error(titles: list[str], what: int, step: int, status: int) -> ExecutionErr
 
 
 def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, ...]:
+    """Gives the addresses of ``Api``; 0 in place of ``run_team`` where oneDNN's threads are not those it knows."""
     api, openmp = engine.api, engine.openmp
     names = ("omp_get_max_threads", "GOMP_parallel", "omp_set_num_threads" if is_serial else "")
     functions: list[Any] = [api.function(name) for name in _FUNCTIONS]
     functions += [getattr(openmp, name, None) for name in names]
-    addresses = (ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions)
-    return *addresses, 0 if is_serial or openmp is None else run_team
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0 for function in functions]
+    known, max_threads = use_openmp(), addresses[len(_FUNCTIONS)]
+    is_known = known is not None and max_threads == known.addresses[0]
+    return *addresses, run_team if is_known and not is_serial else 0
 
 
 def _arrays_at(signature: Signature, addresses: Sequence[int], shapes: Shapes) -> list[NDArray]:
