@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import byoc_core
@@ -19,6 +20,7 @@ from byoc_core.runtime.hooks import LoadContext
 from byoc_dnnl.engine import DnnlModule, open_engine
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.handles import Engine
+from byoc_dnnl.plan import Step
 from byoc_dnnl.program import Program
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 from hypothesis import example, given, settings
@@ -235,6 +237,21 @@ def test_a_machine_runs_layers_once_which_generate_code_when_they_run_first(numb
     assert program.num_frames == 1  # a call's, that waits for the next
     for found, exact in zip(machine["f"](*layer.inputs), layer.oracle(), strict=True):
         assert (np.abs(found - exact.value) <= exact.error).all()
+
+
+@pytest.mark.parametrize(
+    ("implementation", "expected"),
+    [
+        ("x64:gemm:jit", True),
+        ("gemm:jit:f32", True),
+        ("x64:gemm_s8u8s32:jit", True),
+        ("brgemm:avx512_core", False),
+        ("brgconv_1x1:avx512_core", False),
+    ],
+)
+def test_what_generates_code_when_it_runs_first_is_told_by_its_name(implementation: str, expected: bool) -> None:
+    desc: Any = SimpleNamespace(implementation=implementation)
+    assert Step("it", desc, {}).generates_when_run == expected
 
 
 def _refusal(region: Region) -> str:

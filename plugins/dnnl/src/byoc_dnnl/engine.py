@@ -147,13 +147,14 @@ class Region:
     def prepare(self) -> None:
         """Makes the program of calls with this number of threads; with symbolic sizes no shapes are known yet.
 
-        Recurrent layers generate code when they run first, tens of milliseconds: these run once, on zeros.
+        Where oneDNN would generate code in the first call, tens of milliseconds, the program runs once, on zeros.
         """
         if not self._is_static:
             return
         shapes = static_shapes(self._function)
         program = self.program(num_threads(), shapes)
-        if isinstance(program, Program) and any(isinstance(s, Step) and s.is_recurrent for s in program.plan.steps):
+        steps = program.plan.steps if isinstance(program, Program) else []
+        if any(isinstance(step, Step) and step.generates_when_run for step in steps):
             signature = self._function.signature
             specs = (*signature.inputs, *signature.outputs)
             program(*(np.zeros(shape, to_numpy(spec.dtype)) for spec, shape in zip(specs, shapes, strict=True)))

@@ -114,6 +114,11 @@ class Step:
         return Argument.WEIGHTS_1 in self.arguments
 
     @property
+    def generates_when_run(self) -> bool:
+        """Whether oneDNN generates code when it runs first: for recurrent layers, and what its own gemm does."""
+        return self.is_recurrent or any(part.startswith("gemm") for part in self.desc.implementation.split(":"))
+
+    @property
     def scratch_nbytes(self) -> int:
         """The scratch memory that it needs."""
         return self.desc.scratch_nbytes
