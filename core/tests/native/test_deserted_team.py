@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,8 @@ from typing import Any
 import pytest
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.openmp import load_openmp
+
+from core.tests.fresh_process import answer_of
 
 SOURCE = r"""
 #include "byoc_parallel.h"
@@ -139,11 +138,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(library: Path, script: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + script, str(library)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer_of(HEAD + script, str(library))
 
 
 @pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")

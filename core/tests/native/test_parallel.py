@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +9,8 @@ from typing import Any
 import pytest
 from byoc_core.native.toolchain import find_toolchain, has_parallel_loops
 from byoc_core.runtime.openmp import load_openmp
+
+from core.tests.fresh_process import answer_of
 
 SOURCE = """\
 #include "byoc_parallel.h"
@@ -90,17 +88,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answer(library: Path, script: str, environment: Mapping[str, str] | None = None) -> Any:
     """Runs a script beside the library in a fresh process, and gives what it prints last, as JSON."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", HEAD + script, str(library)],
-        env={**kept, "OPENBLAS_NUM_THREADS": "1", **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    flags, settings = ("-W", "ignore"), {"OPENBLAS_NUM_THREADS": "1", **(environment or {})}
+    return answer_of(HEAD + script, str(library), environment=settings, flags=flags)
 
 
 def test_only_text_with_parallel_loops_is_compiled_with_their_support() -> None:

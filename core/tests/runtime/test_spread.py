@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from byoc_core.runtime.openmp import load_openmp
 from byoc_core.vm.extension import extension
+
+from core.tests.fresh_process import answer_of
 
 pytestmark = pytest.mark.skipif(extension() is None, reason="the extension is not built")
 
@@ -143,16 +142,7 @@ print(json.dumps(masks))
 
 
 def answer(script: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + script],
-        env={**os.environ, "BYOC_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer_of(HEAD + script, environment={"BYOC_NUM_THREADS": "2"})
 
 
 def test_a_body_is_called_once_in_the_calling_thread_with_libgomp_and_without() -> None:

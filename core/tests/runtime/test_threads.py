@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +15,8 @@ from byoc_core.errors import OptionsError
 from byoc_core.native import processors as cpus
 from byoc_core.runtime.threads import check_num_threads, default_num_threads
 from byoc_core.runtime.worker_accounts import Accounts, NativeAccounts, WorkerAccounts
+
+from core.tests.fresh_process import answer_of
 
 
 def extension() -> ModuleType | None:
@@ -57,21 +56,6 @@ def run_in_thread(work: Callable[[], object]) -> Any:
     return result
 
 
-def answer(script: str, environment: Mapping[str, str] | None = None, *flags: str) -> Any:
-    """Runs a script in a fresh process without settings of threads, and gives what it prints last, as JSON."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "BYOC_NUM_THREADS"))}
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", script],
-        env={**kept, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
@@ -93,7 +77,7 @@ def test_the_number_of_a_process_is_the_environments_else_that_of_the_processors
 ) -> None:
     assert default_num_threads(environment) == (expected or cpus.count_cpus())
     script = "from byoc_core.runtime import threads; print(threads.num_threads())"
-    assert answer(script, environment) == (expected or cpus.count_cpus())
+    assert answer_of(script, environment=environment) == (expected or cpus.count_cpus())
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1025", "1.5", "²"])
@@ -224,7 +208,7 @@ leave.set()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 def test_a_child_may_be_forked_while_another_thread_keeps_accounts() -> None:
-    assert answer(FORK_IN_CRITICAL_SECTION) == 4
+    assert answer_of(FORK_IN_CRITICAL_SECTION) == 4
 
 
 def number_of_a_call(accounts: Accounts, wanted: int) -> int:
@@ -330,5 +314,5 @@ except byoc_core.ByocError:
 print(json.dumps(seen))
 """
     for switch in ("0", "1"):
-        found = answer(script, {"BYOC_NUM_THREADS": "5", "BYOC_NATIVE": switch})
+        found = answer_of(script, environment={"BYOC_NUM_THREADS": "5", "BYOC_NATIVE": switch})
         assert found == [3, 2, 3, 5, 5, 2, 5, 6, 2, 6, 6, 6]
