@@ -1,7 +1,7 @@
-"""Microseconds of functions in generated C over a million numbers of float32, beside ONNX Runtime on one thread.
+"""Microseconds of functions in C over a million numbers of float32, beside ONNX Runtime on one thread.
 
-Loops are compiled for this processor and for the baseline of its family. Ratios are taken within rounds. No function is
-faster than `x + 1`, which is the way through memory.
+Loops of generated C are compiled for this processor and for the baseline of its family; `core` are those of the core's
+C extension. Ratios are taken within rounds. No function is faster than `x + 1`, which is the way through memory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
+from byoc_core.vm.extension import vector_function
 
 from benchmarks.pairing import measure, paired_ratio, time_call
 
@@ -36,6 +37,7 @@ FUNCTIONS: Mapping[str, tuple[str, str | None, dict[str, Any]]] = {
     "hard_swish": ("byoc_hard_swish_f32(x[i])", "HardSwish", {}),
 }
 """By name: the element in C, and ONNX's op with its attributes."""
+CORE_FUNCTIONS = ("exp", "log", "softplus")
 
 
 def _load(march: str) -> ctypes.CDLL:
@@ -71,19 +73,25 @@ def run(num_rounds: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     libraries = {march: _load(march) for march in MARCHES}
     x = np.abs(np.random.default_rng(0).standard_normal(SIZE).astype(np.float32)) * 2 - 1
-    outs = {march: np.zeros_like(x) for march in (*MARCHES, "ORT")}
+    outs = {march: np.zeros_like(x) for march in (*MARCHES, "core", "ORT")}
     for number, (name, (_, op, attrs)) in enumerate(FUNCTIONS.items()):
+        functions: dict[str, Callable[..., object]] = {
+            march: library[f"f{number}"] for march, library in libraries.items()
+        }
+        if name in CORE_FUNCTIONS and (address := vector_function(name)):
+            functions["core"] = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
         contestants = {}
-        for march, library in libraries.items():
-            pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(outs[march].ctypes.data))
-            contestants[march] = time_call(partial(library[f"f{number}"], *pointers, ctypes.c_int64(SIZE)))
+        for which, function in functions.items():
+            pointers = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(outs[which].ctypes.data))
+            contestants[which] = time_call(partial(function, *pointers, ctypes.c_int64(SIZE)))
         if op is not None:
             contestants["ORT"] = time_call(_peer(op, attrs, x, outs["ORT"]))
         samples = measure(contestants, num_rounds=num_rounds)
         line = f"  {name:12}" + "".join(f"{march:>10} {found.median * 1e6:8.0f} us" for march, found in samples.items())
         result[name] = {march: found.to_json() for march, found in samples.items()}
         if "ORT" in samples:
-            np.testing.assert_allclose(outs["native"], outs["ORT"], rtol=1e-4, atol=1e-5)
+            for which in functions:
+                np.testing.assert_allclose(outs[which], outs["ORT"], rtol=1e-4, atol=1e-5)
             ratio = paired_ratio(samples["ORT"], samples["native"])
             line += f"   ORT / native {ratio}"
             result[name]["ORT / native"] = ratio.to_json()

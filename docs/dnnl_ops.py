@@ -20,7 +20,8 @@ more than 12 axes. bfloat16 and float16 need a processor with instructions for t
 
 Some primitives compute what the op means for finite numbers only. They are taken where the operands are proved finite;
 where nothing proves that a check stands before them, and where it does not hold the reference kernels compute the
-region anew. `exe.report()` shows the reasons of a model of yours.
+region anew. What oneDNN 3.2 computes too inexactly is computed by functions of the core; such steps are named `byoc`.
+`exe.report()` shows the reasons of a model of yours.
 
 `nn.attention` that is float32, not causal, and does not give zeros for a step that sees no key is taken as what it
 consists of: two products and a softmax."""

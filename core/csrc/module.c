@@ -2,6 +2,7 @@
 #define BYOC_IMPORTS_NUMPY
 #include "objects.h"
 #include "spread.h"
+#include "vector_functions.h"
 
 PyTypeObject *byoc_code_type, *byoc_frame_type, *byoc_plan_type;
 
@@ -9,6 +10,44 @@ static PyObject *add_type(PyObject *module, PyType_Spec *spec) {
   PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
   if (type && PyModule_AddType(module, (PyTypeObject *)type)) Py_CLEAR(type);
   return type;
+}
+
+/* Gives the addresses of a function for each instruction set that the processor has, the fastest last. */
+static PyObject *addresses_of(int function) {
+  PyObject *found[3] = {NULL};
+  Py_ssize_t count = 0;
+#define ADD(table) found[count++] = PyLong_FromVoidPtr((void *)(uintptr_t)(table)[function])
+  ADD(byoc_vector_any);
+#if defined(__x86_64__)
+  const int has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (has_avx2) ADD(byoc_vector_avx2);
+  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    ADD(byoc_vector_avx512);
+#endif
+#undef ADD
+  PyObject *addresses = PyTuple_New(count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!found[i]) Py_CLEAR(addresses);
+    if (addresses) (void)PyTuple_SetItem(addresses, i, found[i]);
+    else Py_XDECREF(found[i]);
+  }
+  return addresses;
+}
+
+static int add_vector_functions(PyObject *module) {
+  static const char *const names[] = {
+      [BYOC_EXP] = "exp", [BYOC_LOG] = "log", [BYOC_SOFTPLUS] = "softplus", [BYOC_LOG_SOFTMAX] = "log_softmax"};
+  PyObject *functions = PyDict_New();
+  int failed = !functions;
+  for (int i = 0; i < BYOC_NUM_VECTOR_FUNCTIONS && !failed; ++i) {
+    PyObject *addresses = addresses_of(i);
+    failed = !addresses || PyDict_SetItemString(functions, names[i], addresses);
+    Py_XDECREF(addresses);
+  }
+  failed = failed || PyModule_AddObjectRef(module, "VECTOR_FUNCTIONS", functions);
+  Py_XDECREF(functions);
+  return failed ? -1 : 0;
 }
 
 static PyModuleDef definition = {
@@ -44,7 +83,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   PyObject *spread = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)&byoc_spread_run);
   const int added = spread ? PyModule_AddObjectRef(module, "SPREAD_RUN", spread) : -1;
   Py_XDECREF(spread);
-  if (added) goto fail;
+  if (added || add_vector_functions(module)) goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);
   byoc_frame_type = (PyTypeObject *)add_type(module, &byoc_frame_spec);
   byoc_plan_type = (PyTypeObject *)add_type(module, &byoc_plan_spec);

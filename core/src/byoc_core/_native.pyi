@@ -59,6 +59,10 @@ def threads_start_anew(alone: bool, /) -> None: ...
 # The address of what byoc_core.runtime.threads.team_runner tells of.
 SPREAD_RUN: int
 
+# Addresses of functions of float32 (core/csrc/vector_functions.h) by name, for each instruction set that the processor
+# has, the fastest last.
+VECTOR_FUNCTIONS: dict[str, tuple[int, ...]]
+
 class Code:
     # Sizes: the number of symbols, operations, and the sizes of storages.
     def __new__(

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-enum { BLOCK = 1 << 10, CHUNK = 1 << 15, FEW = 1 << 16 };
+enum { BLOCK = 1 << 10, CHUNK = 1 << 15 };
 
 /* The bits of a number without its sign are ordered as magnitudes are, and NaN is above infinity. */
 typedef int32_t __attribute__((may_alias)) Word;
@@ -37,28 +37,19 @@ static int holds(const char *elements, int64_t first, int64_t count, int32_t wid
 
 typedef struct {
   const char *elements;
-  int64_t count;
   int32_t width, limit;
   atomic_int found;
-  atomic_llong next; /* the first element that no thread has taken */
-} Work;
+} Look;
 
-/* What each thread does: takes one chunk after another. */
-static void work(void *data) {
-  Work *work = data;
-  while (!atomic_load_explicit(&work->found, memory_order_relaxed)) {
-    const int64_t first = atomic_fetch_add_explicit(&work->next, CHUNK, memory_order_relaxed);
-    if (first >= work->count) return;
-    const int64_t rest = work->count - first;
-    if (!holds(work->elements, first, rest < CHUNK ? rest : CHUNK, work->width, work->limit))
-      atomic_store_explicit(&work->found, 1, memory_order_relaxed);
-  }
+static void look(void *data, int64_t first, int64_t count) {
+  Look *look = data;
+  if (!atomic_load_explicit(&look->found, memory_order_relaxed) &&
+      !holds(look->elements, first, count, look->width, look->limit))
+    atomic_store_explicit(&look->found, 1, memory_order_relaxed);
 }
 
 int byoc_check(const Api *api, const void *elements, int64_t count, int32_t width, int32_t limit) {
-  const int num_threads = count > FEW && api->max_threads && api->parallel ? api->max_threads() : 1;
-  if (num_threads <= 1) return holds(elements, 0, count, width, limit);
-  Work shared = {.elements = elements, .count = count, .width = width, .limit = limit};
-  api->parallel(work, &shared, (unsigned)num_threads, 0);
+  Look shared = {.elements = elements, .width = width, .limit = limit};
+  byoc_share(api, count, CHUNK, look, &shared);
   return !atomic_load_explicit(&shared.found, memory_order_relaxed);
 }

@@ -89,6 +89,11 @@ static int run_steps(void *data) {
         return STOPPED;
       continue;
     }
+    if (step->op == COMPUTE) {
+      byoc_compute(&program->api, step->compute.function, (const float *)frame->addresses[step->compute.source],
+                   (float *)frame->addresses[step->compute.target], step->compute.rows, step->compute.columns);
+      continue;
+    }
     const int status = program->api.execute(step->execute.primitive, frame->stream, step->execute.count,
                                             frame->arguments + step->execute.first);
     if (status) return fail(failure, IN_EXECUTE, i, status);

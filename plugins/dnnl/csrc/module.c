@@ -24,6 +24,7 @@ PyMODINIT_FUNC PyInit__native(void) {
       {"ARENA", ARENA},
       {"EXECUTE", EXECUTE},
       {"CHECK", CHECK},
+      {"COMPUTE", COMPUTE},
   };
   if (byoc_keep_lock_over_forks()) return PyErr_NoMemory();
   PyObject *module = PyModule_Create(&definition);

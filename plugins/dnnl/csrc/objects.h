@@ -43,8 +43,12 @@ typedef struct {
 /* What a step does. */
 enum {
   EXECUTE, /* a primitive on its arguments */
-  CHECK    /* ends the run where an element is NaN, or of a larger magnitude than a limit */
+  CHECK,   /* ends the run where an element is NaN, or of a larger magnitude than a limit */
+  COMPUTE  /* a function of the core */
 };
+
+/* Computes numbers that lie next to each other: of byoc_core.vm.extension.vector_function. */
+typedef void (*VectorFunction)(const float *restrict x, float *restrict y, int64_t count);
 
 typedef struct {
   int32_t op;
@@ -58,6 +62,11 @@ typedef struct {
       int64_t count;
       int32_t limit; /* the bits of the largest magnitude that may go on */
     } check;
+    struct {
+      int32_t source, target;
+      VectorFunction function;
+      int64_t rows, columns; /* without gaps; no columns: of each number by itself */
+    } compute;
   };
 } Step;
 
@@ -138,6 +147,13 @@ int byoc_run_frame(const ProgramObject *program, Frame *frame, void *const *tens
 
 /* Whether no element of 2 or 4 bytes is NaN or of a larger magnitude; `limit`: the bits of that. */
 int byoc_check(const Api *api, const void *elements, int64_t count, int32_t width, int32_t limit);
+
+/* Computes a function of rows in all threads of the call; `y` is memory of its own. No columns: of each number by itself. */
+void byoc_compute(const Api *api, VectorFunction function, const float *x, float *y, int64_t rows, int64_t columns);
+
+/* Has the threads of the call do work on `count` things, a chunk at a time; the calling thread alone if they are few. */
+typedef void (*Body)(void *data, int64_t first, int64_t count);
+void byoc_share(const Api *api, int64_t count, int64_t chunk, Body body, void *data);
 
 /* Under the lock: takes an arena out of the pool, that of this thread if it can be; NULL where it is empty. */
 Arena *byoc_take_arena(const void *thread);

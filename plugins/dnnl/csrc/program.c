@@ -88,10 +88,29 @@ static int read_check(ProgramObject *self, Step *step, PyObject *item) {
   return 0;
 }
 
+static int read_compute(ProgramObject *self, Step *step, PyObject *item) {
+  unsigned long long function;
+  int source, target;
+  long long rows, columns;
+  if (!PyArg_ParseTuple(item, "iKiiLL;a step is (COMPUTE, function, source, target, rows, columns)", &step->op, &function,
+                        &source, &target, &rows, &columns))
+    return -1;
+  if (!function || source < 0 || source >= self->num_places || target < 0 || target >= self->num_places || rows < 0 ||
+      columns < 0 || (columns && rows > INT64_MAX / columns))
+    return refuse("a step has no function or operand, or its numbers make no sense");
+  step->compute.function = (VectorFunction)(uintptr_t)function;
+  step->compute.source = source;
+  step->compute.target = target;
+  step->compute.rows = rows;
+  step->compute.columns = columns;
+  return 0;
+}
+
 static int read_step(ProgramObject *self, Step *step, PyObject *item) {
   const long op = PyTuple_Check(item) && PyTuple_Size(item) ? PyLong_AsLong(PyTuple_GetItem(item, 0)) : -1;
   if (op == EXECUTE) return read_execute(self, step, item);
   if (op == CHECK) return read_check(self, step, item);
+  if (op == COMPUTE) return read_compute(self, step, item);
   return PyErr_Occurred() ? -1 : refuse("a step does nothing that is known");
 }
 

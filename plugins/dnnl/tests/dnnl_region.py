@@ -141,6 +141,16 @@ def emit(region: Region, op: str, *operands: Any, **attrs: Any) -> Var:
     return result
 
 
+def all_magnitudes() -> NDArray:
+    """Gives numbers of all magnitudes and both signs, subnormal ones too, and many where functions bend."""
+    generator = np.random.default_rng(0)
+    fractions = generator.integers(0, 1 << 23, (255, 64), dtype=np.uint32)
+    fractions[:, 0], fractions[:, 1] = 0, (1 << 23) - 1
+    found = (fractions | (np.arange(255, dtype=np.uint32)[:, None] << 23)).ravel().view(np.float32)
+    bends = np.linspace(-110, 110, 8001, dtype=np.float32)
+    return np.concatenate([found, -found, bends, bends / 32, [0.0, -0.0]]).astype(np.float32)
+
+
 def check_sums(region: Region, inputs: Sequence[NDArray], length: int) -> None:
     """Holds sums of ``length`` operations to ``gamma_length * sum |a||b|`` (Higham, section 3.1)."""
     gamma = length * UNIT / (1 - length * UNIT)

@@ -24,6 +24,8 @@ _LARGEST = 50.0
 _FUNCTIONS: Mapping[str, Mapping[str, Any]] = {
     "abs": {},
     "clip": {"min": -0.75, "max": 0.5},
+    "exp": {},
+    "log": {},
     "negative": {},
     "nn.celu": {},
     "nn.elu": {"alpha": 0.5},
@@ -34,6 +36,7 @@ _FUNCTIONS: Mapping[str, Mapping[str, Any]] = {
     "nn.mish": {},
     "nn.relu": {},
     "nn.selu": {},
+    "nn.softplus": {},
     "nn.softsign": {},
     "nn.swish": {},
     "sigmoid": {},
@@ -316,7 +319,8 @@ class DrawnGraph:
 
     def softmax(self, x: Value) -> Step:
         rank = len(self._size(x))
-        return "nn.softmax", [x], {"axis": -1 if self._happens(0.7) else int(self._generator.integers(rank))}
+        op = "nn.log_softmax" if self._happens(0.2) else "nn.softmax"
+        return op, [x], {"axis": -1 if self._happens(0.7) else int(self._generator.integers(rank))}
 
     def normalisation(self, x: Value) -> Step | None:
         sizes = self._size(x)

@@ -179,6 +179,19 @@ def test_memory_that_cannot_be_had_is_a_failure() -> None:
         ({"steps": ((1, 0, -4, 4, 0),)}, "a check is of no place, or its numbers make no sense"),
         ({"steps": ((1, 0, 4, 8, 0),)}, "a check is of no place, or its numbers make no sense"),
         ({"steps": ((1, 0, 4, 4, -1),)}, "a check is of no place, or its numbers make no sense"),
+        *(
+            ({"steps": ((2, *numbers),)}, "a step has no function or operand, or its numbers make no sense")
+            for numbers in (
+                (0, 0, 3, 1, 1),
+                (0xF0, -1, 3, 1, 1),
+                (0xF0, 4, 3, 1, 1),
+                (0xF0, 0, -1, 1, 1),
+                (0xF0, 0, 4, 1, 1),
+                (0xF0, 0, 3, -1, 1),
+                (0xF0, 0, 3, 1, -1),
+                (0xF0, 0, 3, 1 << 32, 1 << 32),
+            )
+        ),
         ({"arena_nbytes": -1}, "sizes are not negative"),
     ],
 )

@@ -15,7 +15,7 @@ from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.lowerings.functions import FINITE_ONLY
 from byoc_dnnl.reference import Reference
 
-from plugins.dnnl.tests.dnnl_region import TINY, UNIT, NDArray, Region, emit
+from plugins.dnnl.tests.dnnl_region import TINY, UNIT, NDArray, Region, all_magnitudes, emit
 
 Magnitude = Callable[[NDArray, NDArray], NDArray]
 
@@ -48,16 +48,6 @@ FUNCTIONS: list[tuple[str, dict[str, Any], float, Magnitude]] = [
 SPECIAL = (np.nan, np.inf, -np.inf, 3.3e38, -3.3e38, -np.nan)
 
 
-def _numbers() -> NDArray:
-    """Gives numbers of all magnitudes and both signs, subnormal ones too, and many where functions bend."""
-    generator = np.random.default_rng(0)
-    fractions = generator.integers(0, 1 << 23, (255, 64), dtype=np.uint32)
-    fractions[:, 0], fractions[:, 1] = 0, (1 << 23) - 1
-    found = (fractions | (np.arange(255, dtype=np.uint32)[:, None] << 23)).ravel().view(np.float32)
-    bends = np.linspace(-110, 110, 8001, dtype=np.float32)
-    return np.concatenate([found, -found, bends, bends / 32, [0.0, -0.0]]).astype(np.float32)
-
-
 @pytest.fixture
 def set_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Gives what sets the limit of checks; nothing is computed anew."""
@@ -77,7 +67,7 @@ def test_functions_are_right_for_all_numbers_up_to_their_limit(
     # What comes before adds to the bound what it may round.
     limit = FINITE_ONLY[op] if within == "alone" else FINITE_ONLY[op] / 2
     set_limit(limit)
-    x = _numbers()
+    x = all_magnitudes()
     x = x[abs(x) <= limit]
     x = x[: len(x) // 16 * 16].reshape(-1, 16)
     region = Region()
@@ -101,7 +91,7 @@ def test_the_larger_and_the_smaller_of_two_are_right_for_all_finite_numbers(
     set_limit: Callable[[float], None], op: str
 ) -> None:
     set_limit(FINITE_ONLY[op])
-    numbers = _numbers()
+    numbers = all_magnitudes()
     x, y = (np.random.default_rng(seed).choice(numbers, (999, 16)) for seed in (1, 2))
     x, y = (np.where(abs(array) <= FINITE_ONLY[op], array, 1).astype(np.float32) for array in (x, y))
     x[0] = y[0]

@@ -5,9 +5,9 @@ from typing import Self, TypeAlias
 
 # Address of the description (0 where no primitive needs one), kind, value: see Place in csrc/objects.h.
 _Place: TypeAlias = tuple[int, int, int]
-# EXECUTE, address of the primitive, its arguments: number (DNNL_ARG_*) and place; or CHECK, place, number of elements,
-# bytes of one, bits of the limit.
-_Step: TypeAlias = tuple[int, int, tuple[tuple[int, int], ...]] | tuple[int, int, int, int, int]
+# EXECUTE, address of the primitive, its arguments: number (DNNL_ARG_*) and place; CHECK, place, number of elements,
+# bytes of one, bits of the limit; or COMPUTE, address of the function, two places, rows, columns.
+_Step: TypeAlias = tuple[int, int, tuple[tuple[int, int], ...]] | tuple[int, ...]
 
 # Kinds of places.
 ARGUMENT: int
@@ -17,6 +17,7 @@ ARENA: int
 # Operations.
 EXECUTE: int
 CHECK: int
+COMPUTE: int
 
 class Program:
     def __new__(

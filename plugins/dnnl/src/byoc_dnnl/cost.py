@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from byoc_dnnl.capi import Argument
-from byoc_dnnl.plan import Check, Plan, Step
+from byoc_dnnl.plan import AnyStep, Plan, Step
 
 __all__ = ["is_small"]
 
@@ -25,9 +25,9 @@ def is_small(plan: Plan) -> bool:
     return sum(map(_estimate_ns, plan.steps)) < SMALL_NS
 
 
-def _estimate_ns(step: Step | Check) -> float:
+def _estimate_ns(step: AnyStep) -> float:
     moved = sum(place.desc.nbytes for place in step.places) / _BYTES_PER_NS
-    return moved if isinstance(step, Check) else moved + 2 * _multiplications(step) / _FLOPS_PER_NS
+    return moved + 2 * _multiplications(step) / _FLOPS_PER_NS if isinstance(step, Step) else moved
 
 
 def _multiplications(step: Step) -> int:

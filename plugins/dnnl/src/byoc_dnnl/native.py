@@ -17,11 +17,11 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import team_runner, use_openmp
-from byoc_core.vm.extension import SWITCH
+from byoc_core.vm.extension import SWITCH, vector_function
 
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive
-from byoc_dnnl.plan import Buffer, Check, Kind, Place, Step
+from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Step
 from byoc_dnnl.static_form import Shapes
 
 if TYPE_CHECKING:
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from byoc_dnnl._native import Region as NativeRegion
     from byoc_dnnl.program import Program
 
-__all__ = ["Caller", "extension", "extension_status", "make_caller", "make_check", "make_program"]
+__all__ = [
+    "Caller",
+    "extension",
+    "extension_status",
+    "make_caller",
+    "make_program",
+    "make_single",
+]
 
 _FUNCTIONS = (
     "dnnl_primitive_execute",
@@ -77,35 +84,41 @@ def _find() -> tuple[ModuleType | None, str]:
 
 
 def make_program(program: Program) -> NativeProgram | None:
-    """Gives a program as the extension runs it; ``None`` where there is no extension."""
+    """Gives a program as the extension runs it; ``None`` where there is no extension, or the core has none."""
     native = extension()
-    return None if native is None else _Tables(native, program).make()
+    lacks = any(isinstance(step, Kernel) and not vector_function(step.function) for step in program.plan.steps)
+    return None if native is None or lacks else _Tables(native, program).make()
 
 
-def make_check(program: Program, check: Check) -> Callable[[int], bool] | None:
-    """Gives what says whether a check holds of the elements at an address; ``None`` where there is no extension."""
+def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] | None:
+    """Gives what runs a step on the addresses of its places, and says whether a check holds of them.
+
+    ``None`` where there is no extension, or for a function where the core has none.
+    """
     native = extension()
-    if native is None:
+    if native is None or (isinstance(step, Kernel) and not vector_function(step.function)):
         return None
     engine = program.engine
-    steps = ((native.CHECK, 0, *_numbers_of(check)),)
+    numbers = range(len(step.places))
     made: NativeProgram = native.Program(
         _functions(engine, is_serial=program.is_serial, run_team=0),
         engine.pointer.value,
-        1,
+        len(numbers),
         0,
-        ((0, native.ARGUMENT, 0),),
-        steps,
+        tuple((0, native.ARGUMENT, number) for number in numbers),
+        (_own_step(native, step, numbers),),
         engine,
-        lambda what, _, status: _error([check.title], what, 0, status),
+        lambda what, _, status: _error([step.title], what, 0, status),
     )
     return made.run
 
 
-def _numbers_of(check: Check) -> tuple[int, int, int]:
-    """Gives the number of elements, the bytes of one, and the bits of the limit."""
-    width = check.element_nbytes
-    return check.place.desc.nbytes // width, width, check.limit_bits
+def _own_step(native: ModuleType, step: Check | Kernel, places: Sequence[int]) -> tuple[int, ...]:
+    """Gives what is no primitive as numbers, from those of its places."""
+    if isinstance(step, Check):
+        width = step.element_nbytes
+        return native.CHECK, *places, step.place.desc.nbytes // width, width, step.limit_bits
+    return native.COMPUTE, vector_function(step.function), *places, step.rows, step.columns
 
 
 class _Tables:
@@ -122,7 +135,7 @@ class _Tables:
         program, native = self._program, self._native
         primitives = iter(program.primitives)
         steps = tuple(
-            self._check(step) if isinstance(step, Check) else self._execute(step, next(primitives))
+            self._execute(step, next(primitives)) if isinstance(step, Step) else self._own(step)
             for step in program.plan.steps
         )
         titles = [step.title for step in program.plan.steps]
@@ -146,8 +159,9 @@ class _Tables:
             arguments.append((int(Argument.SCRATCHPAD), number))
         return self._native.EXECUTE, primitive.pointer.value or 0, tuple(arguments)
 
-    def _check(self, check: Check) -> tuple[int, int, int, int, int]:
-        return self._native.CHECK, self._number(check.place), *_numbers_of(check)
+    def _own(self, step: Check | Kernel) -> tuple[int, ...]:
+        numbers = [self._number(place) for place in step.places]
+        return _own_step(self._native, step, numbers)
 
     def _number(self, place: Place) -> int:
         if place not in self._numbers:

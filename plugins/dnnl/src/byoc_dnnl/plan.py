@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import prod
 
 import numpy as np
 from byoc_core.dtypes import to_numpy
+from byoc_core.kernels import KERNELS
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 
-__all__ = ["BlockSums", "Buffer", "Check", "Kind", "Packing", "Place", "Plan", "Step"]
+__all__ = ["AnyStep", "BlockSums", "Buffer", "Check", "Kernel", "Kind", "Packing", "Place", "Plan", "Step"]
 
 
 class Kind(Enum):
@@ -109,6 +111,11 @@ class Step:
         return self.arguments.values()
 
     @property
+    def implementation(self) -> str:
+        """The name that oneDNN gives to what computes it."""
+        return self.desc.implementation
+
+    @property
     def is_recurrent(self) -> bool:
         """Whether it is a recurrent layer: it has weights of inputs and of states."""
         return Argument.WEIGHTS_1 in self.arguments
@@ -116,7 +123,7 @@ class Step:
     @property
     def generates_when_run(self) -> bool:
         """Whether oneDNN generates code when it runs first: for recurrent layers, and what its own gemm does."""
-        return self.is_recurrent or any(part.startswith("gemm") for part in self.desc.implementation.split(":"))
+        return self.is_recurrent or any(part.startswith("gemm") for part in self.implementation.split(":"))
 
     @property
     def scratch_nbytes(self) -> int:
@@ -124,7 +131,7 @@ class Step:
         return self.desc.scratch_nbytes
 
     def __str__(self) -> str:
-        return f"{self.title}  {self.desc.implementation}  {', '.join(map(str, self.places))}"
+        return f"{self.title}  {self.implementation}  {', '.join(map(str, self.places))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,66 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function of float32 that the core computes, where oneDNN is too inexact.
+
+    Attributes:
+        op: the function.
+        source: its operand, without gaps.
+        target: its result, which lies as the operand does.
+        columns: the elements of a row, which lie next to each other; 0 for a function of each element.
+    """
+
+    op: str
+    source: Place
+    target: Place
+    columns: int = 0
+
+    @property
+    def title(self) -> str:
+        """What it computes, for people and messages."""
+        return self.op
+
+    @property
+    def implementation(self) -> str:
+        """In place of oneDNN's name of an implementation."""
+        return "byoc"
+
+    @property
+    def function(self) -> str:
+        """The core's name of it."""
+        return self.op.removeprefix("nn.")
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; how many elements, of a function of each."""
+        return prod(self.source.desc.sizes) // max(1, self.columns)
+
+    @property
+    def places(self) -> Collection[Place]:
+        """What it reads and writes."""
+        return (self.source, self.target)
+
+    @property
+    def scratch_nbytes(self) -> int:
+        """None."""
+        return 0
+
+    def compute(self, elements: NDArray) -> NDArray:
+        """Computes it by numpy's kernel, of its elements in their order in memory."""
+        if not self.columns:
+            return np.asarray(KERNELS[self.op](elements))
+        return np.asarray(KERNELS[self.op](elements.reshape(-1, self.columns), axis=1)).reshape(-1)
+
+    def __str__(self) -> str:
+        return f"{self.op}  {self.implementation}  {self.source}, {self.target}"
+
+
+AnyStep = Step | Check | Kernel
+"""What a plan does at a time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """A constant in another layout: made once, when the program is."""
 
@@ -191,7 +258,7 @@ class Plan:
         constants: arrays by digest that were computed from constants while the plan was made.
     """
 
-    steps: Sequence[Step | Check]
+    steps: Sequence[AnyStep]
     packings: Sequence[Packing]
     constants: Mapping[str, NDArray] = field(default_factory=dict)
 

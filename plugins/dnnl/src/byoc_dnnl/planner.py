@@ -23,7 +23,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.capi import MAX_INT, MAX_NDIMS, Argument, DataType
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
-from byoc_dnnl.plan import BlockSums, Buffer, Check, Kind, Packing, Place, Plan, Step
+from byoc_dnnl.plan import AnyStep, BlockSums, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
 from byoc_dnnl.primitives import Workshop
 from byoc_dnnl.ranges import LARGEST, Need, Ranges
@@ -109,7 +109,7 @@ class Planner:
         for call in self._calls:
             for id_ in dict.fromkeys(call.inputs):
                 self._readers.setdefault(id_, []).append(call)
-        self._steps: list[Step | Check] = []
+        self._steps: list[AnyStep] = []
         self._packings: list[Packing] = []
         self._places: dict[int, Place] = {}
         self._values_in: dict[Buffer, list[int]] = {}
@@ -385,6 +385,10 @@ class Planner:
                 name = f"`{title}`, operand {place.buffer.name}"
                 raise ArtifactError(name, "is too small", got=place.buffer.nbytes, expected=f"{needed} bytes")
         self._steps.append(Step(title, desc, {int(argument): place for argument, place in arguments.items()}))
+
+    def add_kernel(self, op: str, source: Place, target: Place, columns: int = 0) -> None:
+        """Adds a function of the core: of each element, or of rows of so many that lie next to each other."""
+        self._steps.append(Kernel(op, source, target, columns))
 
     def check_finite(self, ids: Sequence[int]) -> bool:
         """Adds checks that values which are there are finite, as many as are needed; not where one cannot be."""

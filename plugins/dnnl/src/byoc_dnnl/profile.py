@@ -14,7 +14,7 @@ from byoc_core.runtime.module import NDArray, PackedFunction
 from byoc_core.runtime.threads import num_threads
 
 from byoc_dnnl.engine import DnnlModule, Region
-from byoc_dnnl.plan import Step
+from byoc_dnnl.plan import Check
 from byoc_dnnl.program import Frame, Program
 from byoc_dnnl.reference import Reference
 from byoc_dnnl.static_form import Shapes, print_call
@@ -31,7 +31,8 @@ class StepTime:
 
     Attributes:
         title: the ops that it computes.
-        implementation: oneDNN's name of what computes them; empty where oneDNN does not.
+        implementation: oneDNN's name of what computes them; ``byoc`` for a function of the core, empty for a check
+            and where numpy's kernels compute.
         layouts: its operands, and how they lie.
         shapes: of the operands, in the same order: what a primitive reads first to what it writes.
         seconds: the median over the calls.
@@ -182,9 +183,11 @@ def _summarise(program: Program | Reference, runs: list[list[float]]) -> tuple[S
         return (StepTime("numpy's kernels", "", "", (), seconds[0]),)
     found = []
     for step, time in zip(program.plan.steps, seconds, strict=True):
-        title = step.title if isinstance(step, Step) else str(step)
-        name = step.desc.implementation if isinstance(step, Step) else ""
-        places = step.places if isinstance(step, Step) else ()
+        title, name, places = str(step), "", step.places
+        if isinstance(step, Check):
+            places = ()
+        else:
+            title, name = step.title, step.implementation
         layouts, shapes = ", ".join(map(str, places)), tuple(place.desc.sizes for place in places)
         found.append(StepTime(title, name, layouts, shapes, time))
     return tuple(found)

@@ -14,11 +14,13 @@ from byoc_core.runtime.module import NDArray
 from byoc_dnnl.arrays import address_of, aligned, round_up
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, Memory, Primitive, Stream, argument_block
-from byoc_dnnl.native import make_check, make_program
-from byoc_dnnl.plan import Buffer, Check, Kind, Place, Plan, Step
+from byoc_dnnl.native import make_program, make_single
+from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Plan, Step
 from byoc_dnnl.weights import shared_constants
 
 __all__ = ["Frame", "Program"]
+
+_Native = Callable[..., bool]
 
 
 class Program:
@@ -99,11 +101,11 @@ class Frame:
         self._memories: dict[Place, Memory] = {}
         self._bound: list[tuple[int, ctypes.c_void_p]] = []
         self._scratch: list[Memory] = []
-        self._calls: list[tuple[str, ctypes.c_void_p, int, Any] | tuple[Check, Callable[[int], bool] | None]] = []
+        self._calls: list[tuple[str, ctypes.c_void_p, int, Any] | tuple[Check | Kernel, _Native | None]] = []
         primitives = iter(program.primitives)
         for step in program.plan.steps:
-            if isinstance(step, Check):
-                self._calls.append((step, make_check(program, step)))
+            if not isinstance(step, Step):
+                self._calls.append((step, make_single(program, step)))
                 continue
             primitive = next(primitives)
             block = [(argument, self._memory(place)) for argument, place in step.arguments.items()]
@@ -129,17 +131,26 @@ class Frame:
             self._bound.append((buffer.index, memory.pointer))
         return memory
 
-    def _holds(self, check: Check, native: Callable[[int], bool] | None, arrays: Sequence[NDArray]) -> bool:
-        program, buffer = self._program, check.place.buffer
+    def _array(self, place: Place, arrays: Sequence[NDArray]) -> NDArray:
+        """Gives the memory of a place, as an array of any shape and dtype."""
+        program, buffer = self._program, place.buffer
         if buffer.kind is Kind.ARENA:
             start = program.storage.offsets[program.numbers[buffer]]
-            found = self._arena[start : start + check.place.desc.nbytes]
-        else:
-            found = arrays[buffer.index] if buffer.kind is Kind.ARGUMENT else program.arrays[buffer]
+            return self._arena[start : start + place.desc.nbytes]
+        return arrays[buffer.index] if buffer.kind is Kind.ARGUMENT else program.arrays[buffer]
+
+    def _run_own(self, step: Check | Kernel, native: _Native | None, arrays: Sequence[NDArray]) -> bool:
+        """Runs what is no primitive; whether the run goes on."""
+        found = [self._array(place, arrays) for place in step.places]
         if native is not None:
-            return native(address_of(found))
-        bits = found.view(f"u{check.element_nbytes}")
-        return bool((bits & np.iinfo(bits.dtype).max // 2).max() <= check.limit_bits)
+            return native(*map(address_of, found))
+        if isinstance(step, Check):
+            bits = found[0].view(f"u{step.element_nbytes}")
+            return bool((bits & np.iinfo(bits.dtype).max // 2).max() <= step.limit_bits)
+        source, target = (array.reshape(-1).view(np.float32) for array in found)
+        with np.errstate(all="ignore"):
+            target[...] = step.compute(source)
+        return True
 
     def run(self, arrays: Sequence[NDArray], times: list[float] | None = None) -> bool:
         """Runs all steps on inputs and outputs, up to a check that does not hold; whether all held.
@@ -167,7 +178,7 @@ class Frame:
                 times.append(perf_counter())
             if len(call) == 2:
                 api.call("dnnl_stream_wait", stream)
-                if not self._holds(*call, arrays):
+                if not self._run_own(*call, arrays):
                     return False
                 continue
             title, primitive, count, block = call

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDED", "Facts", "bound_of"]
 
 _UNIT = 2.0**-23
+_MOST_EXPONENT = 300.0
+"""Where an exponential is larger than any float32, and not yet than any float64."""
 _LEAST_EPSILON = 2.0**-100
 """What is added to a variance: less than this float32 might take for zero."""
 _MOST_TERMS = 1 << 21
@@ -99,6 +101,20 @@ def _rounded(facts: Facts) -> float:
 
 def _one(_: Facts) -> float:
     return 1 + 32 * _UNIT
+
+
+def _exponential(facts: Facts) -> float:
+    return math.exp(min(facts.bound(0), _MOST_EXPONENT)) * (1 + 4 * _UNIT)
+
+
+def _softplus(facts: Facts) -> float:
+    return (facts.bound(0) + 1) * (1 + 4 * _UNIT)
+
+
+def _log_softmax(facts: Facts) -> float:
+    """Of differences to the largest element, less the logarithm of a sum of at most so many ones."""
+    terms = max(1, *facts.sizes(0))
+    return (2 * facts.bound(0) + math.log(terms)) * (1 + 4 * _UNIT)
 
 
 def _sum(facts: Facts) -> float:
@@ -254,6 +270,9 @@ BOUNDED: Mapping[str, Rule] = {
     **dict.fromkeys(["maximum", "minimum"], _any),
     **dict.fromkeys(["nn.gelu", "nn.swish", "nn.hard_swish", "nn.mish"], _rounded),
     **dict.fromkeys(["sigmoid", "tanh", "nn.softmax", "nn.softsign", "nn.hard_sigmoid"], _one),
+    "exp": _exponential,
+    "nn.softplus": _softplus,
+    "nn.log_softmax": _log_softmax,
     **dict.fromkeys(["add", "subtract", "nn.bias_add"], _sum),
     **dict.fromkeys(["nn.celu", "nn.elu", "nn.selu"], _elu),
     **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], _convolution),

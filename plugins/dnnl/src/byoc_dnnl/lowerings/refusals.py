@@ -25,17 +25,13 @@ _GROUPS: Mapping[str, str] = {
     "oneDNN takes no sums over named axes": "einsum",
     "oneDNN rotates no pairs": "nn.rotary_embedding",
     "oneDNN knows no triangles of matrices": "trilu",
-    "oneDNN has no such reduction, and its exponential is inaccurate": "logsumexp",
+    "oneDNN has no such reduction": "logsumexp",
     "it holds or calls functions": "call call_dps_packed call_packed composite if loop",
 }
 """What oneDNN has nothing for: the reason, and the ops."""
 
 REFUSALS: Mapping[str, str] = {
     **{op: reason for reason, ops in _GROUPS.items() for op in ops.split()},
-    "exp": "oneDNN 3.2 is wrong by up to 5 ULP far from 0, and gives 0 below -87",
-    "log": "oneDNN 3.2 is wrong near 1, and for subnormal numbers",
     "nn.attention": "this plugin takes it in float32 only, not causal, and without zeros for a step that sees no key",
-    "nn.log_softmax": "oneDNN 3.2 is wrong by 3e-6",
-    "nn.softplus": "oneDNN 3.2 is wrong by up to 8e-6 for negative numbers",
 }
 """The reason for each op without a lowering."""

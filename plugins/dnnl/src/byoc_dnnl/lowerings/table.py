@@ -11,6 +11,7 @@ from byoc_dnnl.capi import DataType
 from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
 from byoc_dnnl.lowerings.casts import lower_cast
 from byoc_dnnl.lowerings.convolution import lower_convolution
+from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS, lower_core_function, lower_log_softmax
 from byoc_dnnl.lowerings.deconvolution import lower_deconvolution
 from byoc_dnnl.lowerings.elementwise import lower_binary, lower_function
 from byoc_dnnl.lowerings.epilogue import BINARIES
@@ -56,7 +57,9 @@ LOWERINGS: Mapping[str, Lowering] = {
     ),
     **dict.fromkeys([f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)], lower_pooling),
     **dict.fromkeys(REDUCTIONS, lower_reduction),
+    **dict.fromkeys(CORE_FUNCTIONS, lower_core_function),
     "nn.softmax": lower_softmax,
+    "nn.log_softmax": lower_log_softmax,
     **dict.fromkeys(["reshape", "squeeze", "expand_dims"], lower_reshape),
     "matmul": lower_matmul,
     "nn.dense": lower_dense,

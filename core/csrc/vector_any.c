@@ -1,0 +1,3 @@
+/* The functions of vector_functions.h, for any processor of the family. */
+#define BYOC_VECTOR_TABLE byoc_vector_any
+#include "vector_bodies.h"

@@ -1,0 +1,65 @@
+/* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set that is in force where this is included.
+ * Loops have no branches and calls, so that compilers vectorise them. */
+#include "byoc_activations.h"
+#include "vector_functions.h"
+
+enum { LANES = 16, BLOCK = 8 * LANES }; /* a sum adds a block's numbers in float32, so many at a time */
+
+static void exp_each(const float *restrict x, float *restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = byoc_exp_f32(x[i]);
+}
+
+static void log_each(const float *restrict x, float *restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = byoc_log_f32(x[i]);
+}
+
+static void softplus_each(const float *restrict x, float *restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = byoc_softplus_f32(x[i]);
+}
+
+/* Integers that are ordered as floats are; what gives one gives the other back. */
+static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31) * 0x7fffffffu); }
+
+static inline float largest(const float *x, int64_t count) {
+  int32_t found = INT32_MIN; /* a NaN, and smaller than all others */
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t next = ordered(byoc_bits_f32(x[i]));
+    found = next > found ? next : found;
+  }
+  return byoc_from_bits_f32((uint32_t)ordered((uint32_t)found));
+}
+
+/* The sum of blocks in float64. */
+static inline double sum(const float *x, int64_t count) {
+  double found = 0;
+  int64_t i = 0;
+  for (; i + BLOCK <= count; i += BLOCK) {
+    float lanes[LANES] = {0};
+    for (int step = 0; step < BLOCK; step += LANES)
+      for (int lane = 0; lane < LANES; ++lane) lanes[lane] += x[i + step + lane];
+    for (int lane = 0; lane < LANES; ++lane) found += (double)lanes[lane];
+  }
+  for (; i < count; ++i) found += (double)x[i];
+  return found;
+}
+
+/* The ones among the exponentials are counted apart: of a row that one number dominates the others alone tell. */
+static void log_softmax_row(const float *restrict x, float *restrict y, int64_t count) {
+  const float top = largest(x, count);
+  int32_t num_tops = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const float power = byoc_exp_nonpositive_f32(x[i] - top);
+    num_tops += x[i] == top;
+    y[i] = x[i] == top ? 0 : power;
+  }
+  const double others = sum(y, count) + (num_tops - 1) + (top - top); /* NaN where the largest one is infinite */
+  const float log_sum = others <= 1 ? byoc_log1p_unit_f32((float)others) : byoc_log_f32((float)(1 + others));
+  for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - top) - log_sum;
+}
+
+const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
+    [BYOC_EXP] = exp_each,
+    [BYOC_LOG] = log_each,
+    [BYOC_SOFTPLUS] = softplus_each,
+    [BYOC_LOG_SOFTMAX] = log_softmax_row,
+};

@@ -1,0 +1,20 @@
+/* Functions of many numbers of float32 at once, compiled for several instruction sets. */
+#ifndef BYOC_VECTOR_FUNCTIONS_H_
+#define BYOC_VECTOR_FUNCTIONS_H_
+
+#include <stdint.h>
+
+/* Computes a function of `count` numbers that lie next to each other, into memory of its own. */
+typedef void (*byoc_vector_function)(const float *restrict x, float *restrict y, int64_t count);
+
+/* Of each number; of a row of less than 2^31 numbers: x - log(sum(exp(x))). Infinities, NaN and subnormal numbers are right,
+ * and errors those that byoc_math_f32.h and byoc_activations.h name. */
+enum { BYOC_EXP, BYOC_LOG, BYOC_SOFTPLUS, BYOC_LOG_SOFTMAX, BYOC_NUM_VECTOR_FUNCTIONS };
+
+extern const byoc_vector_function byoc_vector_any[BYOC_NUM_VECTOR_FUNCTIONS];
+#if defined(__x86_64__)
+extern const byoc_vector_function byoc_vector_avx2[BYOC_NUM_VECTOR_FUNCTIONS]; /* with FMA */
+extern const byoc_vector_function byoc_vector_avx512[BYOC_NUM_VECTOR_FUNCTIONS]; /* F, BW, DQ and VL, with AVX2 and FMA */
+#endif
+
+#endif /* BYOC_VECTOR_FUNCTIONS_H_ */

@@ -1,0 +1,152 @@
+"""The C extension's functions of many numbers: exact for all of them, with each instruction set of the processor."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from byoc_core.kernels import KERNELS
+from byoc_core.vm.extension import extension, extension_status, vector_function
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NDArray = npt.NDArray[Any]
+UNIT = 2.0**-24
+SUBNORMAL = 2.0**-149
+ULPS = {"exp": 1.5, "log": 1.0, "softplus": 2.5}
+OPS = {"exp": "exp", "log": "log", "softplus": "nn.softplus", "log_softmax": "nn.log_softmax"}
+SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-45, -1e-45, 0.0, -0.0, 1.0], np.float32)
+native: Any = extension()
+needs_extension = pytest.mark.skipif(native is None, reason=extension_status()[1] or "it is there")
+
+Function = Callable[[NDArray], NDArray]
+
+
+def _functions(name: str) -> list[Function]:
+    """Gives a function with each instruction set."""
+    return [_at(address) for address in native.VECTOR_FUNCTIONS[name]]
+
+
+def _at(address: int) -> Function:
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
+
+    def compute(x: NDArray) -> NDArray:
+        memory = np.full(x.size + 2, 7.0, np.float32)
+        function(x.ctypes.data, memory[1:].ctypes.data, x.size)
+        assert memory[0] == memory[-1] == 7  # nothing around it is written
+        return memory[1:-1]
+
+    return compute
+
+
+def _numbers() -> NDArray:
+    """Gives numbers of all magnitudes and both signs, special ones, and many where functions bend."""
+    generator = np.random.default_rng(0)
+    fractions = generator.integers(0, 1 << 23, (255, 64), dtype=np.uint32)
+    fractions[:, 0], fractions[:, 1] = 0, (1 << 23) - 1
+    sizes = (fractions | (np.arange(255, dtype=np.uint32)[:, None] << 23)).ravel().view(np.float32)
+    bends = np.linspace(-110, 110, 40_001, dtype=np.float32)
+    return np.concatenate([sizes, -sizes, bends, 1 + bends / 128, SPECIAL]).astype(np.float32)
+
+
+def _exact(name: str, x: NDArray, **attrs: int) -> NDArray:
+    with np.errstate(all="ignore"):
+        return np.asarray(KERNELS[OPS[name]](x.astype(np.float64), **attrs))
+
+
+@needs_extension
+@pytest.mark.parametrize("name", sorted(ULPS))
+def test_functions_of_each_number_keep_their_bounds(name: str) -> None:
+    x = _numbers()
+    exact = _exact(name, x)
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(np.float32)
+    for function in _functions(name):
+        found = function(x)
+        with np.errstate(all="ignore"):
+            close = abs(found.astype(np.float64) - exact) <= np.maximum(2 * ULPS[name] * UNIT * abs(exact), SUBNORMAL)
+        right = close | (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+        assert right.all(), (x[~right][:5], found[~right][:5])
+
+
+@needs_extension
+@pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.parametrize("size", [1, 7, 15, 16, 17, 127, 128, 129, 1000])
+def test_any_number_of_them(name: str, size: int) -> None:
+    x = abs(np.random.default_rng(size).standard_normal(size)).astype(np.float32)
+    for function in _functions(name):
+        np.testing.assert_allclose(function(x), _exact(name, x, **_axis(name)), rtol=1e-5, atol=1e-6)
+
+
+def _axis(name: str) -> dict[str, int]:
+    return {"axis": 0} if name == "log_softmax" else {}
+
+
+def _row_bound(x: NDArray, exact: NDArray) -> NDArray:
+    """Gives how far `log_softmax` may be from the exact result (Higham, section 3.1).
+
+    Differences to the largest number are rounded, and exponentials have an error of that and of 3 units; the error of
+    the logarithm of their sum is the mean of those, with 8 units of the sum of all but one, and 2.5 of its own.
+    """
+    differences = x.max() - x.astype(np.float64)
+    log_sum = abs(exact + differences)
+    mean = np.sum(np.exp(exact) * (differences + 3 + 8), where=differences > 0)
+    return np.asarray(UNIT * (differences + mean + 5 * log_sum + 2 * abs(exact)) + SUBNORMAL)
+
+
+@needs_extension
+@settings(max_examples=200, deadline=None)
+@given(
+    size=st.integers(1, 3000),
+    scale=st.sampled_from([1e-3, 1.0, 30.0, 1e4, 1e30]),
+    num_tops=st.integers(1, 3),
+    seed=st.integers(0, 999),
+)
+def test_log_softmax_is_as_exact_as_its_operands_differences(size: int, scale: float, num_tops: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    x = (generator.standard_normal(size) * scale).astype(np.float32)
+    x[generator.integers(0, size, num_tops)] = x.max()
+    exact = _exact("log_softmax", x, axis=0)
+    for function in _functions("log_softmax"):
+        assert (abs(function(x) - exact) <= _row_bound(x, exact)).all()
+
+
+@needs_extension
+@pytest.mark.parametrize("size", [20, 1000])
+def test_the_number_that_dominates_a_row_has_an_exact_result(size: int) -> None:
+    """Its exponential is 1, and a sum with that would lose the others."""
+    x = np.zeros(size, np.float32)
+    x[3] = 18.0
+    exact = _exact("log_softmax", x, axis=0)
+    assert -1e-4 < exact[3] < -1e-8
+    for function in _functions("log_softmax"):
+        np.testing.assert_allclose(function(x), exact, rtol=8 * UNIT)
+
+
+@needs_extension
+@pytest.mark.parametrize("special", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("places", [(0,), (49,), (3, 17), range(50)])
+def test_rows_that_are_not_finite_give_what_the_kernel_gives(special: float, places: Sequence[int]) -> None:
+    x = np.random.default_rng(0).standard_normal(50).astype(np.float32)
+    x[list(places)] = special
+    expected = _exact("log_softmax", x, axis=0)
+    for function in _functions("log_softmax"):
+        found = function(x)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+
+
+@needs_extension
+def test_runtimes_get_the_fastest_of_them() -> None:
+    for name, addresses in native.VECTOR_FUNCTIONS.items():
+        assert len({*addresses}) == len(addresses)
+        assert vector_function(name) == addresses[-1]
+
+
+def test_without_the_extension_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byoc_core.vm.extension.extension", lambda: None)
+    assert vector_function("exp") == 0

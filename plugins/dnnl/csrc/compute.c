@@ -1,0 +1,31 @@
+/* Functions of the core on rows of numbers, shared by the threads of the call. */
+#include "objects.h"
+
+enum { CHUNK = 1 << 14 }; /* how many numbers a thread computes at a time */
+
+typedef struct {
+  VectorFunction function;
+  const float *x;
+  float *y;
+  int64_t columns;
+} Rows;
+
+static void compute_each(void *data, int64_t first, int64_t count) {
+  const Rows *rows = data;
+  rows->function(rows->x + first, rows->y + first, count);
+}
+
+static void compute_rows(void *data, int64_t first, int64_t count) {
+  const Rows *rows = data;
+  for (int64_t row = first; row < first + count; ++row)
+    rows->function(rows->x + row * rows->columns, rows->y + row * rows->columns, rows->columns);
+}
+
+void byoc_compute(const Api *api, VectorFunction function, const float *x, float *y, int64_t rows, int64_t columns) {
+  Rows all = {function, x, y, columns};
+  if (!columns) {
+    byoc_share(api, rows, CHUNK, compute_each, &all);
+    return;
+  }
+  byoc_share(api, rows, columns < CHUNK ? CHUNK / columns : 1, compute_rows, &all);
+}

@@ -1,0 +1,32 @@
+/* Work on many elements, shared by the threads of the call. */
+#include "objects.h"
+
+#include <stdatomic.h>
+
+typedef struct {
+  Body body;
+  void *data;
+  int64_t count, chunk;
+  atomic_llong next; /* the first one that no thread has taken */
+} Work;
+
+/* What each thread does: takes one chunk after another. */
+static void work(void *data) {
+  Work *work = data;
+  for (;;) {
+    const int64_t first = atomic_fetch_add_explicit(&work->next, work->chunk, memory_order_relaxed);
+    if (first >= work->count) return;
+    const int64_t rest = work->count - first;
+    work->body(work->data, first, rest < work->chunk ? rest : work->chunk);
+  }
+}
+
+void byoc_share(const Api *api, int64_t count, int64_t chunk, Body body, void *data) {
+  const int num_threads = count > 2 * chunk && api->max_threads && api->parallel ? api->max_threads() : 1;
+  if (num_threads <= 1) {
+    body(data, 0, count);
+    return;
+  }
+  Work shared = {.body = body, .data = data, .count = count, .chunk = chunk};
+  api->parallel(work, &shared, (unsigned)num_threads, 0);
+}

@@ -1,0 +1,124 @@
+"""Functions that the core computes within a region: in any layout, with any number of threads, by numpy too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core.ir import tensor
+from byoc_core.kernels import KERNELS
+from byoc_core.runtime.threads import num_threads, set_num_threads
+from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS
+from byoc_dnnl.profile import profile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugins.dnnl.tests.dnnl_region import TINY, UNIT, NDArray, Region, all_magnitudes, emit
+
+ULPS = {"exp": 1.5, "log": 1.0, "nn.softplus": 2.5}
+
+
+def _alone(op: str, *shape: int, **attrs: Any) -> Region:
+    region = Region()
+    return region.finish(emit(region, op, region.builder.param("x", tensor(shape)), **attrs))
+
+
+@pytest.mark.parametrize("op", CORE_FUNCTIONS)
+def test_functions_are_exact_for_all_numbers(op: str) -> None:
+    x = all_magnitudes()
+    region = _alone(op, *x.shape)
+    assert region.source == f"f\n{op}  byoc  %0:a, %1:a"
+    (found,), (exact,) = region.run(x), region.oracle(x)
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(np.float32)
+        error = abs(found.astype(np.float64) - exact)
+    allowed = 2 * ULPS[op] * UNIT * abs(exact) + TINY
+    assert ((error <= allowed) | (found == rounded) | (np.isnan(found) & np.isnan(rounded))).all()
+
+
+@pytest.mark.parametrize("missing", ["byoc_dnnl.native.extension", "byoc_dnnl.native.vector_function"])
+@pytest.mark.parametrize(
+    ("op", "attrs"), [*((op, {}) for op in CORE_FUNCTIONS), *(("nn.log_softmax", {"axis": axis}) for axis in (1, 3))]
+)
+def test_without_an_extension_numpy_computes(
+    op: str, attrs: dict[str, Any], missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing, lambda *_: None)
+    region = _alone(op, 2, 5, 3, 4, **attrs)
+    assert f"{op}  byoc" in region.source
+    x = abs(region.draw(2, 5, 3, 4))
+    np.testing.assert_allclose(region.run(x)[0], KERNELS[op](x, **attrs), rtol=4 * UNIT, atol=4 * UNIT)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 12), min_size=1, max_size=5),
+    axis=st.integers(-5, 4),
+    order=st.permutations(range(5)),
+    seed=st.integers(0, 99),
+)
+def test_log_softmax_along_any_axis_of_any_layout(shape: list[int], axis: int, order: list[int], seed: int) -> None:
+    axis = axis % len(shape) - len(shape) * (axis < 0)
+    axes = tuple(one for one in order if one < len(shape))
+    region = Region(seed=seed)
+    x = region.builder.param("x", tensor(tuple(shape)))
+    region.finish(emit(region, "nn.log_softmax", emit(region, "permute_dims", x, axes=axes), axis=axis))
+    assert "nn.log_softmax  byoc" in region.source
+    array = region.draw(*shape)
+    (found,), (exact,) = region.run(array), region.oracle(array)
+    np.testing.assert_allclose(found, exact, rtol=16 * UNIT, atol=16 * UNIT * abs(array).max())
+
+
+@pytest.mark.parametrize("op", CORE_FUNCTIONS)
+@pytest.mark.parametrize("channels", [3, 16, 17])
+def test_padding_of_blocks_stays_zero(op: str, channels: int) -> None:
+    """What a convolution reads in blocks of channels lies in padding where they do not fill one: it has to be 0.
+
+    The convolutions here give what they read.
+    """
+    region = Region()
+    x = region.builder.param("x", tensor((1, channels, 6, 6)))
+    taps = np.zeros((channels, channels, 3, 3), np.float32)
+    taps[range(channels), range(channels), 1, 1] = 1
+    weights, image = region.builder.const(taps), abs(region.draw(1, channels, 6, 6))
+    first = emit(region, "nn.conv2d", x, weights, padding=(1,) * 4)
+    region.finish(emit(region, "nn.conv2d", emit(region, op, first), weights, padding=(1,) * 4))
+    assert f"{op}  byoc" in region.source
+    (found,), (exact,) = region.run(image), region.oracle(image)
+    assert (abs(found - exact) <= 2 * ULPS[op] * UNIT * abs(exact) + TINY).all()
+
+
+def _run_with(number: int, region: Region, x: NDArray) -> NDArray:
+    before = num_threads()
+    set_num_threads(number)
+    try:
+        return region.run(x)[0]
+    finally:
+        set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attrs"),
+    [
+        ("exp", (501, 401), {}),
+        ("nn.log_softmax", (501, 401), {"axis": 1}),
+        ("nn.log_softmax", (5, 40_001), {"axis": 1}),
+        ("nn.log_softmax", (200_003, 1), {"axis": 1}),
+    ],
+)
+def test_threads_share_the_work_and_change_nothing(op: str, shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
+    region = _alone(op, *shape, **attrs)
+    x = region.draw(*shape)
+    np.testing.assert_array_equal(_run_with(3, region, x), _run_with(1, region, x))
+
+
+def test_a_profile_names_them() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((4, 8)))
+    region.finish(emit(region, "log", emit(region, "exp", x)))
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error")
+    (times,) = profile(executable, {"x": region.draw(4, 8)}, function="f", num_calls=2).regions
+    assert [(step.title, step.implementation) for step in times.steps] == [("exp", "byoc"), ("log", "byoc")]
+    assert all(step.shapes == ((4, 8), (4, 8)) for step in times.steps)
