@@ -7,10 +7,13 @@ from typing import Any
 import byoc_core
 import numpy as np
 import pytest
+from byoc_core.dtypes import float_limits, to_numpy
 from byoc_core.ir import tensor
 from byoc_core.kernels import KERNELS
 from byoc_core.runtime.threads import num_threads, set_num_threads
+from byoc_dnnl.engine import open_engine
 from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS
+from byoc_dnnl.precision import lacks
 from byoc_dnnl.profile import profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +91,26 @@ def test_padding_of_blocks_stays_zero(op: str, channels: int) -> None:
     assert f"{op}  byoc" in region.source
     (found,), (exact,) = region.run(image), region.oracle(image)
     assert (abs(found - exact) <= 2 * ULPS[op] * UNIT * abs(exact) + TINY).all()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("op", "attrs"), [*((op, {}) for op in CORE_FUNCTIONS), *(("nn.log_softmax", {"axis": axis}) for axis in (1, 3))]
+)
+def test_narrow_floats_are_computed_in_float32_and_rounded_once(op: str, attrs: dict[str, Any], dtype: str) -> None:
+    if lacks(open_engine().isa, dtype):
+        pytest.skip(f"oneDNN has no instructions for {dtype} here")
+    region = Region()
+    x = region.builder.param("x", tensor((2, 16, 5, 4), dtype))
+    region.finish(emit(region, op, x, **attrs))
+    assert f"{op}  byoc" in region.source
+    assert region.source.count("reorder") <= 3
+    array = (abs(region.draw(2, 16, 5, 4)) * 8).astype(to_numpy(dtype))
+    (found,), (exact,) = region.run(array), region.oracle(array)
+    limits = float_limits(dtype)
+    in_float32 = 16 * UNIT * np.maximum(abs(exact), 32)
+    allowed = in_float32 + limits.unit_roundoff * (abs(exact) + in_float32) + limits.smallest_normal
+    assert (abs(found.astype(np.float64) - exact) <= allowed).all()
 
 
 def _run_with(number: int, region: Region, x: NDArray) -> NDArray:

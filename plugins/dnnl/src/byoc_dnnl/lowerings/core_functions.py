@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of
 from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
+    from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Call, Planner
 
 __all__ = ["CORE_FUNCTIONS", "lower_core_function", "lower_log_softmax"]
@@ -19,22 +21,36 @@ result (log), by 8e-6 for negative numbers (softplus)."""
 
 
 def lower_core_function(call: Call, planner: Planner) -> None:
-    """Adds a function of each element, of the core's: oneDNN 3.2 is inexact."""
-    size = 4 * prod(sizes_of(call.result))
-    # Padding has to stay zero, which is not what a function gives for it.
-    ways = planner.ways(call.inputs[0])
-    place = next(place for place in ways if place.desc.dtype == "float32" and place.desc.nbytes == size)
-    planner.add_kernel(call.op, place, planner.result(call.output, place.desc))
+    """Adds a function of each element, of the core's, in float32: oneDNN 3.2 is inexact."""
+    (x,) = call.inputs
+    place = planner.place_as(x, "float32")
+    if place.desc.nbytes > 4 * prod(sizes_of(call.result)):  # padding has to stay zero, which is no function of it
+        place = planner.place_in(x, planner.channels_last(place.desc.sizes))
+    _add(call, planner, place)
 
 
 def lower_log_softmax(call: Call, planner: Planner) -> None:
-    """Adds the logarithm of softmax, of the core's: oneDNN 3.2 is wrong by 3e-6."""
+    """Adds the logarithm of softmax, of the core's, in float32: oneDNN 3.2 is wrong by 3e-6."""
     (x,) = call.inputs
     axis, sizes = axis_of(call), sizes_of(call.result)
-    place = planner.place(x)
-    order = place.desc.plain_order()
-    if order is None or (sizes[axis] > 1 and [one for one in order if sizes[one] > 1][-1] != axis):
+    order = planner.stored(x).desc.plain_order()
+    if order is not None and (sizes[axis] == 1 or [one for one in order if sizes[one] > 1][-1] == axis):
+        place = planner.place_as(x, "float32")
+    else:
         order = (*(one for one in range(len(sizes)) if one != axis), axis)
         desc = planner.row_major([sizes[one] for one in order])
         place = planner.place_in(x, desc.permuted([order.index(one) for one in range(len(sizes))]))
-    planner.add_kernel(call.op, place, planner.result(call.output, place.desc), sizes[axis])
+    _add(call, planner, place, sizes[axis])
+
+
+def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:
+    """Adds the function; a result of a narrower dtype is rounded by a reorder behind it."""
+    if call.result.dtype == "float32":
+        planner.add_kernel(call.op, place, planner.result(call.output, place.desc), columns)
+        return
+    wide = planner.temporary(call.op, place.desc)
+    planner.add_kernel(call.op, place, wide, columns)
+    desc, dtype = place.desc, call.result.dtype
+    target = planner.result(call.output, desc.cast(planner.engine, dtype) or planner.row_major(desc.sizes, dtype))
+    reorder = planner.workshop.reorder(wide.desc, target.desc)
+    planner.add_step("reorder", reorder, {Argument.SRC: wide, Argument.DST: target})

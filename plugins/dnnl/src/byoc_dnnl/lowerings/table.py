@@ -107,10 +107,10 @@ _NUM_RESULTS: Mapping[str, int] = {op: 1 + num_states for op, num_states in NUM_
 _FLOATS = ("float32", "bfloat16", "float16")
 _COPIED = tuple(dtype for dtype in DataType.__members__ if dtype != "bfloat16")  # subnormal ones would be lost
 _DTYPES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys([*FUNCTIONS, *BINARIES, "nn.bias_add"], _FLOATS),
+    **dict.fromkeys([*FUNCTIONS, *CORE_FUNCTIONS, *BINARIES, "nn.bias_add"], _FLOATS),
     **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], _FLOATS),
     **dict.fromkeys([f"nn.avg_pool{rank}d" for rank in (1, 2, 3)], _FLOATS),
-    **dict.fromkeys(["matmul", "nn.dense", "nn.softmax", "nn.layer_norm", "nn.batch_norm"], _FLOATS),
+    **dict.fromkeys(["matmul", "nn.dense", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.batch_norm"], _FLOATS),
     **dict.fromkeys(
         ["cast", "concat", "permute_dims", "reshape", "squeeze", "expand_dims"], tuple(DataType.__members__)
     ),
