@@ -13,15 +13,14 @@ then a lowering that takes the one as well as the other asks where it is stored,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphTensor
+from byoc_core.runtime.graph_document import GraphFunction, GraphTensor
 from byoc_core.runtime.module import NDArray
 
-from byoc_dnnl.capi import MAX_INT, MAX_NDIMS, Argument, DataType
+from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of
+from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
 from byoc_dnnl.plan import AnyStep, BlockSums, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
@@ -29,7 +28,7 @@ from byoc_dnnl.primitives import Workshop
 from byoc_dnnl.ranges import LARGEST, Need, Ranges
 from byoc_dnnl.ranges_constants import ConstantRanges
 
-__all__ = ["Call", "Planner", "Quantised", "exceeds", "sizes_of"]
+__all__ = ["Planner", "Quantised"]
 
 
 class Quantised(NamedTuple):
@@ -48,28 +47,6 @@ class Quantised(NamedTuple):
     scale: int
     zero_point: int
     axis: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One node of a region, with the types of what it reads and gives."""
-
-    op: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    operands: tuple[GraphTensor, ...]
-    results: tuple[GraphTensor, ...]
-    attrs: Mapping[str, GraphAttr]
-
-    @property
-    def output(self) -> int:
-        """The first value that it gives; most ops give no other."""
-        return self.outputs[0]
-
-    @property
-    def result(self) -> GraphTensor:
-        """The type of the first value that it gives."""
-        return self.results[0]
 
 
 class Planner:
@@ -102,7 +79,7 @@ class Planner:
         self._strict = strict
         self._precision: Precision = "float32" if lacks(engine.isa, precision) else precision
         self._function = function
-        self._calls = _calls_of(function)
+        self._calls = calls_of(function)
         self._constants = constants
         self.ranges = Ranges(function, self._calls, constants, precision)
         self._readers: dict[int, list[Call]] = {}
@@ -437,26 +414,3 @@ class Planner:
             )
         reorder = self.workshop.reorder(source.desc, target.desc)
         self._steps.append(Step("reorder", reorder, {Argument.SRC: source, Argument.DST: target}))
-
-
-def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:
-    """Gives the sizes of a static tensor; a scalar has one element on one axis, since oneDNN knows no rank 0."""
-    return tuple(dim for dim in tensor.shape if isinstance(dim, int)) or (1,)
-
-
-def exceeds(tensor: GraphTensor) -> str | None:
-    """Gives how many axes or elements oneDNN counts at most, where a static tensor has more; else ``None``."""
-    if len(tensor.shape) > MAX_NDIMS:
-        return f"{MAX_NDIMS} axes"
-    return f"{MAX_INT} elements" if prod(sizes_of(tensor)) > MAX_INT else None
-
-
-def _calls_of(function: GraphFunction) -> list[Call]:
-    calls = []
-    id_ = len(function.inputs) + len(function.constants)
-    for node in function.nodes:
-        operands = tuple(function.values[value] for value in node.inputs)
-        outputs = tuple(range(id_, id_ + len(node.outputs)))
-        calls.append(Call(node.op, node.inputs, outputs, operands, node.outputs, node.attrs))
-        id_ += len(node.outputs)
-    return calls

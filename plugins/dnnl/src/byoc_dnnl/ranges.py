@@ -18,7 +18,7 @@ from byoc_dnnl.ranges_constants import ConstantRanges
 if TYPE_CHECKING:
     from byoc_core.runtime.graph_document import GraphFunction
 
-    from byoc_dnnl.planner import Call
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.precision import Precision
 
 __all__ = ["CHECK_LIMITS", "LARGEST", "OUTGROWN", "Need", "Ranges"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm
 from byoc_dnnl.lowerings.attributes import axes_of_layout, require_rank
 from byoc_dnnl.lowerings.pooling import add_windows
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_adaptive_pooling"]
 

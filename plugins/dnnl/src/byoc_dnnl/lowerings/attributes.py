@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from byoc_core.dims import Dim
 
-    from byoc_dnnl.planner import Call
+    from byoc_dnnl.calls import Call
 
 __all__ = [
     "axes_of_layout",

@@ -19,7 +19,7 @@ from byoc_dnnl.ranges import CHECK_LIMITS, LARGEST
 from byoc_dnnl.ranges_constants import ConstantRanges
 
 if TYPE_CHECKING:
-    from byoc_dnnl.planner import Call
+    from byoc_dnnl.calls import Call
 
 __all__ = ["BOUNDED", "Facts", "bound_of"]
 

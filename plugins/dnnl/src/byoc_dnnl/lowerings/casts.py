@@ -10,7 +10,8 @@ from byoc_dnnl.lowerings.attributes import require_result
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_cast"]
 

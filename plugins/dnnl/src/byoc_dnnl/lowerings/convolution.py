@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.handles import PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side
 from byoc_dnnl.lowerings.factors import Factors, factors_of
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_convolution"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["CORE_FUNCTIONS", "lower_core_function", "lower_log_softmax"]
 

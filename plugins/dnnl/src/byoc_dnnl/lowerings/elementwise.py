@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side
 from byoc_dnnl.lowerings.functions import functions_of
 from byoc_dnnl.lowerings.rearrangement import repeated
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
 __all__ = ["first_reason", "lower_binary", "lower_function"]

@@ -19,8 +19,9 @@ from byoc_dnnl.lowerings.quantisation import to_bytes
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
     from byoc_dnnl.ranges import Need
 
 __all__ = ["BINARIES", "Side", "add_with_followers", "dtype_after", "find_side"]

@@ -16,8 +16,9 @@ from byoc_dnnl.post_ops import Scaling
 from byoc_dnnl.precision import multiplies_bytes
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner, Quantised
+    from byoc_dnnl.planner import Planner, Quantised
 
 __all__ = ["Factors", "byte_factors", "factors_of"]
 

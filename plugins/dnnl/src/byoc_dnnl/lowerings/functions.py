@@ -20,7 +20,7 @@ from byoc_dnnl.ranges import LARGEST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from byoc_dnnl.planner import Call
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.ranges import Need
 
 __all__ = ["FINITE_ONLY", "FUNCTIONS", "functions_of", "needs_of"]

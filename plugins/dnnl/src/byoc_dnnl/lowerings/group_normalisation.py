@@ -5,18 +5,19 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.lowerings.attributes import in_range, integer, integers, number, require_rank
 from byoc_dnnl.lowerings.epilogue import add_with_followers
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_group_norm", "lower_instance_norm", "lower_rms_norm"]
 

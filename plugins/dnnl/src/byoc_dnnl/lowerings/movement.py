@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_concat", "lower_permute_dims", "lower_reshape", "permuted_axes"]
 

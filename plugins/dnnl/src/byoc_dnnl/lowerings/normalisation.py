@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integer, integers, number
 from byoc_dnnl.lowerings.elementwise import first_reason
 from byoc_dnnl.lowerings.epilogue import add_with_followers
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_batch_norm", "lower_layer_norm", "lower_lrn", "lower_softmax"]
 

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from itertools import accumulate, product
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import MAX_NDIMS, Argument
 from byoc_dnnl.lowerings.attributes import choice, in_range, integer, integers, require_result
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_roll", "lower_split", "lower_stack", "lower_strided_slice"]
 

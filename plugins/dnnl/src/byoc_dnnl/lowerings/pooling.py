@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import axes_of_layout, flag, integers
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["add_windows", "lower_pooling"]
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
 from byoc_dnnl.lowerings.movement import permuted_axes
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_dense", "lower_matmul"]
 

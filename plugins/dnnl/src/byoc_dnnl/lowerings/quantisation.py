@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from byoc_core.kernels import KERNELS
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
-from byoc_dnnl.planner import Quantised, sizes_of
+from byoc_dnnl.planner import Quantised
 from byoc_dnnl.post_ops import PostOp, Scaling
 
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["has_zero_point", "lower_dequantize", "lower_quantize", "scalar_of", "to_bytes"]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import MAX_NDIMS, Argument
 from byoc_dnnl.handles import MemoryDesc, row_major_strides
 from byoc_dnnl.lowerings.attributes import choice, integer, integers, require_rank, require_result
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_broadcast_to", "lower_depth_to_space", "lower_space_to_depth", "lower_tile", "repeated"]
 

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Direction, Isa, Query
 from byoc_dnnl.handles import MemoryDesc
 from byoc_dnnl.lowerings.attributes import choice, flag
 from byoc_dnnl.plan import BlockSums
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.primitives import RecurrentLayer
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence"]
 

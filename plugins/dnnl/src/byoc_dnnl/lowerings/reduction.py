@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.handles import MemoryDesc
 from byoc_dnnl.lowerings.attributes import in_range, integers, require_result
-from byoc_dnnl.planner import sizes_of
 from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["REDUCTIONS", "lower_reduction"]
 

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.kernels import KERNELS
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import choice, in_range, integers, numbers
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_resize"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument
-from byoc_dnnl.planner import sizes_of
 
 if TYPE_CHECKING:
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_prelu"]
 

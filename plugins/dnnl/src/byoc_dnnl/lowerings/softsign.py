@@ -9,7 +9,8 @@ from byoc_dnnl.lowerings.epilogue import add_with_followers
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["lower_softsign"]
 

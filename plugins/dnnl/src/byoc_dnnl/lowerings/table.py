@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from byoc_core.errors import ArtifactError
 
+from byoc_dnnl.calls import exceeds
 from byoc_dnnl.capi import DataType
 from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
 from byoc_dnnl.lowerings.casts import lower_cast
@@ -35,13 +36,13 @@ from byoc_dnnl.lowerings.refusals import REFUSALS
 from byoc_dnnl.lowerings.resampling import lower_resize
 from byoc_dnnl.lowerings.slopes import lower_prelu
 from byoc_dnnl.lowerings.softsign import lower_softsign
-from byoc_dnnl.planner import exceeds
 from byoc_dnnl.precision import lacks
 
 if TYPE_CHECKING:
     from byoc_core.runtime.graph_document import GraphTensor
 
-    from byoc_dnnl.planner import Call, Planner
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["LOWERINGS", "declines", "dtypes_of", "lower"]
 
