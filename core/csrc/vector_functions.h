@@ -7,8 +7,9 @@
 /* Computes a function of `count` numbers that lie next to each other, into memory of its own. */
 typedef void (*byoc_vector_function)(const float *restrict x, float *restrict y, int64_t count);
 
-/* Of each number; of a row of less than 2^31 numbers: x - log(sum(exp(x))). Infinities, NaN and subnormal numbers are right,
- * and errors those that byoc_math_f32.h and byoc_activations.h name. */
+/* Of each number; of a row of less than 2^31 numbers: x - log(sum(exp(x))), in which exponentials below 2^-126 of the
+ * largest count as 0. Infinities, NaN and subnormal numbers are right, and errors those that byoc_math_f32.h and
+ * byoc_activations.h name. */
 enum { BYOC_EXP, BYOC_LOG, BYOC_SOFTPLUS, BYOC_LOG_SOFTMAX, BYOC_NUM_VECTOR_FUNCTIONS };
 
 extern const byoc_vector_function byoc_vector_any[BYOC_NUM_VECTOR_FUNCTIONS];

@@ -50,6 +50,6 @@ static void look(void *data, int64_t first, int64_t count) {
 
 int byoc_check(const Api *api, const void *elements, int64_t count, int32_t width, int32_t limit) {
   Look shared = {.elements = elements, .width = width, .limit = limit};
-  byoc_share(api, count, CHUNK, look, &shared);
+  byoc_share(api, count, CHUNK, count > 2 * CHUNK, look, &shared);
   return !atomic_load_explicit(&shared.found, memory_order_relaxed);
 }

@@ -24,8 +24,8 @@ static void compute_rows(void *data, int64_t first, int64_t count) {
 void byoc_compute(const Api *api, VectorFunction function, const float *x, float *y, int64_t rows, int64_t columns) {
   Rows all = {function, x, y, columns};
   if (!columns) {
-    byoc_share(api, rows, CHUNK, compute_each, &all);
+    byoc_share(api, rows, CHUNK, rows > 2 * CHUNK, compute_each, &all);
     return;
   }
-  byoc_share(api, rows, columns < CHUNK ? CHUNK / columns : 1, compute_rows, &all);
+  byoc_share(api, rows, columns < CHUNK ? CHUNK / columns : 1, rows * columns > 2 * CHUNK, compute_rows, &all);
 }

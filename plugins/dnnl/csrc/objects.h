@@ -151,9 +151,9 @@ int byoc_check(const Api *api, const void *elements, int64_t count, int32_t widt
 /* Computes a function of rows in all threads of the call; `y` is memory of its own. No columns: of each number by itself. */
 void byoc_compute(const Api *api, VectorFunction function, const float *x, float *y, int64_t rows, int64_t columns);
 
-/* Has the threads of the call do work on `count` things, a chunk at a time; the calling thread alone if they are few. */
+/* Has the threads of the call do work on `count` things, a chunk at a time; the calling thread alone where it is little. */
 typedef void (*Body)(void *data, int64_t first, int64_t count);
-void byoc_share(const Api *api, int64_t count, int64_t chunk, Body body, void *data);
+void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_much, Body body, void *data);
 
 /* Under the lock: takes an arena out of the pool, that of this thread if it can be; NULL where it is empty. */
 Arena *byoc_take_arena(const void *thread);

@@ -21,8 +21,8 @@ static void work(void *data) {
   }
 }
 
-void byoc_share(const Api *api, int64_t count, int64_t chunk, Body body, void *data) {
-  const int num_threads = count > 2 * chunk && api->max_threads && api->parallel ? api->max_threads() : 1;
+void byoc_share(const Api *api, int64_t count, int64_t chunk, int is_much, Body body, void *data) {
+  const int num_threads = is_much && count > chunk && api->max_threads && api->parallel ? api->max_threads() : 1;
   if (num_threads <= 1) {
     body(data, 0, count);
     return;

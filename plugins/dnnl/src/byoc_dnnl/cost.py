@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from byoc_dnnl.capi import Argument
-from byoc_dnnl.plan import AnyStep, Plan, Step
+from byoc_dnnl.plan import AnyStep, Kernel, Plan, Step
 
 __all__ = ["is_small"]
 
@@ -19,6 +19,9 @@ _BYTES_PER_NS = 40
 _FLOPS_PER_NS = 100
 """What one thread computes in products and convolutions."""
 
+_KERNEL_NS = 0.4
+"""What one thread takes for an element of a function of the core."""
+
 
 def is_small(plan: Plan) -> bool:
     """Whether one thread is estimated to compute it in less than :data:`SMALL_NS`."""
@@ -27,6 +30,8 @@ def is_small(plan: Plan) -> bool:
 
 def _estimate_ns(step: AnyStep) -> float:
     moved = sum(place.desc.nbytes for place in step.places) / _BYTES_PER_NS
+    if isinstance(step, Kernel):
+        return prod(step.source.desc.sizes) * _KERNEL_NS
     return moved + 2 * _multiplications(step) / _FLOPS_PER_NS if isinstance(step, Step) else moved
 
 

@@ -32,7 +32,7 @@ class StepTime:
     Attributes:
         title: the ops that it computes.
         implementation: oneDNN's name of what computes them; ``byoc`` for a function of the core, empty for a check
-            and where numpy's kernels compute.
+            and where numpy's kernels compute the region.
         layouts: its operands, and how they lie.
         shapes: of the operands, in the same order: what a primitive reads first to what it writes.
         seconds: the median over the calls.
