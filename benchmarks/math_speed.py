@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
-from byoc_core.vm.extension import vector_function
+from byoc_core.runtime.vector_functions import vector_function
 
 from benchmarks.pairing import measure, paired_ratio, time_call
 

@@ -22,7 +22,7 @@ import byoc_core
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
-from byoc_core.vm.extension import extension_status
+from byoc_core.runtime.extension import extension_status
 
 from benchmarks.pairing import measure, paired_ratio, time_call
 

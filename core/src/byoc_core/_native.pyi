@@ -1,4 +1,4 @@
-# Types of the C extension (its sources and texts: core/csrc), which may be missing: ask byoc_core.vm.extension.
+# Types of the C extension (its sources and texts: core/csrc), which may be missing: ask byoc_core.runtime.extension.
 
 from collections.abc import Callable
 from typing import Any, Self, TypeAlias

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import byoc_core
 import pytest
-from byoc_core.vm.extension import extension_status
+from byoc_core.runtime.extension import extension_status
 
 SOURCE = Path(__file__).parents[2] / "src"
 

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 import pytest
+from byoc_core.runtime.extension import extension
 from byoc_core.runtime.openmp import load_openmp
-from byoc_core.vm.extension import extension
 
 from core.tests.fresh_process import answer_of
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, ExecutionError
+from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule, TensorSpec
 from byoc_core.vm import (
     Builtin,
@@ -26,7 +27,6 @@ from byoc_core.vm import (
     VirtualMachine,
     VMFunction,
 )
-from byoc_core.vm.extension import extension, extension_status
 from byoc_core.vm.program import View, nbytes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st

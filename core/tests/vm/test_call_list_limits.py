@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, ExecutionError
+from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm import Builtin, Call, PlannedTensor, Program, Ret, VirtualMachine, VMFunction
-from byoc_core.vm.extension import extension, extension_status
 
 from core.tests.vm.native_functions import native_function
 from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Executable, Module, X, add, of_one_function, ones

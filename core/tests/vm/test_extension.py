@@ -7,14 +7,14 @@ import subprocess
 import sys
 
 import pytest
-from byoc_core.vm.extension import extension, extension_status
+from byoc_core.runtime.extension import extension, extension_status
 
 SCRIPT = """
 import sys
 {prelude}
 import numpy as np, byoc_core
 from byoc_core import script as R
-from byoc_core.vm.extension import extension_status
+from byoc_core.runtime.extension import extension_status
 
 module = R.parse('''
 @R.ir_module

@@ -12,12 +12,12 @@ from byoc_core import VirtualMachine, parse
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.lower import lower
+from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, TensorSpec
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.threads import num_threads
 from byoc_core.vm import Call, CallKind, PlannedTensor, Program, Ret, VMFunction
 from byoc_core.vm.call_list import CallList
-from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame
 
 from core.tests.vm.native_functions import native_function

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from byoc_core.dims import Dim, evaluate, parse_dim
 from byoc_core.errors import IRTypeError
+from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm.extension import extension, extension_status
 from byoc_core.vm.size_table import SizeTable, symbol_sources
 from hypothesis import assume, example, given
 from hypothesis import strategies as st

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, ExecutionError, LinkError, ProgramError
+from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature, TensorSpec
 from byoc_core.vm import (
     Builtin,
@@ -25,7 +26,6 @@ from byoc_core.vm import (
     VirtualMachine,
     VMFunction,
 )
-from byoc_core.vm.extension import extension, extension_status
 
 from core.tests.vm.native_functions import native_function
 

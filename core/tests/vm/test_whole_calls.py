@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, ExecutionError
+from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.module import NDArray, PackedFunction, TensorSpec
 from byoc_core.vm import Builtin, Call, ConstantRef, PlannedTensor, Program, Ret, VirtualMachine, VMFunction
-from byoc_core.vm.extension import extension, extension_status
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.program import View
 

@@ -47,7 +47,7 @@ enum {
   COMPUTE  /* a function of the core */
 };
 
-/* Computes numbers that lie next to each other: of byoc_core.vm.extension.vector_function. */
+/* Computes numbers that lie next to each other: of byoc_core.runtime.vector_functions.vector_function. */
 typedef void (*VectorFunction)(const float *restrict x, float *restrict y, int64_t count);
 
 typedef struct {

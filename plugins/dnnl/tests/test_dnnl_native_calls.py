@@ -18,8 +18,8 @@ import pytest
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.ir import Var, tensor
+from byoc_core.runtime.extension import extension as core_extension
 from byoc_core.runtime.threads import num_threads, team_runner
-from byoc_core.vm.extension import extension as core_extension
 from byoc_dnnl.engine import MAX_PROGRAMS
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.native import extension, extension_status

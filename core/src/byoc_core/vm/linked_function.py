@@ -17,6 +17,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.native.loader import failure_of
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
+from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.runtime.threads import enter_call, leave_call
 from byoc_core.vm.arena import ArenaLayout, lay_out
@@ -24,7 +25,6 @@ from byoc_core.vm.bound_call import BoundCall
 from byoc_core.vm.call_list import CallList, has_native_calls
 from byoc_core.vm.control_flow import basic_blocks
 from byoc_core.vm.disassemble import callee_name
-from byoc_core.vm.extension import extension
 from byoc_core.vm.frame import Frame, Sizes
 from byoc_core.vm.instructions import Call, CallKind, If, Ret
 from byoc_core.vm.program import Program, VMFunction

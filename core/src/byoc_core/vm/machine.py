@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from byoc_core.errors import ByocError, CallError, ExecutionError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
+from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
 from byoc_core.runtime.threads import check_num_threads, enter_call, leave_call, open_accounts
-from byoc_core.vm.extension import extension
 from byoc_core.vm.instructions import Call, CallKind
 from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.linking import link

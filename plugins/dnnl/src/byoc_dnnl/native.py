@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError
+from byoc_core.runtime.extension import SWITCH
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import team_runner, use_openmp
-from byoc_core.vm.extension import SWITCH, vector_function
+from byoc_core.runtime.vector_functions import vector_function
 
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, MemoryDesc, Primitive

@@ -112,7 +112,7 @@ def _find_plugins(kind: str, ability: str, catalog: Catalog, examiner: PluginExa
 
 
 def _find_extension() -> Finding:
-    from byoc_core.vm.extension import extension_status
+    from byoc_core.runtime.extension import extension_status
 
     is_there, reason = extension_status()
     if is_there:

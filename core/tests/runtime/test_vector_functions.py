@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_core.kernels import KERNELS
-from byoc_core.vm.extension import extension, extension_status, vector_function
+from byoc_core.runtime.extension import extension, extension_status
+from byoc_core.runtime.vector_functions import vector_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,5 +157,5 @@ def test_runtimes_get_the_fastest_of_them() -> None:
 
 
 def test_without_the_extension_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("byoc_core.vm.extension.extension", lambda: None)
+    monkeypatch.setattr("byoc_core.runtime.vector_functions.extension", lambda: None)
     assert vector_function("exp") == 0
