@@ -72,6 +72,7 @@ MODULES = (
     "byoc_core.runtime.hooks",
     "byoc_core.runtime.module",
     "byoc_core.runtime.threads",
+    "byoc_core.runtime.vector_functions",
     "byoc_core.script",
     "byoc_core.transform",
     "byoc_conformance",
