@@ -236,6 +236,29 @@ def test_an_infinite_limit_finds_nan_only() -> None:
     assert not holds(np.append(elements, np.float32(np.nan)), np.inf)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "lengths"), [(50_000, 0, [50_000]), (0, 0, [0]), (7, 1, [1] * 7), (3, 5000, [5000] * 3)]
+)
+def test_a_function_is_computed_of_all_numbers_or_of_each_row(rows: int, columns: int, lengths: list[int]) -> None:
+    given = []
+
+    def compute(x: Any, y: Any, count: int) -> None:
+        given.append(count)
+        if count:
+            np.ctypeslib.as_array(y, (count,))[:] = np.ctypeslib.as_array(x, (count,)) + len(given)
+
+    numbers = ctypes.POINTER(ctypes.c_float)
+    function = ctypes.CFUNCTYPE(None, numbers, numbers, ctypes.c_int64)(compute)
+    x = np.arange(rows * max(1, columns), dtype=np.float32)
+    memory = np.full(x.size + 2, 7, np.float32)
+    step = (native.COMPUTE, ctypes.cast(function, ctypes.c_void_p).value, 0, 1, rows, columns)
+    places = ((0, native.ARGUMENT, 0), (0, native.ARGUMENT, 1))
+    assert make_program(FakeOneDNN(), places=places, steps=(step,)).run(x.ctypes.data, memory[1:].ctypes.data)
+    assert given == lengths
+    np.testing.assert_array_equal(memory[1:-1], x + np.repeat(np.arange(1, len(lengths) + 1), lengths))
+    assert memory[0] == memory[-1] == 7
+
+
 class Machine:
     """What calls a region; a number of threads is what it says, and Python's answers are noted.
 
