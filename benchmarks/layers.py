@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from benchmarks.layers_process import OTHER
-from benchmarks.models import BFLOAT16_MODELS, DNNL_ALONE, THREADS, installed_peers, load_model
+from benchmarks.models import BFLOAT16_MODELS, DNNL_ALONE, THREADS, check_names, installed_peers, load_model
 from benchmarks.pairing import Samples
 from benchmarks.workers import Worker
 
@@ -28,14 +28,20 @@ MODELS = ("light_resnet50", "light_squeezenet", "mobilenet_v2", "bert")
 
 def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the microseconds of the layers of models, of all engines."""
-    peers = installed_peers(("onnxruntime", "openvino"))
-    return {name: _run_model(name, peers, {}, num_rounds) for name in models or MODELS}
+    return _run_models(models or MODELS, ("onnxruntime", "openvino"), {}, num_rounds)
 
 
 def run_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
-    peers, options = installed_peers(("openvino as it comes",)), {"precision": "bfloat16"}
-    return {name: _run_model(name, peers, options, num_rounds) for name in models or BFLOAT16_MODELS}
+    return _run_models(models or BFLOAT16_MODELS, ("openvino as it comes",), {"precision": "bfloat16"}, num_rounds)
+
+
+def _run_models(
+    names: Sequence[str], peers: Sequence[str], options: Mapping[str, Any], num_rounds: int
+) -> dict[str, Any]:
+    check_names(names)
+    installed = installed_peers(peers)
+    return {name: _run_model(name, installed, options, num_rounds) for name in names}
 
 
 def _run_model(name: str, peers: Sequence[str], options: Mapping[str, Any], num_rounds: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from benchmarks.products import peak_contestant
 from benchmarks.workers import Worker
 from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
 from benchmarks.zoo.graph_builder import STYLES
-from benchmarks.zoo.light import SEED, draw_inputs, load_light_model
+from benchmarks.zoo.light import SEED, draw_inputs, list_light_models, load_light_model
 from benchmarks.zoo.mobilenet import build_mobilenet_v2, draw_image
 from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
@@ -36,6 +36,7 @@ __all__ = [
     "BFLOAT16_MODELS",
     "DNNL_ALONE",
     "THREADS",
+    "check_names",
     "installed_peers",
     "load_model",
     "run",
@@ -67,6 +68,18 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),
     "gru": lambda: build_recurrent("GRU", 1, 64, 256, 256),
 }
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Says which names are none of a model, before any is measured.
+
+    Raises:
+        SystemExit: there are some.
+    """
+    known = sorted({"bert", "mobilenet_v2", *_BUILDERS, *list_light_models()})
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"no models of these names: {', '.join(unknown)}; expected some of {', '.join(known)}")
 
 
 def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
@@ -147,6 +160,7 @@ def installed_peers(peers: Sequence[str]) -> list[str]:
 
 
 def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dict[str, Any]:
+    check_names(names)
     peers = installed_peers(contest.peers)
     engines = ["byoc", *peers]
     distributions = dict.fromkeys(DISTRIBUTIONS[peer] for peer in peers)
