@@ -75,16 +75,12 @@ def test_functions_of_each_number_keep_their_bounds(name: str) -> None:
 
 
 @needs_extension
-@pytest.mark.parametrize("name", sorted(OPS))
-@pytest.mark.parametrize("size", [1, 7, 15, 16, 17, 127, 128, 129, 1000])
-def test_any_number_of_them(name: str, size: int) -> None:
-    x = abs(np.random.default_rng(size).standard_normal(size)).astype(np.float32)
+@pytest.mark.parametrize("name", sorted(ULPS))
+@pytest.mark.parametrize("size", [0, 1, 7, 15, 16, 17, 127, 128, 129, 1000])
+def test_a_number_has_the_same_result_among_any_number_of_others(name: str, size: int) -> None:
+    x = np.random.default_rng(size).standard_normal(1024).astype(np.float32)
     for function in _functions(name):
-        np.testing.assert_allclose(function(x), _exact(name, x, **_axis(name)), rtol=1e-5, atol=1e-6)
-
-
-def _axis(name: str) -> dict[str, int]:
-    return {"axis": 0} if name == "log_softmax" else {}
+        np.testing.assert_array_equal(function(x[:size]), function(x)[:size])
 
 
 def _exact_row(x: NDArray) -> NDArray:
@@ -133,7 +129,7 @@ def test_the_number_that_dominates_a_row_has_an_exact_result(size: int) -> None:
     exact = _exact_row(x)
     assert -1e-18 < exact[3] < -1e-22
     for function in _functions("log_softmax"):
-        np.testing.assert_allclose(function(x), exact, rtol=8 * UNIT)
+        assert (abs(function(x) - exact) <= _row_bound(x, exact)).all()
 
 
 @needs_extension
