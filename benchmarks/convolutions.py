@@ -23,7 +23,8 @@ from byoc_core.runtime.module import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.calls import NO_PEER, OUTPUT, has_peer
-from benchmarks.products import OPSET, compare, peak_contestant, session_call
+from benchmarks.peak import peak_contestant
+from benchmarks.products import OPSET, compare, session_call
 
 __all__ = ["Convolution", "list_calls", "run"]
 
@@ -149,7 +150,7 @@ def run(num_rounds: int) -> dict[str, Any]:
     """Gives microseconds of each convolution by contestant, ratios to each peer, and shares of the peak."""
     if not has_peer():
         print(f"  {NO_PEER}")
-    peak = peak_contestant()
+    peak = peak_contestant("float32")
     return {
         str(convolution): compare(
             str(convolution), list_calls(convolution), convolution.num_operations, peak, num_rounds

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks.calls import NO_PEER, has_peer
 from benchmarks.convolutions import Convolution, list_calls
-from benchmarks.products import compare, peak_contestant
+from benchmarks.peak import peak_contestant
+from benchmarks.products import compare
 
 __all__ = ["run_depthwise", "run_winograd"]
 
@@ -47,7 +48,7 @@ def run_depthwise(num_rounds: int) -> dict[str, Any]:
 def _run(convolutions: Sequence[Convolution], others: Sequence[str], num_rounds: int) -> dict[str, Any]:
     if not has_peer():
         print(f"  {NO_PEER}")
-    peak = peak_contestant()
+    peak = peak_contestant("float32")
     found = {}
     for convolution in convolutions:
         calls = list_calls(convolution, "auto", others)

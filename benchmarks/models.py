@@ -23,7 +23,7 @@ from byoc_core.errors import ToolchainError
 
 from benchmarks.models_process import DISTRIBUTIONS, SETTINGS
 from benchmarks.pairing import Samples, describe_machine, measure, paired_ratio
-from benchmarks.products import peak_contestant
+from benchmarks.peak import peak_contestant
 from benchmarks.workers import Worker
 from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
 from benchmarks.zoo.graph_builder import STYLES
@@ -110,12 +110,14 @@ class _Contest:
         peers: the others; errors are those to the first of them.
         options: of the backend.
         environment: of byoc's processes.
+        dtype: of the factors of byoc's products, whose peak shares are of.
     """
 
     backend: str
     peers: tuple[str, ...] = ("onnxruntime", "openvino", "torch")
     options: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    dtype: str = "float32"
 
 
 DNNL_ALONE = {"GOMP_SPINCOUNT": "20000"}
@@ -129,7 +131,8 @@ def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
 
 def run_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same of quantised models."""
-    return _run_models(_Contest("ccompiler", ("onnxruntime", "openvino")), models or QUANTISED, num_rounds)
+    contest = _Contest("ccompiler", ("onnxruntime", "openvino"), dtype="int8")
+    return _run_models(contest, models or QUANTISED, num_rounds)
 
 
 def run_dnnl(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
@@ -139,14 +142,14 @@ def run_dnnl(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, 
 
 def run_dnnl_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same of quantised models by dnnl."""
-    contest = _Contest("dnnl", ("onnxruntime", "openvino"), environment=DNNL_ALONE)
+    contest = _Contest("dnnl", ("onnxruntime", "openvino"), environment=DNNL_ALONE, dtype="int8")
     return _run_models(contest, models or QUANTISED, num_rounds)
 
 
 def run_dnnl_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
     """Gives the same by dnnl with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
     peers = ("onnxruntime", "openvino as it comes")
-    contest = _Contest("dnnl", peers, {"precision": "bfloat16"}, DNNL_ALONE)
+    contest = _Contest("dnnl", peers, {"precision": "bfloat16"}, DNNL_ALONE, "bfloat16")
     return _run_models(contest, models or BFLOAT16_MODELS, num_rounds)
 
 
@@ -171,8 +174,8 @@ def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dic
         "versions": describe_machine(tuple(distributions))["versions"],
     }
     try:
-        peak: Callable[[], float] | None = peak_contestant()
-    except ToolchainError as error:
+        peak: Callable[[], float] | None = peak_contestant(contest.dtype)
+    except (ToolchainError, LookupError) as error:
         peak = None
         print(f"  no share of the multipliers' peak: {error}")
     for name in names:

@@ -7,28 +7,24 @@ same rounds.
 
 from __future__ import annotations
 
-import ctypes
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import byoc_core
 import numpy as np
 import onnx
-from byoc_core.authoring.csource_types import c_type
-from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.module import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.calls import NO_PEER, OUTPUT, has_peer, peer_session
 from benchmarks.pairing import Samples, measure, paired_ratio
+from benchmarks.peak import peak_contestant
 
-__all__ = ["compare", "peak_contestant", "run", "session_call", "time_processor"]
+__all__ = ["compare", "run", "session_call", "time_processor"]
 
 SAMPLE_S = 10e-3
 """About what one sample takes."""
@@ -101,7 +97,7 @@ def run(num_rounds: int) -> dict[str, Any]:
     """Gives microseconds of each product by contestant, ratios to each peer, and shares of the multipliers' peak."""
     if not has_peer():
         print(f"  {NO_PEER}")
-    peak = peak_contestant()
+    peak = peak_contestant("float32")
     return {
         name: compare(name, list_calls(model), model.num_operations, peak, num_rounds) for name, model in MODELS.items()
     }
@@ -122,7 +118,7 @@ def compare(
         name: of the case.
         calls: the contestants; ``byoc`` is one of them.
         num_operations: multiplications and additions of a call.
-        peak: what :func:`peak_contestant` gives.
+        peak: what :func:`benchmarks.peak.peak_contestant` gives.
         num_rounds: how often each is measured.
     """
     contestants = {way: time_processor(call) for way, call in calls.items()}
@@ -222,42 +218,5 @@ def time_processor(call: Callable[[], object]) -> Callable[[], float]:
         for _ in range(num_calls):
             call()
         return (time.process_time() - begin) / num_calls
-
-    return contestant
-
-
-def peak_contestant() -> Callable[[], float]:
-    """Gives what returns the operations per second of a loop of multiply-adds that waits for nothing."""
-    width, num_sums, num_steps = 64, 16, 200_000
-    ctype = c_type(DTYPE)
-    text = f"""\
-#include "byoc_ffi.h"
-#include "byoc_scalar.h"
-typedef {ctype} vec __attribute__((vector_size({width})));
-BYOC_EXPORT BYOC_CONTRACTED {ctype} multiply_add({ctype} start) {{
-  BYOC_CONTRACT
-  vec sums[{num_sums}], factor = (vec){{0}} + start;
-  BYOC_UNROLL
-  for (int i = 0; i < {num_sums}; ++i) sums[i] = (vec){{0}} + start * i;
-  for (int k = 0; k < {num_steps}; ++k) {{
-    BYOC_UNROLL
-    for (int i = 0; i < {num_sums}; ++i) sums[i] = sums[i] * factor + factor;
-  }}
-  for (int i = 1; i < {num_sums}; ++i) sums[0] += sums[i];
-  return sums[0][0];
-}}
-"""
-    library = find_toolchain().compile(text, BuildOptions())
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "peak.so"
-        path.write_bytes(library.data)
-        function = ctypes.CDLL(str(path)).multiply_add
-    function.restype, function.argtypes = ctypes.c_float, (ctypes.c_float,)
-    num_operations = 2 * num_steps * num_sums * width // np.dtype(DTYPE).itemsize
-
-    def contestant() -> float:
-        begin = time.process_time()
-        function(0.5)
-        return num_operations / (time.process_time() - begin)
 
     return contestant
