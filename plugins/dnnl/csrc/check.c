@@ -9,7 +9,7 @@ enum { BLOCK = 1 << 10, CHUNK = 1 << 15 };
 typedef int32_t __attribute__((may_alias)) Word;
 typedef int16_t __attribute__((may_alias)) Half;
 
-static int holds_words(const Word *bits, int64_t count, int32_t limit) {
+static inline __attribute__((always_inline)) int holds_words(const Word *bits, int64_t count, int32_t limit) {
   for (; count > 0; bits += BLOCK, count -= BLOCK) {
     const int64_t block = count < BLOCK ? count : BLOCK;
     int32_t found = 0;
@@ -19,7 +19,7 @@ static int holds_words(const Word *bits, int64_t count, int32_t limit) {
   return 1;
 }
 
-static int holds_halves(const Half *bits, int64_t count, int16_t limit) {
+static inline __attribute__((always_inline)) int holds_halves(const Half *bits, int64_t count, int16_t limit) {
   for (; count > 0; bits += BLOCK, count -= BLOCK) {
     const int64_t block = count < BLOCK ? count : BLOCK;
     int16_t found = 0;
@@ -29,10 +29,30 @@ static int holds_halves(const Half *bits, int64_t count, int16_t limit) {
   return 1;
 }
 
-static int holds(const char *elements, int64_t first, int64_t count, int32_t width, int32_t limit) {
-  elements += first * width;
+static inline __attribute__((always_inline)) int holds_all(const char *elements, int64_t count, int32_t width,
+                                                           int32_t limit) {
   if (width == 2) return holds_halves((const Half *)elements, count, (int16_t)limit);
   return holds_words((const Word *)elements, count, limit);
+}
+
+static int holds_plainly(const char *elements, int64_t count, int32_t width, int32_t limit) {
+  return holds_all(elements, count, width, limit);
+}
+
+#if defined(__x86_64__)
+/* Vectors of the baseline reach a third of what the caches deliver. */
+static __attribute__((target("avx2"))) int holds_by_avx2(const char *elements, int64_t count, int32_t width,
+                                                         int32_t limit) {
+  return holds_all(elements, count, width, limit);
+}
+#endif
+
+static int holds(const char *elements, int64_t first, int64_t count, int32_t width, int32_t limit) {
+  elements += first * width;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return holds_by_avx2(elements, count, width, limit);
+#endif
+  return holds_plainly(elements, count, width, limit);
 }
 
 typedef struct {

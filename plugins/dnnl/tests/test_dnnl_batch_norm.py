@@ -1,4 +1,4 @@
-"""Batch normalisation that the backend spells out before it is planned."""
+"""Batch normalisation: spelled out before it is planned, and as oneDNN's primitive where values are stored narrow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from byoc_core.ir import Var, tensor
 from byoc_core.kernels import KERNELS
 from byoc_dnnl.backend import byoc_prepare
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.precision import lacks
 
-from plugins.dnnl.tests.dnnl_region import UNIT, Region
+from plugins.dnnl.tests.dnnl_region import UNIT, Region, emit
 
 CHANNELS = 24
 SHAPES = {1: (2, CHANNELS, 7, 5), 3: (2, 7, 5, CHANNELS)}
@@ -68,3 +70,42 @@ def test_what_the_scale_cannot_hold_stays(changes: dict[str, Any]) -> None:
 def test_channels_that_are_not_axis_1_stay() -> None:
     ir = _region(3)[0].ir
     assert byoc_prepare(ir) is ir
+
+
+@pytest.mark.parametrize(
+    ("rank", "channels", "implementation"),
+    [(1, 32, "bnorm_jit"), (2, 32, "bnorm_jit"), (3, 32, "bnorm_jit"), (2, 20, "jit:uni")],
+)
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_of_narrow_values_it_is_the_primitive(rank: int, channels: int, implementation: str, num_threads: int) -> None:
+    if lacks(open_engine().isa, "bfloat16"):
+        pytest.skip("oneDNN has no instructions for bfloat16 here")
+    region = Region()
+    x = region.builder.param("x", tensor((2, 16, *[5] * rank)))
+    halves = [_convolve(region, x, 16, channels // 2, rank) for _ in range(2)]
+    joined = emit(region, "concat", *halves, axis=1)
+    mean, scale = (region.builder.const(region.draw(1, channels, *[1] * rank)) for _ in range(2))
+    scaled = emit(region, "multiply", emit(region, "subtract", joined, mean), scale)
+    shifted = emit(region, "nn.bias_add", scaled, region.builder.const(region.draw(channels)), axis=1)
+    region.finish(_convolve(region, emit(region, "nn.relu", shifted), channels, 16, rank))
+    options = {"dnnl": {"precision": "bfloat16"}}
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error", options=options)
+    (module,) = executable.modules
+    (step,) = (line for line in module.get_source().splitlines() if line.startswith("subtract"))
+    title, found_implementation, *_ = step.split("  ")
+    assert title == "subtract + multiply + nn.bias_add + nn.relu"
+    assert found_implementation.startswith(implementation)
+    array = region.draw(2, 16, *[5] * rank)
+    found = byoc_core.VirtualMachine(executable, num_threads=num_threads)["f"](array)
+    (exact,), (magnitude,) = region.oracle(array), region.oracle(array, magnitudes=True)
+    # The input, two results and the weights of two convolutions are rounded to bfloat16, and what stands between.
+    gamma = 6 * 2.0**-8 / (1 - 6 * 2.0**-8)
+    assert (np.abs(found - exact) <= gamma * magnitude).all()
+    array[1, 3, 2:] = np.nan
+    found, (exact,) = byoc_core.VirtualMachine(executable, num_threads=num_threads)["f"](array), region.oracle(array)
+    np.testing.assert_array_equal(np.isnan(np.asarray(found)), np.isnan(exact))
+
+
+def _convolve(region: Region, x: Any, source: int, target: int, rank: int) -> Any:
+    weight = region.builder.const(region.draw(target, source, *[1] * rank))
+    return emit(region, f"nn.conv{rank}d", x, weight)

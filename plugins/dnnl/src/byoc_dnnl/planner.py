@@ -317,8 +317,12 @@ class Planner:
     def set_constant(self, id_: int, digest: str, array: NDArray) -> None:
         """Says that a value is an array, computed from constants; ``digest`` tells it from all others."""
         desc = self._row_major_of(self._function.values[id_])
+        self._places[id_] = self.made_constant(f"%{id_}", digest, array, desc)
+
+    def made_constant(self, name: str, digest: str, array: NDArray, desc: MemoryDesc) -> Place:
+        """Gives where an array lies that is none of the function's constants; ``digest`` tells it from all others."""
         self._made[digest] = array
-        self._places[id_] = Place(Buffer(Kind.CONSTANT, f"%{id_}", desc.nbytes, digest=digest), desc)
+        return Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest), desc)
 
     def result(self, id_: int, desc: MemoryDesc) -> Place:
         """Gives memory for a value in a layout of its sizes; that of the caller where the value is a result."""

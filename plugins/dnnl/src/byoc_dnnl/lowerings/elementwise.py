@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
-from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side
+from byoc_dnnl.lowerings.batch_norm import add_spelled_batch_norm
+from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.functions import functions_of
 from byoc_dnnl.lowerings.rearrangement import repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
-__all__ = ["first_reason", "lower_binary", "lower_function"]
+__all__ = ["lower_binary", "lower_function"]
 
 
 def lower_function(call: Call, planner: Planner) -> str | None:
@@ -60,6 +61,8 @@ def _add_function(call: Call, planner: Planner, place: Place, functions: Sequenc
 
 def lower_binary(call: Call, planner: Planner) -> str | None:
     """Adds an operation on two tensors; what oneDNN cannot repeat along axes itself is repeated before."""
+    if call.op == "subtract" and add_spelled_batch_norm(call, planner):
+        return None
     side = find_side(call)
     reason: str | None = side if isinstance(side, str) else None
     if not isinstance(side, str):
@@ -97,15 +100,6 @@ def _add_binary(call: Call, planner: Planner, side: Side, place: Place) -> str |
         _same,
         gives_bytes=True,
     )
-
-
-def first_reason(reasons: Iterable[str | None]) -> str | None:
-    """Gives ``None`` as soon as a way was taken, or the reason why the last one was not."""
-    found: str | None = None
-    for found in reasons:
-        if found is None:
-            break
-    return found
 
 
 def _same(desc: MemoryDesc) -> MemoryDesc:

@@ -7,7 +7,7 @@ the same layout is added that nothing else reads any more, the result is written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.ranges import Need
 
-__all__ = ["BINARIES", "Side", "add_with_followers", "dtype_after", "find_side"]
+__all__ = ["BINARIES", "Side", "add_with_followers", "dtype_after", "find_side", "first_reason"]
 
 BINARIES: Mapping[str, Algorithm] = {
     "add": Algorithm.BINARY_ADD,
@@ -159,6 +159,15 @@ def add_with_followers(
     given[Argument.DST] = target.seen_as(made.memory_desc(Query.DST_MD))
     planner.add_step(" + ".join(part.op for part in computed), made, given)
     return None
+
+
+def first_reason(reasons: Iterable[str | None]) -> str | None:
+    """Gives ``None`` as soon as a way was taken, or the reason why the last one was not."""
+    found: str | None = None
+    for found in reasons:
+        if found is None:
+            break
+    return found
 
 
 _Found = tuple[PrimitiveDesc, "list[_Link]", MemoryDesc]

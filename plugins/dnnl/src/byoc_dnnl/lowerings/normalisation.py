@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integer, integers, number
-from byoc_dnnl.lowerings.elementwise import first_reason
-from byoc_dnnl.lowerings.epilogue import add_with_followers
 from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["lower_batch_norm", "lower_layer_norm", "lower_lrn", "lower_softmax"]
+__all__ = ["lower_layer_norm", "lower_lrn", "lower_softmax"]
 
 _REFERENCE = "oneDNN has only its reference implementation"
 
@@ -54,32 +52,6 @@ def lower_lrn(call: Call, planner: Planner) -> str | None:
         return "oneDNN knows windows of an odd number of channels"
     alpha, beta, bias = (number(call, name) for name in ("alpha", "beta", "bias"))
     return _add(call, planner, lambda desc, _: planner.workshop.lrn(desc, size, alpha, beta, bias))
-
-
-def lower_batch_norm(call: Call, planner: Planner) -> str | None:
-    """Adds batch normalisation by given statistics."""
-    arguments = (Argument.SCALE, Argument.SHIFT, Argument.MEAN, Argument.VARIANCE)
-    statistics = [planner.place_row_major(id_, "float32") for id_ in call.inputs[1:]]
-    given: dict[int, Place] = dict(zip(arguments, statistics, strict=True))
-    rank, axis, epsilon = len(call.result.shape), axis_of(call), number(call, "epsilon")
-    if rank < 2:
-        return "oneDNN needs an axis of images and one of channels"
-    others = [place for place in range(rank) if place != axis]
-    order = (others[0], axis, *others[1:])
-    back = tuple(order.index(axis) for axis in range(rank))
-
-    def add(place: Place) -> str | None:
-        desc = place.desc.permuted(order)
-        return add_with_followers(
-            call,
-            planner,
-            lambda post_ops: planner.workshop.batch_normalization(desc, epsilon, post_ops),
-            lambda _: {Argument.SRC: place.seen_as(desc), **given},
-            lambda other: other.permuted(order),
-            lambda target: target.permuted(back),
-        )
-
-    return first_reason(add(place) for place in planner.ways(call.inputs[0]))
 
 
 def lower_layer_norm(call: Call, planner: Planner) -> str | None:

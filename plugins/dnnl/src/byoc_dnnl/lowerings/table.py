@@ -10,6 +10,7 @@ from byoc_core.errors import ArtifactError
 from byoc_dnnl.calls import exceeds
 from byoc_dnnl.capi import DataType
 from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
+from byoc_dnnl.lowerings.batch_norm import lower_batch_norm
 from byoc_dnnl.lowerings.casts import lower_cast
 from byoc_dnnl.lowerings.convolution import lower_convolution
 from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS, lower_core_function, lower_log_softmax
@@ -19,7 +20,7 @@ from byoc_dnnl.lowerings.epilogue import BINARIES
 from byoc_dnnl.lowerings.functions import FUNCTIONS
 from byoc_dnnl.lowerings.group_normalisation import lower_group_norm, lower_instance_norm, lower_rms_norm
 from byoc_dnnl.lowerings.movement import lower_concat, lower_permute_dims, lower_reshape
-from byoc_dnnl.lowerings.normalisation import lower_batch_norm, lower_layer_norm, lower_lrn, lower_softmax
+from byoc_dnnl.lowerings.normalisation import lower_layer_norm, lower_lrn, lower_softmax
 from byoc_dnnl.lowerings.pieces import lower_roll, lower_split, lower_stack, lower_strided_slice
 from byoc_dnnl.lowerings.pooling import lower_pooling
 from byoc_dnnl.lowerings.product import lower_dense, lower_matmul
