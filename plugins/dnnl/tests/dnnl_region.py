@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import byoc_dnnl.backend as dnnl
 import numpy as np
@@ -38,7 +38,7 @@ class Region:
     def draw(self, *shape: int) -> NDArray:
         return self._generator.standard_normal(shape).astype(np.float32)
 
-    def finish(self, *results: Value) -> Region:
+    def finish(self, *results: Value) -> Self:
         self._function = self.builder.finish(*results)
         return self
 
@@ -167,3 +167,27 @@ def need_avx512() -> None:
     found = find_library()
     if isinstance(found, Missing) or found.isa & Isa.AVX512_CORE != Isa.AVX512_CORE:
         pytest.skip("oneDNN has no AVX-512 here")
+
+
+class Quantised(Region):
+    """A region of quantised tensors."""
+
+    def integers(self, *shape: int, dtype: str = "int8") -> NDArray:
+        limits = np.iinfo(dtype)
+        return self._generator.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+    def scalar(self, number: float, dtype: str) -> Value:
+        return self.builder.const(np.array(number, dtype))
+
+    def restore(self, value: Value, scale: float, zero: int, dtype: str = "uint8") -> Var:
+        return emit(self, "dequantize", value, self.scalar(scale, "float32"), self.scalar(zero, dtype))
+
+    def quantise(self, value: Value, scale: float, zero: int, dtype: str = "uint8") -> Var:
+        return emit(self, "quantize", value, self.scalar(scale, "float32"), self.scalar(zero, dtype))
+
+    def weights(self, *shape: int, axis: int = 0) -> Var:
+        """Gives constant weights with a scale for each index of an axis."""
+        size = shape[axis]
+        scale = self._generator.uniform(0.5, 1.5, size).astype(np.float32) / (73 * np.sqrt(np.prod(shape) / size))
+        parameters = [self.integers(*shape), scale.astype(np.float32), np.zeros(size, np.int8)]
+        return emit(self, "dequantize", *map(self.builder.const, parameters), axis=axis)

@@ -13,50 +13,20 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.backend.info import Rejection, Support
-from byoc_core.ir import Value, Var, tensor
+from byoc_core.ir import Value, tensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_dnnl.capi import Isa
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import multiplies_bytes
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 
-from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Region
+from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, Region, emit
 
 
 @pytest.fixture(autouse=True)
 def _needs_instructions() -> None:
     if not multiplies_bytes(open_engine().isa):
         pytest.skip("oneDNN has no instructions for bytes here")
-
-
-def _emit(region: Region, op: str, *operands: Value, **attrs: Any) -> Var:
-    result = region.builder.emit(op, *operands, **attrs)
-    assert isinstance(result, Var)
-    return result
-
-
-class Quantised(Region):
-    """A region of quantised tensors."""
-
-    def integers(self, *shape: int, dtype: str = "int8") -> NDArray:
-        limits = np.iinfo(dtype)
-        return self._generator.integers(limits.min, limits.max + 1, shape).astype(dtype)
-
-    def scalar(self, number: float, dtype: str) -> Value:
-        return self.builder.const(np.array(number, dtype))
-
-    def restore(self, value: Value, scale: float, zero: int, dtype: str = "uint8") -> Var:
-        return _emit(self, "dequantize", value, self.scalar(scale, "float32"), self.scalar(zero, dtype))
-
-    def quantise(self, value: Value, scale: float, zero: int, dtype: str = "uint8") -> Var:
-        return _emit(self, "quantize", value, self.scalar(scale, "float32"), self.scalar(zero, dtype))
-
-    def weights(self, *shape: int, axis: int = 0) -> Var:
-        """Gives constant weights with a scale for each index of an axis."""
-        size = shape[axis]
-        scale = self._generator.uniform(0.5, 1.5, size).astype(np.float32) / (73 * np.sqrt(np.prod(shape) / size))
-        parameters = [self.integers(*shape), scale.astype(np.float32), np.zeros(size, np.int8)]
-        return _emit(self, "dequantize", *map(self.builder.const, parameters), axis=axis)
 
 
 def _check_floats(region: Quantised, inputs: list[NDArray], length: int) -> None:
@@ -99,8 +69,8 @@ def _layer(case: tuple[Any, ...], ends: str = "float32") -> Quantised:
     dtype, zero, image, filters, attrs = case
     region = Quantised()
     x = region.restore(region.builder.param("x", tensor(image, dtype)), 0.03, zero, dtype)
-    sums = _emit(region, "nn.conv2d", x, region.weights(*filters), **attrs)
-    value = _emit(region, "nn.bias_add", sums, region.builder.const(region.draw(filters[0])), axis=1)
+    sums = emit(region, "nn.conv2d", x, region.weights(*filters), **attrs)
+    value = emit(region, "nn.bias_add", sums, region.builder.const(region.draw(filters[0])), axis=1)
     region.finish(value if ends == "float32" else region.quantise(value, 0.021, 3, ends))
     return region
 
@@ -132,8 +102,8 @@ def test_products(op: str, shape: tuple[int, ...]) -> None:
     region = Quantised()
     x = region.builder.param("x", tensor(shape, "uint8"))
     weights = region.weights(40, 64) if op == "nn.dense" else region.weights(64, 40, axis=1)
-    value = _emit(region, op, region.restore(x, 0.03, 121), weights)
-    region.finish(_emit(region, "nn.bias_add", value, region.builder.const(region.draw(40)), axis=-1))
+    value = emit(region, op, region.restore(x, 0.03, 121), weights)
+    region.finish(emit(region, "nn.bias_add", value, region.builder.const(region.draw(40)), axis=-1))
     _check_floats(region, [region.integers(*shape, dtype="uint8")], 8)
     assert f"{op} + nn.bias_add" in region.source
     assert "dequantize" not in region.source
@@ -144,8 +114,8 @@ def test_the_sums_of_the_largest_bytes_are_exact() -> None:
     x = region.builder.param("x", tensor((3, 4096), "uint8"))
     parameters: list[NDArray] = [np.full((16, 4096), 127, np.int8), np.ones(16, np.float32), np.zeros(16, np.int8)]
     parameters[0][8:] = -128
-    weights = _emit(region, "dequantize", *map(region.builder.const, parameters), axis=0)
-    region.finish(_emit(region, "nn.dense", region.restore(x, 1.0, 0), weights))
+    weights = emit(region, "dequantize", *map(region.builder.const, parameters), axis=0)
+    region.finish(emit(region, "nn.dense", region.restore(x, 1.0, 0), weights))
     (found,) = region.run(np.full((3, 4096), 255, np.uint8))
     expected = np.float32(4096 * 255) * parameters[0][:, 0].astype(np.float32)
     np.testing.assert_array_equal(found, np.broadcast_to(expected, (3, 16)))
@@ -185,7 +155,7 @@ def test_what_is_dequantised_and_quantised_again_is_the_same_memory() -> None:
     region = Quantised()
     x = region.builder.param("x", tensor((4, 40), "uint8"))
     first = region.quantise(region.restore(x, 0.3, 5), 0.3, 5)
-    region.finish(_emit(region, "nn.dense", region.restore(first, 0.3, 5), region.weights(24, 40)))
+    region.finish(emit(region, "nn.dense", region.restore(first, 0.3, 5), region.weights(24, 40)))
     _check_floats(region, [region.integers(4, 40, dtype="uint8")], 4)
     assert "quantize" not in region.source
 
@@ -193,7 +163,7 @@ def test_what_is_dequantised_and_quantised_again_is_the_same_memory() -> None:
 def test_constants_that_no_product_takes_are_dequantised_once() -> None:
     region = Quantised()
     x = region.builder.param("x", tensor((4, 40)))
-    region.finish(_emit(region, "nn.dense", x, region.weights(24, 40)))
+    region.finish(emit(region, "nn.dense", x, region.weights(24, 40)))
     _check_floats(region, [region.draw(4, 40)], 2 * 40)
     assert "dequantize" not in region.source
 
@@ -202,11 +172,11 @@ def test_a_quantised_model_is_offloaded_saved_and_loaded(tmp_path: Any) -> None:
     region = Quantised()
     x = region.builder.param("x", tensor((1, 8, 12, 12)))
     value = region.restore(region.quantise(x, 0.02, 128), 0.02, 128)
-    value = _emit(region, "nn.conv2d", value, region.weights(16, 8, 3, 3), padding=(1, 1, 1, 1))
-    beside = region.restore(region.quantise(_emit(region, "nn.relu", value), 0.05, 0), 0.05, 0)
-    value = _emit(region, "nn.conv2d", beside, region.weights(16, 16, 3, 3), padding=(1, 1, 1, 1))
-    value = _emit(region, "add", region.restore(region.quantise(value, 0.04, 128), 0.04, 128), beside)
-    region.finish(region.quantise(_emit(region, "nn.relu", value), 0.06, 0))
+    value = emit(region, "nn.conv2d", value, region.weights(16, 8, 3, 3), padding=(1, 1, 1, 1))
+    beside = region.restore(region.quantise(emit(region, "nn.relu", value), 0.05, 0), 0.05, 0)
+    value = emit(region, "nn.conv2d", beside, region.weights(16, 16, 3, 3), padding=(1, 1, 1, 1))
+    value = emit(region, "add", region.restore(region.quantise(value, 0.04, 128), 0.04, 128), beside)
+    region.finish(region.quantise(emit(region, "nn.relu", value), 0.06, 0))
     executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error")
     given = region.draw(1, 8, 12, 12)
     found = byoc_core.VirtualMachine(executable)["f"](given)
@@ -249,7 +219,7 @@ def test_parameters_that_do_not_fit_are_left_to_the_reference_kernels(change: di
     x = region.builder.param("x", tensor((4, 3), "int8"))
     scale = region.builder.param("scale", tensor((3,), "float32"))
     zero = region.builder.const(np.zeros(3, np.int8))
-    region.finish(_emit(region, "dequantize", x, scale, zero, axis=1))
+    region.finish(emit(region, "dequantize", x, scale, zero, axis=1))
     document = json.loads(byoc_save_module(region.module))
     document["functions"][0]["inputs"][1].update(change)
     loaded = byoc_load_module(json.dumps(document).encode(), LoadContext(constants=region.builder.constants))
@@ -275,7 +245,7 @@ def test_bytes_need_instructions_that_sum_in_32_bits() -> None:
 def test_without_such_instructions_floats_are_multiplied(tmp_path: Path) -> None:
     region = Quantised()
     x = region.builder.param("x", tensor((4, 64), "uint8"))
-    region.finish(_emit(region, "matmul", region.restore(x, 0.05, 128), region.weights(64, 16, axis=1)))
+    region.finish(emit(region, "matmul", region.restore(x, 0.05, 128), region.weights(64, 16, axis=1)))
     assert "int8" in region.source
     byoc_core.build(region.ir, backends=["dnnl"], fallback="error").save(tmp_path / "model.byoc")
     given = region.integers(4, 64, dtype="uint8")
@@ -310,7 +280,7 @@ def test_a_zero_point_for_each_index_is_refused_and_left_to_others(given: str) -
     parameters: list[Value] = [region.builder.const(array) for array in arrays]
     if given == "inputs":
         parameters = [region.builder.param("s", tensor((3,))), region.builder.param("z", tensor((3,), "uint8"))]
-    region.finish(_emit(region, "dequantize", x, *parameters, axis=1))
+    region.finish(emit(region, "dequantize", x, *parameters, axis=1))
     answer = region.judge(region.function.bindings[0])
     assert isinstance(answer, Rejection)
     assert answer.text == f"`dequantize`: {_ONE_ZERO_POINT}"
@@ -334,7 +304,7 @@ def test_what_parameters_hold_is_looked_at_when_an_op_is_claimed(
     region = Quantised()
     x = region.builder.param("x", tensor((4, 3)))
     parameters = [region.builder.const(np.array(scales, np.float32)), region.builder.const(np.array(zeros, np.int8))]
-    region.finish(_emit(region, "quantize", x, *parameters, axis=1))
+    region.finish(emit(region, "quantize", x, *parameters, axis=1))
     answer = region.judge(region.function.bindings[0])
     if text is None:
         assert isinstance(answer, Support)
@@ -348,6 +318,6 @@ def test_what_parameters_hold_is_looked_at_when_an_op_is_claimed(
 def test_constants_with_a_zero_point_for_each_index_are_dequantised_when_compiled() -> None:
     region = Quantised()
     arrays = [region.integers(4, 3), np.array([0.5, 2, 4], np.float32), np.array([-84, 24, 96], np.int8)]
-    region.finish(_emit(region, "dequantize", *map(region.builder.const, arrays), axis=1))
+    region.finish(emit(region, "dequantize", *map(region.builder.const, arrays), axis=1))
     assert isinstance(region.judge(region.function.bindings[0]), Support)
     np.testing.assert_array_equal(region.run()[0], region.oracle()[0])

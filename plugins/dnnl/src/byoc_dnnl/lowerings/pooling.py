@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import axes_of_layout, flag, integers
+from byoc_dnnl.lowerings.quantisation import defer_integers, keeps_order
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from byoc_dnnl.calls import Call
+    from byoc_dnnl.handles import PrimitiveDesc
+    from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
 __all__ = ["add_windows", "lower_pooling"]
@@ -48,19 +51,37 @@ def lower_pooling(call: Call, planner: Planner) -> str | None:
 def add_windows(
     call: Call, planner: Planner, algorithm: Algorithm, axes: Sequence[int], window: Sequence[int], windows: Windows
 ) -> str | None:
-    """Adds a pooling of the one operand, whose axes ``axes`` names in the order of images, channels, spatial ones."""
+    """Adds a pooling of the one operand, whose axes ``axes`` names in the order of images, channels, spatial ones.
+
+    The largest element of dequantised ones is found among the integers, and stands for what is dequantised of it.
+    """
     (x,) = call.inputs
-    if algorithm is Algorithm.POOLING_MAX and not planner.check_finite([x]):
-        return "oneDNN loses NaN, and of this nothing is proved"
     back = tuple(axes.index(axis) for axis in range(len(axes)))
     result = sizes_of(call.result)
     sizes = tuple(result[axis] for axis in axes)
-    for at in planner.ways(x):
+
+    def make(at: Place) -> PrimitiveDesc | None:
         source = at.desc.permuted(axes)
         made = planner.workshop.pooling(algorithm, source, planner.any(sizes, source.dtype), window, windows)
-        if made is not None and planner.accepts(made):
-            target = made.memory_desc(Query.DST_MD)
-            written = planner.result(call.output, target.permuted(back)).seen_as(target)
-            planner.add_step(call.op, made, {Argument.SRC: at.seen_as(source), Argument.DST: written})
+        return made if planner.accepts(made) else None
+
+    def add(made: PrimitiveDesc, at: Place, written: Place) -> None:
+        target = written.seen_as(made.memory_desc(Query.DST_MD))
+        planner.add_step(call.op, made, {Argument.SRC: at.seen_as(at.desc.permuted(axes)), Argument.DST: target})
+
+    quantised = planner.quantised(x) if algorithm is Algorithm.POOLING_MAX else None
+    if quantised is not None and keeps_order(planner, quantised):
+        made = make(quantised.place)
+        if made is not None:
+            written = planner.temporary(f"%{call.output}", made.memory_desc(Query.DST_MD).permuted(back))
+            if defer_integers(call.output, planner, quantised._replace(integers=call.output, place=written)) is None:
+                add(made, quantised.place, written)
+                return None
+    if algorithm is Algorithm.POOLING_MAX and not planner.check_finite([x]):
+        return "oneDNN loses NaN, and of this nothing is proved"
+    for at in planner.ways(x):
+        made = make(at)
+        if made is not None:
+            add(made, at, planner.result(call.output, made.memory_desc(Query.DST_MD).permuted(back)))
             return None
     return "oneDNN has only its reference implementation"

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["has_zero_point", "lower_dequantize", "lower_quantize", "scalar_of", "to_bytes"]
+__all__ = [
+    "defer_integers",
+    "has_zero_point",
+    "keeps_order",
+    "lower_dequantize",
+    "lower_quantize",
+    "scalar_of",
+    "to_bytes",
+]
 
 _Placing = Callable[[], None]
 
@@ -72,47 +80,48 @@ def lower_dequantize(call: Call, planner: Planner) -> str | None:
     if misfit is not None:
         return misfit
     x, scale, zero = call.inputs
-    axis = axis_of(call) if call.operands[1].shape else None
+    quantised = Quantised(x, planner.stored(x), scale, zero, axis_of(call) if call.operands[1].shape else None)
     arrays = [planner.array(id_) for id_ in call.inputs]
     known = [array for array in arrays if array is not None]
     if len(known) == len(arrays):
-        place = _constant(call, planner, known)
-    else:
-        if axis is not None and has_zero_point(planner, zero):
-            return _ZERO_POINTS
-        found = _converted(call, planner, axis)
-        if isinstance(found, str):
-            return found
-        place = found
-    planner.defer(call.output, Quantised(x, planner.stored(x), scale, zero, axis), place)
+        planner.defer(call.output, quantised, _constant(call, planner, known))
+        return None
+    if quantised.axis is not None and has_zero_point(planner, zero):
+        return _ZERO_POINTS
+    return defer_integers(call.output, planner, quantised)
+
+
+def defer_integers(id_: int, planner: Planner, quantised: Quantised) -> str | None:
+    """Says what integers a value stands for, and how it is computed of them; or gives the reason why it cannot be."""
+    source = quantised.place
+    target = source.desc.cast(planner.engine, "float32") or planner.row_major(source.desc.sizes)
+    has_zero = quantised.axis is None and has_zero_point(planner, quantised.zero_point)
+    mask = 0 if quantised.axis is None else 1 << quantised.axis
+    scaling = Scaling({Argument.SRC: mask}, (Argument.SRC,) if has_zero else ())
+    made = planner.workshop.conversion(source.desc, target, scaling)
+    if made is None or not planner.accepts(made):
+        return "oneDNN has no implementation"
+
+    def place() -> None:
+        given = {Argument.SRC: source, Argument.SCALES | Argument.SRC: planner.place_row_major(quantised.scale)}
+        if has_zero:
+            given[Argument.ZERO_POINTS | Argument.SRC] = planner.place_row_major(quantised.zero_point, "int32")
+        planner.add_step("dequantize", made, {**given, Argument.DST: planner.result(id_, target)})
+
+    planner.defer(id_, quantised, place)
     return None
+
+
+def keeps_order(planner: Planner, quantised: Quantised) -> bool:
+    """Whether larger integers stand for larger numbers, or equal ones, in the whole tensor."""
+    scale = scalar_of(planner, quantised.scale)
+    return quantised.axis is None and scale is not None and _is_usual(np.asarray(scale))
 
 
 def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placing:
     def place() -> None:
         digest = " ".join(["dequantised", *(planner.stored(id_).buffer.digest for id_ in call.inputs)])
         planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", KERNELS[call.op](*arrays, **call.attrs))
-
-    return place
-
-
-def _converted(call: Call, planner: Planner, axis: int | None) -> _Placing | str:
-    x, scale, zero = call.inputs
-    source = planner.stored(x)
-    target = source.desc.cast(planner.engine, "float32") or planner.row_major(source.desc.sizes)
-    has_zero = axis is None and has_zero_point(planner, zero)
-    mask = 0 if axis is None else 1 << axis
-    made = planner.workshop.conversion(
-        source.desc, target, Scaling({Argument.SRC: mask}, (Argument.SRC,) if has_zero else ())
-    )
-    if made is None or not planner.accepts(made):
-        return "oneDNN has no implementation"
-
-    def place() -> None:
-        given = {Argument.SRC: source, Argument.SCALES | Argument.SRC: planner.place_row_major(scale)}
-        if has_zero:
-            given[Argument.ZERO_POINTS | Argument.SRC] = planner.place_row_major(zero, "int32")
-        planner.add_step(call.op, made, {**given, Argument.DST: planner.result(call.output, target)})
 
     return place
 

@@ -1,0 +1,69 @@
+"""Pooling of integers that stand for floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from byoc_core.ir import tensor
+from byoc_core.kernels import KERNELS
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.precision import multiplies_bytes
+
+from plugins.dnnl.tests.dnnl_region import UNIT, Quantised, emit
+
+WINDOWS = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"), [("nn.max_pool2d", WINDOWS), ("nn.adaptive_max_pool2d", {"output_size": (2, 1)})]
+)
+@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 0), ("uint8", 200), ("int8", -5)])
+def test_the_largest_is_found_among_the_integers(op: str, attrs: dict[str, Any], dtype: str, zero: int) -> None:
+    if not multiplies_bytes(open_engine().isa):
+        pytest.skip("oneDNN has no instructions for bytes here")
+    image = Quantised(seed=1).integers(2, 16, 8, 7, dtype="uint8")
+
+    def convolved(end: str) -> Quantised:
+        region = Quantised()
+        x = region.restore(region.builder.param("x", tensor(image.shape, "uint8")), 0.03, 99)
+        value = emit(region, "nn.conv2d", x, region.weights(32, 16, 3, 3), padding=(1, 1, 1, 1))
+        value = region.quantise(value, 0.02, zero, dtype)
+        if end == "convolution":
+            return region.finish(value)
+        value = emit(region, op, region.restore(value, 0.02, zero, dtype), **attrs)
+        if end == "product":
+            value = emit(region, "nn.conv2d", value, region.weights(16, 32, 1, 1))
+        return region.finish(region.quantise(value, 0.02, zero, dtype) if end == "bytes" else value)
+
+    (integers,) = convolved("convolution").run(image)
+    assert len(np.unique(integers)) > 20
+    floats, bytes_, product = (convolved(end) for end in ("floats", "bytes", "product"))
+    for region in (floats, bytes_, product):
+        assert f"{op}  jit_int" in region.source
+        assert region.source.count("dequantize") == (region is floats)
+    (pooling,) = (binding for binding in floats.function.bindings if binding.op.name == op)
+    largest = KERNELS[op](integers.astype(np.float32), **dict(pooling.attrs))
+    np.testing.assert_array_equal(bytes_.run(image)[0], largest)
+    np.testing.assert_array_equal(floats.run(image)[0], (largest - np.float32(zero)) * np.float32(0.02))
+    # The product of the same integers, given by the caller.
+    alone = Quantised()
+    alone.weights(32, 16, 3, 3)  # draws what the others have drawn
+    x = alone.restore(alone.builder.param("x", tensor(largest.shape, dtype)), 0.02, zero, dtype)
+    alone.finish(emit(alone, "nn.conv2d", x, alone.weights(16, 32, 1, 1)))
+    (exact,), (found,) = alone.oracle(largest.astype(dtype)), product.run(image)
+    (magnitude,) = alone.oracle(largest.astype(dtype), magnitudes=True)
+    assert (np.abs(found - exact) <= 8 * 2 * UNIT * magnitude).all()
+
+
+@pytest.mark.parametrize("scale", [[-0.02], [0.02] * 32])
+def test_where_integers_are_not_ordered_as_their_numbers_floats_are_pooled(scale: list[float]) -> None:
+    region = Quantised()
+    x = region.builder.param("x", tensor((1, 32, 8, 7), "int8"))
+    numbers = np.array(scale[0] if len(scale) == 1 else scale, np.float32)
+    parameters = [region.builder.const(array) for array in (numbers, np.zeros(numbers.shape, np.int8))]
+    region.finish(emit(region, "nn.max_pool2d", emit(region, "dequantize", x, *parameters, axis=1), **WINDOWS))
+    given = region.integers(1, 32, 8, 7)
+    np.testing.assert_array_equal(region.run(given)[0], region.oracle(given)[0].astype(np.float32))
+    assert "jit_int" not in region.source
