@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from benchmarks.layers_process import OTHER
-from benchmarks.models import BFLOAT16_MODELS, DNNL_ALONE, THREADS, check_names, installed_peers, load_model
+from benchmarks.models import BFLOAT16_MODELS, DNNL_ALONE, QUANTISED, THREADS, check_names, installed_peers, load_model
 from benchmarks.pairing import Samples
 from benchmarks.workers import Worker
 
@@ -41,7 +41,15 @@ def _run_models(
 ) -> dict[str, Any]:
     check_names(names)
     installed = installed_peers(peers)
-    return {name: _run_model(name, installed, options, num_rounds) for name in names}
+    return {name: _run_model(name, _telling(installed, name), options, num_rounds) for name in names}
+
+
+def _telling(peers: Sequence[str], name: str) -> list[str]:
+    """Gives the peers whose profilers tell the layers of a model, and says which do not."""
+    if name not in QUANTISED or "onnxruntime" not in peers:
+        return list(peers)
+    print(f"  {name}: without ONNX Runtime, whose profiler does not tell the sizes of quantised weights")
+    return [peer for peer in peers if peer != "onnxruntime"]
 
 
 def _run_model(name: str, peers: Sequence[str], options: Mapping[str, Any], num_rounds: int) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurren
 __all__ = [
     "BFLOAT16_MODELS",
     "DNNL_ALONE",
+    "QUANTISED",
     "THREADS",
     "check_names",
     "installed_peers",
