@@ -176,7 +176,7 @@ def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dic
     }
     try:
         peak: Callable[[], float] | None = peak_contestant(contest.dtype)
-    except (ToolchainError, LookupError) as error:
+    except (ToolchainError, NotImplementedError) as error:
         peak = None
         print(f"  no share of the multipliers' peak: {error}")
     for name in names:

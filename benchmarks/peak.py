@@ -80,7 +80,7 @@ def peak_contestant(dtype: str) -> Callable[[], float]:
 
     Raises:
         ToolchainError: no C can be compiled here.
-        LookupError: this processor has no instruction for products of such factors that is known here.
+        NotImplementedError: this processor has no instruction for products of such factors that is known here.
     """
     text = _FLOAT32_TEXT if dtype == "float32" else _text(_INSTRUCTIONS[dtype])
     library = find_toolchain().compile(text, BuildOptions())
@@ -96,7 +96,7 @@ def peak_contestant(dtype: str) -> Callable[[], float]:
         return num_operations / (time.process_time() - begin)
 
     if not function():
-        raise LookupError(f"no instruction for products of {dtype} is known for this processor")
+        raise NotImplementedError(f"no instruction for products of {dtype} is known for this processor")
     return contestant
 
 

@@ -106,6 +106,30 @@ def test_of_narrow_values_it_is_the_primitive(rank: int, channels: int, implemen
     np.testing.assert_array_equal(np.isnan(np.asarray(found)), np.isnan(exact))
 
 
+def test_padded_blocks_of_narrow_values_pass_checks() -> None:
+    if lacks(open_engine().isa, "bfloat16"):
+        pytest.skip("oneDNN has no instructions for bfloat16 here")
+    region, channels = Region(), 20
+    x, scale = region.builder.param("x", tensor((1, 1, 64, 64))), region.builder.param("s", tensor((1, channels, 1, 1)))
+    weight = region.builder.const(region.draw(channels, 1, 3, 3))
+    image = emit(region, "nn.conv2d", x, weight, padding=(1, 1, 1, 1))
+    centred = emit(region, "subtract", image, region.builder.const(region.draw(1, channels, 1, 1)))
+    scaled = emit(region, "multiply", centred, scale)
+    value = emit(region, "nn.bias_add", scaled, region.builder.const(region.draw(channels)), axis=1)
+    rectified = _convolve(region, emit(region, "nn.relu", value), channels, 16, 2)
+    region.finish(rectified, _convolve(region, value, channels, 16, 2), _convolve(region, image, channels, 16, 2))
+    options = {"dnnl": {"precision": "bfloat16"}}
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error", options=options)
+    inputs = region.draw(1, 1, 64, 64), region.draw(1, channels, 1, 1)
+    found = byoc_core.VirtualMachine(executable)["f"](*inputs)
+    for number, exact, magnitude in zip(
+        found, region.oracle(*inputs), region.oracle(*inputs, magnitudes=True), strict=True
+    ):
+        error = np.abs(number - exact)
+        assert (error <= 6 * 2.0**-8 / (1 - 6 * 2.0**-8) * magnitude).all()
+        assert error.max() > 1e-4  # else the reference kernels have computed it, since a check did not hold
+
+
 def _convolve(region: Region, x: Any, source: int, target: int, rank: int) -> Any:
     weight = region.builder.const(region.draw(target, source, *[1] * rank))
     return emit(region, f"nn.conv{rank}d", x, weight)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from byoc_core.errors import ArtifactError
 from byoc_core.ir import tensor
 from byoc_core.kernels import KERNELS
+from byoc_core.runtime.hooks import LoadContext
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import multiplies_bytes
+from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 
 from plugins.dnnl.tests.dnnl_region import UNIT, Quantised, emit
 
@@ -67,3 +71,16 @@ def test_where_integers_are_not_ordered_as_their_numbers_floats_are_pooled(scale
     given = region.integers(1, 32, 8, 7)
     np.testing.assert_array_equal(region.run(given)[0], region.oracle(given)[0].astype(np.float32))
     assert "jit_int" not in region.source
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 7, 16), (2, 7, 7, 16), (2, 8, 7, 1)])
+def test_integers_of_other_sizes_than_is_said_are_refused(shape: tuple[int, ...]) -> None:
+    region = Quantised()
+    x = region.restore(region.builder.param("x", tensor((2, 8, 7, 16), "uint8")), 0.03, 99)
+    region.finish(emit(region, "nn.max_pool2d", x, layout="NHWC", **WINDOWS))
+    assert "jit_int" in region.source
+    document = json.loads(byoc_save_module(region.module))
+    document["functions"][0]["nodes"][0]["outputs"][0]["shape"] = list(shape)
+    with pytest.raises(ArtifactError) as caught:
+        byoc_load_module(json.dumps(document).encode(), LoadContext(constants=region.builder.constants))
+    assert "has other sizes" in str(caught.value)

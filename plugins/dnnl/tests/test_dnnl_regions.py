@@ -154,17 +154,32 @@ def test_an_operand_of_another_rank_is_refused() -> None:
     assert str(caught.value) == text
 
 
-def test_a_result_that_an_op_does_not_have_is_refused() -> None:
+def test_weights_of_another_rank_are_refused() -> None:
     region = Region()
-    region.finish(emit(region, "tanh", region.builder.param("x", tensor((4,)))))
+    x = region.builder.param("x", tensor((1, 16, 8, 8)))
+    region.finish(emit(region, "nn.conv2d", x, region.builder.param("w", tensor((8, 16, 1, 1)))))
+
+    def flatten(functions: Any) -> None:
+        functions[0]["inputs"][1]["shape"] = [8, 16]
+
+    with pytest.raises(ArtifactError) as caught:
+        byoc_load_module(_damaged(region, flatten), LoadContext())
+    text = "has tensors of different ranks; got float32[1, 16, 8, 8], float32[8, 16], float32[1, 8, 8, 8]"
+    assert str(caught.value) == f"`nn.conv2d`: {text}"
+
+
+@pytest.mark.parametrize(("number", "op"), [(0, "tanh"), (1, "nn.bias_add")])
+def test_a_result_that_an_op_does_not_have_is_refused(number: int, op: str) -> None:
+    region = Region()
+    x = emit(region, "tanh", region.builder.param("x", tensor((4, 4))))
+    region.finish(emit(region, "nn.bias_add", x, region.builder.param("b", tensor((4,)))))
 
     def add(functions: Any) -> None:
-        (node,) = functions[0]["nodes"]
-        node["outputs"] *= 2
+        functions[0]["nodes"][number]["outputs"] *= 2
 
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(_damaged(region, add), LoadContext())
-    assert str(caught.value) == "`tanh`: has a wrong number of results; got 2, expected 1"
+    assert str(caught.value) == f"`{op}`: has a wrong number of results; got 2, expected 1"
 
 
 def test_many_threads_run_one_region() -> None:

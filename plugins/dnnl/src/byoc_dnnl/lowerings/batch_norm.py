@@ -9,7 +9,8 @@ import numpy as np
 
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of, number
-from byoc_dnnl.lowerings.epilogue import add_with_followers, find_side, first_reason
+from byoc_dnnl.lowerings.epilogue import BINARIES, add_with_followers, find_side, first_reason
+from byoc_dnnl.lowerings.functions import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,8 @@ def lower_batch_norm(call: Call, planner: Planner) -> str | None:
     parameters = [planner.place_row_major(id_, "float32") for id_ in call.inputs[1:]]
 
     def add(place: Place) -> str | None:
+        if place.desc.is_blocked() and epsilon == 0:
+            return "oneDNN leaves a NaN in the padding of blocks"
         return _add([call], planner, place, _as_rows(planner, place.desc.permuted(order)), parameters, epsilon)
 
     return first_reason(map(add, planner.ways(call.inputs[0])))
@@ -42,12 +45,15 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
 
     It is so where ``x`` is stored narrower than it is, and channels lie innermost or in blocks: post-ops of oneDNN 3.2
     look for their operands anew at each vector, and take twice as long. In float32 the primitive writes past the
-    caches, and what reads its result loses the time again. A ReLU of values that are narrow themselves would stay a
-    primitive of its own.
+    caches, and what reads its result loses the time again. Of what follows it computes ReLU alone, and no ReLU of
+    values that are narrow themselves.
     """
     product = planner.follower(call)
     total = product and planner.follower(product)
     if total is None or product is None or (call.op, product.op, total.op) != _SPELLED:
+        return False
+    last = planner.follower(total)
+    if not call.result == product.result == total.result or (last is not None and last.op in _BETTER_POST_OPS):
         return False
     place = planner.stored(call.inputs[0])
     sides = (find_side(call), find_side(product, call.output), find_side(total, product.output))
@@ -56,17 +62,21 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
     if place.desc.dtype == call.result.dtype or len(others) < len(sides) or not all(map(planner.is_placed, others)):
         return False
     view = _as_rows(planner, place.desc)
-    made = planner.workshop.batch_normalization(view, 0.0)
+    made = planner.workshop.batch_normalization(view, _HALF)
     if made is None or "jit" not in made.implementation:
         return False
     row = planner.row_major(per_channel[1:2])
     mean, scale, beta = (planner.place_row_major(id_, "float32").seen_as(row) for id_ in others)
-    ones = np.ones(row.sizes, np.float32)
-    variance = planner.made_constant("1", f"{len(ones)} ones", ones, row)
-    return _add([call, product, total], planner, place, view, (scale, beta, mean, variance), 0.0) is None
+    halves = np.full(row.sizes, _HALF, np.float32)
+    variance = planner.made_constant(str(_HALF), f"{len(halves)} times {_HALF}", halves, row)
+    return _add([call, product, total], planner, place, view, (scale, beta, mean, variance), _HALF) is None
 
 
 _SPELLED = ("subtract", "multiply", "nn.bias_add")
+_BETTER_POST_OPS = {*FUNCTIONS, *BINARIES, "nn.bias_add", "quantize"} - {"nn.relu", "nn.leaky_relu"}
+_HALF = 0.5
+"""As variance and as epsilon, which add up to 1. In the padding of blocks oneDNN takes 0 for a variance, and it leaves
+there what 0 / 0 would be."""
 
 
 def _as_rows(planner: Planner, desc: MemoryDesc) -> MemoryDesc:

@@ -57,7 +57,7 @@ def add_windows(
     """
     (x,) = call.inputs
     back = tuple(axes.index(axis) for axis in range(len(axes)))
-    result = sizes_of(call.result)
+    image, result = sizes_of(call.operands[0]), sizes_of(call.result)
     sizes = tuple(result[axis] for axis in axes)
 
     def make(at: Place) -> PrimitiveDesc | None:
@@ -70,7 +70,7 @@ def add_windows(
         planner.add_step(call.op, made, {Argument.SRC: at.seen_as(at.desc.permuted(axes)), Argument.DST: target})
 
     quantised = planner.quantised(x) if algorithm is Algorithm.POOLING_MAX else None
-    if quantised is not None and keeps_order(planner, quantised):
+    if quantised and quantised.place.desc.sizes == image and keeps_order(planner, quantised):
         made = make(quantised.place)
         if made is not None:
             written = planner.temporary(f"%{call.output}", made.memory_desc(Query.DST_MD).permuted(back))

@@ -40,7 +40,7 @@ _Placing = Callable[[], None]
 
 _ZERO_POINTS = "oneDNN has one zero point for a tensor, not one for each index of an axis"
 _SMALLEST, _LARGEST = 2.0**-100, 2.0**100
-"""Scales between these are ones with which no integer of 32 bits overflows, or loses bits."""
+"""Scales between these are ones with which no byte overflows, or loses bits."""
 
 
 def scalar_of(planner: Planner, id_: int) -> float | None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.planner import Planner
 
-__all__ = ["LOWERINGS", "declines", "dtypes_of", "lower"]
+__all__ = ["LOWERINGS", "declines", "dtypes_of", "lower", "require_form"]
 
 Lowering = Callable[["Call", "Planner"], str | None]
 
@@ -135,8 +135,17 @@ _CHANGES_RANK = frozenset(
 def lower(call: Call, planner: Planner) -> str | None:
     """Adds a call's primitives to a plan, or gives the reason why there are none."""
     reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner)
-    if reason is not None:
-        return reason
+    return LOWERINGS[call.op](call, planner) if reason is None else reason
+
+
+def require_form(call: Call) -> None:
+    """Checks how many operands and results a call has, and their ranks, where it is one of an op that may be taken.
+
+    Raises:
+        ArtifactError: it has others than its op; only a document from a file can say so.
+    """
+    if call.op not in LOWERINGS or declines_lengths(call) is not None:
+        return
     expected = _NUM_OPERANDS.get(call.op, 1)
     if len(call.operands) != expected and not (call.op in _VARIADIC and call.operands):
         raise ArtifactError(f"`{call.op}`", "has a wrong number of operands", got=len(call.operands), expected=expected)
@@ -146,11 +155,12 @@ def lower(call: Call, planner: Planner) -> str | None:
     if call.op not in _CHANGES_RANK and any(len(x.shape) != len(call.result.shape) for x in _of_one_rank(call)):
         got = ", ".join(map(str, (*call.operands, call.result)))
         raise ArtifactError(f"`{call.op}`", "has tensors of different ranks", got=got)
-    return LOWERINGS[call.op](call, planner)
 
 
 def _of_one_rank(call: Call) -> tuple[GraphTensor, ...]:
-    return call.operands if call.op == "concat" else call.operands[:1]
+    if call.op == "concat":
+        return call.operands
+    return call.operands[: 2 if call.op.startswith("nn.conv") else 1]
 
 
 def declines(op: str) -> str | None:
