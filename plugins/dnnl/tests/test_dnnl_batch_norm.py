@@ -106,6 +106,30 @@ def test_of_narrow_values_it_is_the_primitive(rank: int, channels: int, implemen
     np.testing.assert_array_equal(np.isnan(np.asarray(found)), np.isnan(exact))
 
 
+def test_one_narrow_value_is_no_image() -> None:
+    if lacks(open_engine().isa, "bfloat16"):
+        pytest.skip("oneDNN has no instructions for bfloat16 here")
+    region = Region()
+    x = region.builder.param("x", tensor((1, 64)))
+    value = emit(region, "nn.dense", x, region.builder.const(region.draw(1, 64)))
+    value = emit(region, "reshape", value, shape=(1,))
+    for op in ("subtract", "multiply"):
+        value = emit(region, op, value, region.builder.const(region.draw(1)))
+    value = emit(region, "nn.bias_add", value, region.builder.const(region.draw(1)), axis=0)
+    region.finish(
+        emit(region, "nn.dense", emit(region, "reshape", value, shape=(1, 1)), region.builder.const(region.draw(3, 1)))
+    )
+    options = {"dnnl": {"precision": "bfloat16"}}
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error", options=options)
+    array = region.draw(1, 64)
+    found, (exact,), (magnitude,) = (
+        byoc_core.VirtualMachine(executable)["f"](array),
+        region.oracle(array),
+        region.oracle(array, magnitudes=True),
+    )
+    assert (np.abs(found - exact) <= 6 * 2.0**-8 / (1 - 6 * 2.0**-8) * magnitude).all()
+
+
 def test_padded_blocks_of_narrow_values_pass_checks() -> None:
     if lacks(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")

@@ -56,16 +56,19 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
     if not call.result == product.result == total.result or (last is not None and last.op in _BETTER_POST_OPS):
         return False
     place = planner.stored(call.inputs[0])
+    rank, channels = len(place.desc.sizes), place.desc.sizes[1:2]
+    if place.desc.dtype == call.result.dtype or rank < 2:
+        return False
     sides = (find_side(call), find_side(product, call.output), find_side(total, product.output))
-    per_channel = [1, *place.desc.sizes[1:2], *[1] * len(place.desc.sizes[2:])]
-    others = [side.other for side in sides if not isinstance(side, str) and list(side.sizes) == per_channel]
-    if place.desc.dtype == call.result.dtype or len(others) < len(sides) or not all(map(planner.is_placed, others)):
+    per_channel = (1, *channels, *[1] * (rank - 2))
+    others = [side.other for side in sides if not isinstance(side, str) and side.sizes == per_channel]
+    if len(others) < len(sides) or not all(map(planner.is_placed, others)):
         return False
     view = _as_rows(planner, place.desc)
     made = planner.workshop.batch_normalization(view, _HALF)
     if made is None or "jit" not in made.implementation:
         return False
-    row = planner.row_major(per_channel[1:2])
+    row = planner.row_major(channels)
     mean, scale, beta = (planner.place_row_major(id_, "float32").seen_as(row) for id_ in others)
     halves = np.full(row.sizes, _HALF, np.float32)
     variance = planner.made_constant(str(_HALF), f"{len(halves)} times {_HALF}", halves, row)
