@@ -23,7 +23,7 @@ from byoc_core.errors import ToolchainError
 
 from benchmarks.models_process import DISTRIBUTIONS, SETTINGS
 from benchmarks.pairing import Samples, describe_machine, measure, paired_ratio
-from benchmarks.peak import peak_contestant
+from benchmarks.peak import UnknownPeakError, peak_contestant
 from benchmarks.workers import Worker
 from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
 from benchmarks.zoo.graph_builder import STYLES
@@ -176,7 +176,7 @@ def _run_models(contest: _Contest, names: Sequence[str], num_rounds: int) -> dic
     }
     try:
         peak: Callable[[], float] | None = peak_contestant(contest.dtype)
-    except (ToolchainError, NotImplementedError) as error:
+    except (ToolchainError, UnknownPeakError) as error:
         peak = None
         print(f"  no share of the multipliers' peak: {error}")
     for name in names:

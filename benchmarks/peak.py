@@ -16,7 +16,7 @@ from pathlib import Path
 
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 
-__all__ = ["peak_contestant"]
+__all__ = ["UnknownPeakError", "peak_contestant"]
 
 NUM_STEPS = 200_000
 NUM_SUMS = 16
@@ -25,6 +25,10 @@ NUM_TILES = 6
 """The same of a loop of tiles; of the eight there are, two hold factors."""
 LANES = 16
 """Sums in a register of 64 bytes, and rows of a tile."""
+
+
+class UnknownPeakError(Exception):
+    """This processor has no instruction for products of such factors, or none that is known here."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def peak_contestant(dtype: str) -> Callable[[], float]:
 
     Raises:
         ToolchainError: no C can be compiled here.
-        NotImplementedError: this processor has no instruction for products of such factors that is known here.
+        UnknownPeakError: no instruction for products of such factors is known for this processor.
     """
     text = _FLOAT32_TEXT if dtype == "float32" else _text(_INSTRUCTIONS[dtype])
     library = find_toolchain().compile(text, BuildOptions())
@@ -96,7 +100,7 @@ def peak_contestant(dtype: str) -> Callable[[], float]:
         return num_operations / (time.process_time() - begin)
 
     if not function():
-        raise NotImplementedError(f"no instruction for products of {dtype} is known for this processor")
+        raise UnknownPeakError(f"no instruction for products of {dtype} is known for this processor")
     return contestant
 
 
