@@ -106,6 +106,22 @@ def test_of_narrow_values_it_is_the_primitive(rank: int, channels: int, implemen
     np.testing.assert_array_equal(np.isnan(np.asarray(found)), np.isnan(exact))
 
 
+@pytest.mark.parametrize("follower", ["nn.swish", "nn.gelu"])
+def test_other_functions_stay_part_of_it(follower: str) -> None:
+    if lacks(open_engine().isa, "bfloat16"):
+        pytest.skip("oneDNN has no instructions for bfloat16 here")
+    region = Region()
+    x = region.builder.param("x", tensor((1, 16, 6, 6)))
+    joined = emit(region, "concat", *(_convolve(region, x, 16, 16, 2) for _ in range(2)), axis=1)
+    centred = emit(region, "subtract", joined, region.builder.const(region.draw(1, 32, 1, 1)))
+    scaled = emit(region, "multiply", centred, region.builder.const(region.draw(1, 32, 1, 1)))
+    shifted = emit(region, "nn.bias_add", scaled, region.builder.const(region.draw(32)), axis=1)
+    region.finish(_convolve(region, emit(region, follower, shifted), 32, 16, 2))
+    options = {"dnnl": {"precision": "bfloat16"}}
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error", options=options)
+    assert f"subtract + multiply + nn.bias_add + {follower}  jit:uni" in executable.modules[0].get_source()
+
+
 def test_one_narrow_value_is_no_image() -> None:
     if lacks(open_engine().isa, "bfloat16"):
         pytest.skip("oneDNN has no instructions for bfloat16 here")
