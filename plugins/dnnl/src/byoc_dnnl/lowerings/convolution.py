@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
@@ -10,6 +11,7 @@ from byoc_dnnl.handles import PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side
 from byoc_dnnl.lowerings.factors import Factors, factors_of
+from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_image
 from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.primitives import Windows
 
@@ -49,43 +51,52 @@ def _reads_neighbours(call: Call, factors: Factors, axis: int) -> bool:
     with those of the next pixels (``jit:avx512_core_amx``).
     """
     channels = sizes_of(call.operands[1])[axis]
-    is_depthwise = channels == 1 and integer(call, "groups") > 1
-    return factors.left_dtype == "bfloat16" and not is_depthwise and (channels % 2 == 1 or channels < _FEW_CHANNELS)
+    return (
+        factors.left_dtype == "bfloat16"
+        and not _is_depthwise(call, axis)
+        and (channels % 2 == 1 or channels < _FEW_CHANNELS)
+    )
+
+
+def _is_depthwise(call: Call, axis: int) -> bool:
+    """Whether each group has one channel; ``axis`` is that of the input channels of the weights."""
+    return sizes_of(call.operands[1])[axis] == 1 and integer(call, "groups") > 1
 
 
 def _add_convolution(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> str | None:
     rank = len(call.result.shape) - 2
-    data_axes = axes_of_layout(call, "data_layout", "NC", rank)
-    back = tuple(data_axes.index(axis) for axis in range(rank + 2))
+    places = axes_of_layout(call, "data_layout", "NC", rank)
+    axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes[1]))
     padding = integers(call, "padding", 2 * rank)
-    strides, dilation = (integers(call, name, rank) for name in ("strides", "dilation"))
-    windows = Windows(strides, dilation, padding[:rank], padding[rank:])
+    strides, dilation = (axes.lifted(integers(call, name, rank), 1) for name in ("strides", "dilation"))
+    windows = Windows(strides, dilation, axes.lifted(padding[:rank], 0), axes.lifted(padding[rank:], 0))
 
     (x, image), (weight, kernel) = factors.left, factors.right
-    filters = kernel.desc.permuted(kernel_axes)
     groups = integer(call, "groups")
+    filters = kernel.desc.permuted(kernel_axes)
     if groups > 1:
-        out_channels, *others = filters.sizes
-        grouped = filters.reshaped((groups, out_channels // groups, *others))
+        all_channels, *others = axes.lifted(filters.sizes, 1)
+        grouped = filters.reshaped((groups, all_channels // groups, *others))
         if grouped is None:
             return f"weights in the layout {call.attrs['kernel_layout']} cannot be split into groups"
         filters = grouped
-    source = image.desc.permuted(data_axes)
-    result = sizes_of(call.result)
-    target_sizes = tuple(result[axis] for axis in data_axes)
     target_dtype = factors.result_dtype(call, planner)
     scaling = factors.scaling(0b11 if groups > 1 else 0b1)
+    out_channels, _, *window = filters.sizes[1 if groups > 1 else 0 :]
+    is_thin = out_channels < _FEW_CHANNELS and prod(window) == 1
 
-    head, bias = _find_bias(call, planner, data_axes[1])
+    head, bias = _find_bias(call, planner, places[1])
 
-    def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        operands = planner.any(source.sizes, factors.left_dtype), planner.any(filters.sizes, factors.right_dtype)
-        target = planner.any(target_sizes, dtype_after(post_ops, target_dtype))
-        return planner.workshop.convolution(*operands, bias.desc if bias else None, target, windows, post_ops, scaling)
+    def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+        source = layout(axes.sizes(call.operands[0]), factors.left_dtype)
+        weights = planner.any(filters.sizes, factors.right_dtype)
+        target = layout(axes.sizes(call.result), dtype_after(post_ops, target_dtype))
+        described = bias.desc if bias else None
+        return planner.workshop.convolution(source, weights, described, target, windows, post_ops, scaling)
 
     def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
         wanted = made.memory_desc(Query.SRC_MD)
-        placed = planner.reordered(x, image, wanted.permuted(back)).seen_as(wanted)
+        placed = planner.reordered(x, image, axes.to_value(wanted)).seen_as(wanted)
         packed = planner.reordered(weight, kernel.seen_as(filters), made.memory_desc(Query.WEIGHTS_MD))
         biases: dict[int, Place] = {Argument.BIAS: bias} if bias else {}
         return {Argument.SRC: placed, Argument.WEIGHTS: packed, **biases, **factors.arguments(planner)}
@@ -93,10 +104,10 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, kernel_axes
     return add_with_followers(
         call,
         planner,
-        make,
+        lambda post_ops: make_image(planner, offer, post_ops, is_thin=is_thin),
         arguments,
-        lambda desc: desc.permuted(data_axes),
-        lambda desc: desc.permuted(back),
+        axes.to_primitive,
+        axes.to_value,
         head=head,
         gives_bytes=factors.scales is not None,
     )

@@ -1,0 +1,102 @@
+"""How convolutions, transposed ones too, see images, and which of oneDNN's implementations they take.
+
+Offered all layouts, oneDNN 3.2 takes row-major ones and its general product of matrices for groups of few channels, and
+for depthwise convolutions along one axis. It has better for both where it is asked for that (``docs/adr/0042``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.calls import sizes_of
+
+if TYPE_CHECKING:
+    from byoc_core.runtime.graph_document import GraphTensor
+
+    from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+    from byoc_dnnl.planner import Planner
+    from byoc_dnnl.post_ops import PostOp
+
+__all__ = ["ImageAxes", "Layout", "make_image"]
+
+Layout = Callable[[Sequence[int], str], "MemoryDesc"]
+"""Gives a description of sizes and a dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAxes:
+    """The axes of a call's images, and those of the primitive: images, channels, and what windows go along.
+
+    Attributes:
+        places: the call's axis for each of the primitive's, the height that it may add left out.
+        is_lifted: whether the primitive sees the one axis that windows go along as the rows of images of height 1, as
+            depthwise convolutions of oneDNN have to be.
+    """
+
+    places: tuple[int, ...]
+    is_lifted: bool
+
+    def lifted(self, of_each: Sequence[int], of_height: int) -> tuple[int, ...]:
+        """Gives what is said of each axis, or of those that windows go along, with what is said of the height."""
+        return (*of_each[:-1], of_height, *of_each[-1:]) if self.is_lifted else tuple(of_each)
+
+    def sizes(self, image: GraphTensor) -> tuple[int, ...]:
+        """Gives the sizes of an image of the call as the primitive sees it."""
+        sizes = sizes_of(image)
+        return self.lifted([sizes[axis] for axis in self.places], 1)
+
+    def to_primitive(self, desc: MemoryDesc) -> MemoryDesc | None:
+        """Gives a description of the call's axes with those of the primitive."""
+        seen = desc.permuted(self.places)
+        return seen.reshaped(self.lifted(seen.sizes, 1)) if self.is_lifted else seen
+
+    def to_value(self, desc: MemoryDesc) -> MemoryDesc:
+        """Gives a description of the primitive's axes with those of the call."""
+        seen: MemoryDesc | None = desc
+        if self.is_lifted:
+            *others, _, last = desc.sizes
+            seen = desc.reshaped((*others, last))
+        assert seen is not None  # an axis of one element can be left out of any layout
+        return seen.permuted([self.places.index(axis) for axis in range(len(self.places))])
+
+
+def make_image(
+    planner: Planner,
+    offer: Callable[[Layout, Sequence[PostOp]], PrimitiveDesc | None],
+    post_ops: Sequence[PostOp],
+    *,
+    is_thin: bool,
+) -> PrimitiveDesc | None:
+    """Gives a primitive of images, with an implementation made for it where there is one.
+
+    Args:
+        planner: the plan.
+        offer: gives the primitive for images in a layout, with post-ops.
+        post_ops: the post-ops.
+        is_thin: whether each group computes so little that a product of matrices takes less time than vectors of
+            channels, most of which are empty.
+    """
+    made = offer(planner.any, post_ops)
+    if _worth(made) >= (_Worth.PRODUCT if is_thin else _Worth.CONVOLUTION):
+        return made
+    return max(made, offer(planner.channels_last, post_ops), key=_worth)
+
+
+class _Worth(IntEnum):
+    """What implementations are, the best last."""
+
+    NONE = 0
+    REFERENCE = 1
+    PRODUCT = 2
+    CONVOLUTION = 3
+
+
+def _worth(made: PrimitiveDesc | None) -> _Worth:
+    if made is None:
+        return _Worth.NONE
+    if made.is_reference:
+        return _Worth.REFERENCE
+    return _Worth.PRODUCT if "gemm" in made.implementation else _Worth.CONVOLUTION
