@@ -9,12 +9,13 @@ from byoc_core.partitioning.log import PartitionLog, Refusal
 from byoc_core.partitioning.merging.merge import MergeCompositeFunctions
 from byoc_core.partitioning.partition import partition
 from byoc_core.partitioning.peeling.peel import PeelViews
-from byoc_core.partitioning.policies import ByCost, GreedyByOrder, MachineModel, Policy
+from byoc_core.partitioning.policies import BACKEND_MACHINE, ByCost, GreedyByOrder, MachineModel, Policy
 from byoc_core.partitioning.reporting.reasons import REASONS
 from byoc_core.partitioning.reporting.report import build_report
 from byoc_core.partitioning.run_codegen import RunCodegen
 
 __all__ = [
+    "BACKEND_MACHINE",
     "REASONS",
     "AnnotateSupported",
     "ByCost",

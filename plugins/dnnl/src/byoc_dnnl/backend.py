@@ -10,19 +10,31 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
-from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support, hookimpl
+from byoc_core.backend.hooks import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    Estimate,
+    Rejection,
+    Status,
+    Support,
+    hookimpl,
+)
 from byoc_core.dims import bound_symbols
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.partitioning import BACKEND_MACHINE
 from byoc_core.runtime.graph_document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
 from byoc_core.transform import FoldScales, RecogniseComposites
 
+from byoc_dnnl.cost import slowdown
 from byoc_dnnl.engine import DnnlModule, open_engine
 from byoc_dnnl.library import Library, Missing, find_library, library_status
 from byoc_dnnl.lowerings import declines
 from byoc_dnnl.options import DnnlOptions
+from byoc_dnnl.plan import Plan
 from byoc_dnnl.planner import Planner
 from byoc_dnnl.precision import Precision, lacks
 from byoc_dnnl.ranges_constants import ConstantRanges
@@ -30,7 +42,14 @@ from byoc_dnnl.regions import parts_of_attention, spell_out_attention
 from byoc_dnnl.regions.batch_norm import spell_batch_norm
 from byoc_dnnl.static_form import sample_forms, symbols_in
 
-__all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_prepare", "byoc_supports"]
+__all__ = [
+    "byoc_backend_info",
+    "byoc_codegen",
+    "byoc_compile_status",
+    "byoc_estimate",
+    "byoc_prepare",
+    "byoc_supports",
+]
 
 
 @hookimpl
@@ -77,8 +96,24 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
         return Rejection("op", f"`{binding.op.name}`: {reason}")
     if isinstance(find_library(), Missing):
         return Rejection("library", library_status().reason)
-    reason = _plan(_graph_of(binding), context.constants, _options(context).precision)
-    return Support() if reason is None else Rejection("primitive", reason)
+    plans = _plans(_graph_of(binding), context.constants, _options(context).precision)
+    return Rejection("primitive", plans) if isinstance(plans, str) else Support()
+
+
+@hookimpl
+def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
+    """Says what an op costs for which oneDNN has a slow implementation only; of others the core's guess is right."""
+    (binding,) = function.bindings
+    if parts_of_attention(binding):
+        return None
+    plans = _plans(_graph_of(binding), context.constants, _options(context).precision)
+    times = 1.0 if isinstance(plans, str) else max(map(slowdown, plans))
+    costs = binding.cost_context()
+    flops, nbytes = binding.op.flops(costs), binding.op.nbytes(costs)
+    if times == 1 or not isinstance(flops, int) or not isinstance(nbytes, int):
+        return None
+    guess = BACKEND_MACHINE.estimate(flops, nbytes)
+    return replace(guess, seconds=times * guess.seconds)
 
 
 @hookimpl
@@ -93,7 +128,9 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     precision = _options(context).precision
     for symbol, graph in translation.document.functions.items():
         reason = next((f"`{node.op}`: {why}" for node in graph.nodes if (why := declines(node.op))), None)
-        reason = reason or _undetermined(graph) or _plan(graph, translation.constants, precision)
+        reason = reason or _undetermined(graph)
+        if reason is None and isinstance(plans := _plans(graph, translation.constants, precision), str):
+            reason = plans
         if reason is None:
             kept[symbol] = graph
         else:
@@ -114,22 +151,25 @@ def _undetermined(graph: GraphFunction) -> str | None:
     return f"no input determines the size {min(unknown)}" if unknown else None
 
 
-def _plan(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Precision) -> str | None:
-    """Gives the reason why a function cannot be planned without reference implementations, or ``None``.
+def _plans(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Precision) -> list[Plan] | str:
+    """Gives plans of a function, or the reason why it has none without reference implementations.
 
     One with symbols is planned at sizes that stand for all.
     """
-    engine, ranges = open_engine(), ConstantRanges(constants)
+    engine, ranges, plans = open_engine(), ConstantRanges(constants), []
     try:
         forms = sample_forms(graph)
         with engine.threads(num_threads()):
-            plans = (Planner(engine, form, ranges, strict=True, precision=precision).plan() for form in forms)
-            reason = next((plan for plan in plans if isinstance(plan, str)), None)
+            for form in forms:
+                plan = Planner(engine, form, ranges, strict=True, precision=precision).plan()
+                if isinstance(plan, str):
+                    return plan
+                plans.append(plan)
     except (ArtifactError, IRTypeError) as error:
         if not symbols_in(graph):
             raise
         return f"sizes have to fit one another, as they do not for all sizes of the symbols: {error}"
-    return reason if forms else "a tensor is empty at all sizes that were tried"
+    return plans or "a tensor is empty at all sizes that were tried"
 
 
 def _graph_of(binding: Binding) -> GraphFunction:

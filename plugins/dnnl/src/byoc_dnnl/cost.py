@@ -1,4 +1,4 @@
-"""What a plan costs, roughly: whether it is worth more than one thread."""
+"""What a plan costs, roughly: whether it is worth more than one thread, and whether others may do better."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.plan import AnyStep, Kernel, Plan, Step
 
-__all__ = ["is_small"]
+__all__ = ["is_small", "slowdown"]
 
 SMALL_NS = 30_000
 """What takes less runs in the calling thread: workers that sleep are awake after some tens of microseconds, and threads
@@ -21,6 +21,23 @@ _FLOPS_PER_NS = 100
 
 _KERNEL_NS = 0.4
 """What one thread takes for an element of a function of the core."""
+
+
+_SLOW = (("nn.conv", "gemm", 2.0), ("concat", "simple", 1.5))
+"""What oneDNN has no good implementation for, by the beginning of the title and a part of the name, with how many times
+as long that takes: convolutions beside those that are no general products of matrices, concatenation along the
+innermost axis beside functions of as many elements (medians; ``docs/adr/0042``)."""
+
+
+def slowdown(plan: Plan) -> float:
+    """Gives how many times as long it takes as with the best implementations that there are; 1 where oneDNN's are."""
+    found = (
+        times
+        for step in plan.steps
+        for title, name, times in _SLOW
+        if isinstance(step, Step) and step.title.startswith(title) and name in step.implementation
+    )
+    return max(found, default=1.0)
 
 
 def is_small(plan: Plan) -> bool:
