@@ -14,9 +14,10 @@ from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 
 from byoc_dnnl.capi import Argument
+from byoc_dnnl.derived import Derivation
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 
-__all__ = ["AnyStep", "BlockSums", "Buffer", "Check", "Kernel", "Kind", "Packing", "Place", "Plan", "Step"]
+__all__ = ["AnyStep", "Buffer", "Check", "Kernel", "Kind", "Packing", "Place", "Plan", "Step"]
 
 
 class Kind(Enum):
@@ -26,29 +27,6 @@ class Kind(Enum):
     CONSTANT = "constant"
     PACKED = "packed"
     ARENA = "arena"
-
-
-@dataclass(frozen=True, slots=True)
-class BlockSums:
-    """What is made of a constant by numpy: its blocks in another order, or sums of blocks.
-
-    Attributes:
-        sizes: the constant's as three axes, of which the second counts the blocks.
-        sums: which blocks are added, for each block of the result.
-    """
-
-    sizes: tuple[int, int, int]
-    sums: tuple[tuple[int, ...], ...]
-
-    def apply(self, array: NDArray) -> NDArray:
-        """Gives an array of its own, of three axes."""
-        blocks = array.reshape(self.sizes)
-        first, _, last = self.sizes
-        result = np.empty((first, len(self.sums), last), array.dtype)
-        with np.errstate(all="ignore"):
-            for index, numbers in enumerate(self.sums):
-                np.sum(blocks[:, list(numbers)], axis=1, out=result[:, index])
-        return result
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +39,7 @@ class Buffer:
         index: of an argument: its number, inputs then outputs.
         digest: of a constant.
         nbytes: its size.
-        sums: of a constant: what is made of it before it is read.
+        derivation: of a constant: what is made of it before it is read.
     """
 
     kind: Kind
@@ -69,11 +47,11 @@ class Buffer:
     nbytes: int
     index: int = -1
     digest: str = ""
-    sums: BlockSums | None = None
+    derivation: Derivation | None = None
 
     def read(self, array: NDArray) -> NDArray:
         """Gives what a program reads of a constant's array, row-major."""
-        return np.ascontiguousarray(array) if self.sums is None else self.sums.apply(array)
+        return np.ascontiguousarray(array) if self.derivation is None else self.derivation.apply(array)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

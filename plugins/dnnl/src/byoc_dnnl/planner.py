@@ -21,8 +21,9 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of
 from byoc_dnnl.capi import Argument, DataType
+from byoc_dnnl.derived import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
-from byoc_dnnl.plan import AnyStep, BlockSums, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
+from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
 from byoc_dnnl.primitives import Workshop
 from byoc_dnnl.ranges import LARGEST, Need, Ranges
@@ -244,21 +245,20 @@ class Planner:
         if not desc.is_row_major() or desc.dtype != self.own_dtype(id_):
             yield self.place_row_major(id_)
 
-    def place_of_blocks(self, id_: int, sums: BlockSums) -> Place:
-        """Gives what is made of a constant that lies row-major, on the axes that ``sums`` speaks of.
+    def place_derived(self, id_: int, derivation: Derivation) -> Place:
+        """Gives what is made of a constant that lies row-major, on the axes that the derivation speaks of.
 
         Raises:
             ArtifactError: the constant has another number of elements; only a document from a file can say so.
         """
         given = self._places[id_]
-        first, _, last = sums.sizes
-        needed = self.row_major(sums.sizes, given.desc.dtype).nbytes
+        needed = self.row_major(derivation.sizes, given.desc.dtype).nbytes
         if needed != given.buffer.nbytes:
             where = f"constant {given.buffer.name}"
             raise ArtifactError(where, "has another size", got=given.buffer.nbytes, expected=f"{needed} bytes")
-        desc = self.row_major((first, len(sums.sums), last), given.desc.dtype)
-        buffer = Buffer(Kind.CONSTANT, given.buffer.name, desc.nbytes, digest=given.buffer.digest, sums=sums)
-        return Place(buffer, desc)
+        desc = self.row_major(derivation.result_sizes, given.desc.dtype)
+        name, digest = given.buffer.name, given.buffer.digest
+        return Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest, derivation=derivation), desc)
 
     def place_in(self, id_: int, desc: MemoryDesc) -> Place:
         """Gives where a value lies in a layout; it is reordered, once, where it lies in another."""

@@ -11,8 +11,9 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_back_pages
 from byoc_dnnl.capi import Argument, Query
+from byoc_dnnl.derived import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
-from byoc_dnnl.plan import BlockSums, Packing
+from byoc_dnnl.plan import Packing
 
 __all__ = ["Packed", "SharedConstants", "shared_constants"]
 
@@ -109,9 +110,9 @@ def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
     return array
 
 
-def _forms_of(packing: Packing) -> tuple[MemoryDesc, MemoryDesc, BlockSums | None]:
+def _forms_of(packing: Packing) -> tuple[MemoryDesc, MemoryDesc, Derivation | None]:
     """Gives how a constant is read, and how it lies then."""
-    return packing.source.desc, packing.target.desc, packing.source.buffer.sums
+    return packing.source.desc, packing.target.desc, packing.source.buffer.derivation
 
 
 def _bytes_of(array: NDArray) -> NDArray:

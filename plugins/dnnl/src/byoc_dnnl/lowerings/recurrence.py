@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Direction, Isa, Query
+from byoc_dnnl.derived import BlockSums
 from byoc_dnnl.handles import MemoryDesc
 from byoc_dnnl.lowerings.attributes import choice, flag
-from byoc_dnnl.plan import BlockSums
 from byoc_dnnl.primitives import RecurrentLayer
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _matrix(call: Call, planner: Planner, id_: int) -> Place:
     gates = _GATES[call.op]
     directions, rows, width = planner.place(id_).desc.sizes
     hidden = rows // len(gates)
-    place = planner.place_of_blocks(
+    place = planner.place_derived(
         id_, BlockSums((directions, len(gates), hidden * width), tuple((gate,) for gate in gates))
     )
     sizes = (1, directions, len(gates), hidden, width)
@@ -128,7 +128,7 @@ def _shift(call: Call, planner: Planner, id_: int) -> Place:
         sums = (*sums[:2], (2,), (5,))
     directions, total = planner.place(id_).desc.sizes
     hidden = total // (2 * count)
-    place = planner.place_of_blocks(id_, BlockSums((directions, 2 * count, hidden), sums))
+    place = planner.place_derived(id_, BlockSums((directions, 2 * count, hidden), sums))
     return place.seen_as(planner.row_major((1, directions, len(sums), hidden)))
 
 

@@ -1,0 +1,42 @@
+"""What is made of constants by numpy before a program reads them, where oneDNN would not read them as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["BlockSums", "Derivation"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """The blocks of a constant in another order, or sums of blocks.
+
+    Attributes:
+        sizes: the constant's as three axes, of which the second counts the blocks.
+        sums: which blocks are added, for each block of the result.
+    """
+
+    sizes: tuple[int, int, int]
+    sums: tuple[tuple[int, ...], ...]
+
+    @property
+    def result_sizes(self) -> tuple[int, ...]:
+        """The sizes of what is made: of the second axis so many blocks."""
+        first, _, last = self.sizes
+        return first, len(self.sums), last
+
+    def apply(self, array: NDArray) -> NDArray:
+        """Gives an array of its own, of three axes."""
+        blocks = array.reshape(self.sizes)
+        result = np.empty(self.result_sizes, array.dtype)
+        with np.errstate(all="ignore"):
+            for index, numbers in enumerate(self.sums):
+                np.sum(blocks[:, list(numbers)], axis=1, out=result[:, index])
+        return result
+
+
+Derivation = BlockSums
+"""What can be made: it has the sizes that the constant is seen with, and those of the result."""
