@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["BlockSums", "Derivation"]
+__all__ = ["BlockSums", "Derivation", "ShiftedRows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +38,35 @@ class BlockSums:
         return result
 
 
-Derivation = BlockSums
+@dataclass(frozen=True, slots=True)
+class ShiftedRows:
+    """Copies of the rows of a constant, each shifted further than the one before, with zeros around them.
+
+    Attributes:
+        sizes: the constant's as two axes, of which the second counts the elements of a row.
+        count: how many copies there are.
+        step: how many places a copy lies behind the one before.
+    """
+
+    sizes: tuple[int, int]
+    count: int
+    step: int
+
+    @property
+    def result_sizes(self) -> tuple[int, ...]:
+        """The sizes of what is made: copies, rows, places."""
+        rows, length = self.sizes
+        return self.count, rows, length + (self.count - 1) * self.step
+
+    def apply(self, array: NDArray) -> NDArray:
+        """Gives an array of its own, of three axes."""
+        rows = array.reshape(self.sizes)
+        result = np.zeros(self.result_sizes, array.dtype)
+        for number, copy in enumerate(result):
+            start = number * self.step
+            copy[:, start : start + rows.shape[1]] = rows
+        return result
+
+
+Derivation = BlockSums | ShiftedRows
 """What can be made: it has the sizes that the constant is seen with, and those of the result."""

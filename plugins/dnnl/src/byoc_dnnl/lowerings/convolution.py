@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,15 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.handles import PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers
-from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side
+from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.factors import Factors, factors_of
-from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_image
+from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image
+from byoc_dnnl.lowerings.phases import Form, Geometry, in_phases
 from byoc_dnnl.post_ops import PostOp
-from byoc_dnnl.primitives import Windows
+from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
@@ -38,7 +40,7 @@ def lower_convolution(call: Call, planner: Planner) -> str | None:
                 "oneDNN multiplies few or an odd number of channels with their neighbours, and spreads a NaN of these"
             )
             continue
-        reason = _add_convolution(call, planner, factors, kernel_axes)
+        reason = first_reason(_ways(call, planner, factors, kernel_axes))
         if reason is None:
             break
     return reason
@@ -63,65 +65,102 @@ def _is_depthwise(call: Call, axis: int) -> bool:
     return sizes_of(call.operands[1])[axis] == 1 and integer(call, "groups") > 1
 
 
-def _add_convolution(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> str | None:
-    rank = len(call.result.shape) - 2
-    places = axes_of_layout(call, "data_layout", "NC", rank)
+def _ways(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> Iterator[str | None]:
+    """Yields the reason why there is no primitive, the best way first; ``None`` if it was added."""
+    places = axes_of_layout(call, "data_layout", "NC", len(kernel_axes) - 2)
+    bias = _find_bias(call, planner, places[1])
+    form = _plain_form(call, planner, factors, kernel_axes, places, bias)
+    if isinstance(form, str):
+        yield form
+        return
+    head, x = [bias[0]] if bias else [], factors.left[0]
+    if integer(call, "groups") <= 1 and factors.scales is None and planner.find_checks([(x, LARGEST)], [x]) is not None:
+        phased = in_phases(form, planner, factors.right[0], bias[1] if bias else None)
+        if phased is not None:
+            yield _add_convolution(call, planner, factors, phased, head)
+    yield _add_convolution(call, planner, factors, form, head)
+
+
+def _plain_form(
+    call: Call,
+    planner: Planner,
+    factors: Factors,
+    kernel_axes: Sequence[int],
+    places: tuple[int, ...],
+    bias: tuple[Call, int] | None,
+) -> Form | str:
+    """Gives the form that is the convolution itself, or the reason why there is none."""
+    rank = len(places) - 2
     axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes[1]))
     padding = integers(call, "padding", 2 * rank)
     strides, dilation = (axes.lifted(integers(call, name, rank), 1) for name in ("strides", "dilation"))
-    windows = Windows(strides, dilation, axes.lifted(padding[:rank], 0), axes.lifted(padding[rank:], 0))
-
-    (x, image), (weight, kernel) = factors.left, factors.right
-    groups = integer(call, "groups")
+    geometry = Geometry(strides, dilation, axes.lifted(padding[:rank], 0), axes.lifted(padding[rank:], 0))
+    _, kernel = factors.right
     filters = kernel.desc.permuted(kernel_axes)
+    groups = integer(call, "groups")
     if groups > 1:
-        all_channels, *others = axes.lifted(filters.sizes, 1)
-        grouped = filters.reshaped((groups, all_channels // groups, *others))
+        channels, *others = axes.lifted(filters.sizes, 1)
+        grouped = filters.reshaped((groups, channels // groups, *others))
         if grouped is None:
             return f"weights in the layout {call.attrs['kernel_layout']} cannot be split into groups"
         filters = grouped
-    target_dtype = factors.result_dtype(call, planner)
-    scaling = factors.scaling(0b11 if groups > 1 else 0b1)
-    out_channels, _, *window = filters.sizes[1 if groups > 1 else 0 :]
-    is_thin = out_channels < _FEW_CHANNELS and prod(window) == 1
+    target = axes.sizes(call.result)
+    shift = planner.place_row_major(bias[1]).seen_as(planner.row_major(target[1:2])) if bias else None
+    weights = kernel.seen_as(filters)
+    return Form(axes, axes.sizes(call.operands[0]), target, geometry, weights, shift)
 
-    head, bias = _find_bias(call, planner, places[1])
+
+def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form, head: Sequence[Call]) -> str | None:
+    """Adds a convolution in a form, with the call that adds its bias in ``head``, and what follows."""
+    (x, image), (weight, _) = factors.left, factors.right
+    has_groups = len(form.weights.desc.sizes) > len(form.source)
+    outputs, _, *window = form.weights.desc.sizes[1 if has_groups else 0 :]
+    is_thin = outputs < _FEW_CHANNELS and prod(window) == 1
+    target_dtype = factors.result_dtype(call, planner)
+    scaling = factors.scaling(0b11 if has_groups else 0b1)
 
     def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        source = layout(axes.sizes(call.operands[0]), factors.left_dtype)
-        weights = planner.any(filters.sizes, factors.right_dtype)
-        target = layout(axes.sizes(call.result), dtype_after(post_ops, target_dtype))
-        described = bias.desc if bias else None
-        return planner.workshop.convolution(source, weights, described, target, windows, post_ops, scaling)
+        source = layout(form.source, factors.left_dtype)
+        weights = planner.any(form.weights.desc.sizes, factors.right_dtype)
+        target = layout(form.target, dtype_after(post_ops, target_dtype))
+        bias, windows = form.bias.desc if form.bias else None, form.geometry.windows
+        return planner.workshop.convolution(source, weights, bias, target, windows, post_ops, scaling)
+
+    def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+        if form.has_phases:
+            return make_channels_last(planner, offer, post_ops)
+        return make_image(planner, offer, post_ops, is_thin=is_thin)
 
     def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
+        if form.has_phases:
+            planner.check_finite([x])
         wanted = made.memory_desc(Query.SRC_MD)
-        placed = planner.reordered(x, image, axes.to_value(wanted)).seen_as(wanted)
-        packed = planner.reordered(weight, kernel.seen_as(filters), made.memory_desc(Query.WEIGHTS_MD))
-        biases: dict[int, Place] = {Argument.BIAS: bias} if bias else {}
+        placed = planner.reordered(x, image, form.axes.to_value(wanted)).seen_as(wanted)
+        packed = planner.reordered(weight, form.weights, made.memory_desc(Query.WEIGHTS_MD))
+        biases: dict[int, Place] = {Argument.BIAS: form.bias} if form.bias else {}
         return {Argument.SRC: placed, Argument.WEIGHTS: packed, **biases, **factors.arguments(planner)}
 
     return add_with_followers(
         call,
         planner,
-        lambda post_ops: make_image(planner, offer, post_ops, is_thin=is_thin),
+        make,
         arguments,
-        axes.to_primitive,
-        axes.to_value,
+        partial(form.to_primitive, planner),
+        partial(form.to_value, planner),
         head=head,
         gives_bytes=factors.scales is not None,
     )
 
 
-def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[list[Call], Place | None]:
-    """Gives the call after a convolution that adds a number to each channel, with the numbers; nothing if none does."""
+def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[Call, int] | None:
+    """Gives the call after a convolution that adds a number to each channel, with the numbers' value."""
     follower = planner.follower(call)
     if follower is None or follower.op not in ("add", "nn.bias_add") or follower.result != call.result:
-        return [], None
+        return None
     side = find_side(follower, call.output)
     if isinstance(side, str) or not planner.is_placed(side.other) or planner.own_dtype(side.other) != "float32":
-        return [], None
+        return None
     channels = sizes_of(call.result)[axis]
     if side.sizes != tuple(channels if place == axis else 1 for place in range(len(side.sizes))):
-        return [], None
-    return [follower], planner.place_row_major(side.other).seen_as(planner.row_major((channels,)))
+        return None
+    return follower, side.other

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
-__all__ = ["ImageAxes", "Layout", "make_image"]
+__all__ = ["ImageAxes", "Layout", "Offer", "make_channels_last", "make_image"]
 
 Layout = Callable[[Sequence[int], str], "MemoryDesc"]
 """Gives a description of sizes and a dtype."""
+
+
+Offer = Callable[[Layout, Sequence["PostOp"]], "PrimitiveDesc | None"]
+"""Gives a primitive for images in a layout, with post-ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +67,12 @@ class ImageAxes:
         return seen.permuted([self.places.index(axis) for axis in range(len(self.places))])
 
 
-def make_image(
-    planner: Planner,
-    offer: Callable[[Layout, Sequence[PostOp]], PrimitiveDesc | None],
-    post_ops: Sequence[PostOp],
-    *,
-    is_thin: bool,
-) -> PrimitiveDesc | None:
+def make_image(planner: Planner, offer: Offer, post_ops: Sequence[PostOp], *, is_thin: bool) -> PrimitiveDesc | None:
     """Gives a primitive of images, with an implementation made for it where there is one.
 
     Args:
         planner: the plan.
-        offer: gives the primitive for images in a layout, with post-ops.
+        offer: gives the primitive.
         post_ops: the post-ops.
         is_thin: whether each group computes so little that a product of matrices takes less time than vectors of
             channels, most of which are empty.
@@ -83,6 +81,12 @@ def make_image(
     if _worth(made) >= (_Worth.PRODUCT if is_thin else _Worth.CONVOLUTION):
         return made
     return max(made, offer(planner.channels_last, post_ops), key=_worth)
+
+
+def make_channels_last(planner: Planner, offer: Offer, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
+    """Gives a primitive of images that lie channels-last, if there is an implementation made for it."""
+    made = offer(planner.channels_last, post_ops)
+    return made if _worth(made) is _Worth.CONVOLUTION else None
 
 
 class _Worth(IntEnum):

@@ -1,0 +1,146 @@
+"""Convolutions of few outputs, which leave most of a vector of channels empty, with neighbouring pixels in their place.
+
+``count`` pixels next to one another in a row are computed at once, as ``count`` times as many channels of an image that
+is as many times narrower: the windows of the primitive are as wide as theirs together, and the weights of each pixel
+are 0 where the window is another one's only. Both images are the same memory, channels last. Windows of ``taps`` at
+steps of ``stride`` then take ``taps + (count - 1) * stride`` multiplications by a vector where single pixels take
+``count * taps`` (``docs/adr/0046``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from byoc_dnnl.capi import Isa
+from byoc_dnnl.derived import BlockSums, ShiftedRows
+from byoc_dnnl.primitives import Windows
+
+if TYPE_CHECKING:
+    from byoc_dnnl.handles import MemoryDesc
+    from byoc_dnnl.lowerings.images import ImageAxes
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Planner
+
+__all__ = ["Form", "Geometry", "in_phases"]
+
+_WORTH_IT = 0.8
+"""What part of the work has to be left at most."""
+
+_NEAR = 1.125
+"""How much more than the least work may be left, where fewer phases do: weights grow with their square."""
+
+
+class Geometry(NamedTuple):
+    """How windows go over spatial axes: see :class:`~byoc_dnnl.primitives.Windows`."""
+
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def windows(self) -> Windows:
+        """As primitives take it."""
+        return Windows(*self)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a primitive computes a convolution.
+
+    Attributes:
+        axes: how the images of the call are seen.
+        source: the sizes of the image that the primitive reads, ``(N, I, ...)``.
+        target: those of the one that it writes, ``(N, O, ...)``.
+        geometry: how windows go over the image.
+        weights: ``(O, I, ...)``, in groups ``(G, O, I, ...)``.
+        bias: ``(O,)``, if there is one.
+        whole: the sizes of the result as ``axes`` sees it, where ``target`` has several of its pixels in one.
+    """
+
+    axes: ImageAxes
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    geometry: Geometry
+    weights: Place
+    bias: Place | None
+    whole: tuple[int, ...] | None = None
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether several pixels are computed at once."""
+        return self.whole is not None
+
+    def to_primitive(self, planner: Planner, desc: MemoryDesc) -> MemoryDesc | None:
+        """Gives a description of the call's result with the axes of the primitive; ``None`` where it has none."""
+        seen = self.axes.to_primitive(desc)
+        if self.whole is None or seen is None:
+            return seen
+        lies_last = seen.lies_like(planner.channels_last(self.whole, desc.dtype))
+        return planner.channels_last(self.target, desc.dtype) if lies_last else None
+
+    def to_value(self, planner: Planner, desc: MemoryDesc) -> MemoryDesc:
+        """Gives a description of the primitive's result with the axes of the call."""
+        return self.axes.to_value(planner.channels_last(self.whole, desc.dtype) if self.whole else desc)
+
+
+def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Form | None:
+    """Gives the form that computes several pixels at once; ``None`` where that is not less work, or not possible.
+
+    What it reads has to be finite: a NaN would be multiplied by the zeros of its neighbours.
+
+    Args:
+        form: the convolution, in one group.
+        planner: the plan.
+        weight: the value of the weights.
+        bias: that of the bias, if there is one.
+    """
+    outputs, inputs, *window = form.weights.desc.sizes
+    stride, taps, width = form.geometry.strides[-1], window[-1], form.target[-1]
+    constants = [id_ for id_ in (weight, bias) if id_ is not None]
+    if form.geometry.dilation[-1] != 1 or not all(map(planner.is_constant, constants)):
+        return None
+    if not form.weights.desc.is_row_major() or form.weights.desc.dtype != "float32":
+        return None
+    lanes = 16 if planner.engine.isa & Isa.AVX512_CORE == Isa.AVX512_CORE else 8
+    count = _best_count(outputs, taps, stride, width, lanes)
+    if count == 1:
+        return None
+
+    rows = ShiftedRows((outputs * inputs * prod(window[:-1]), taps), count, stride)
+    sizes = (count * outputs, inputs, *window[:-1], rows.result_sizes[-1])
+    weights = planner.place_derived(weight, rows).seen_as(planner.row_major(sizes))
+    biases = None
+    if bias is not None:
+        copies = planner.place_derived(bias, BlockSums((1, 1, outputs), ((0,),) * count))
+        biases = copies.seen_as(planner.row_major((count * outputs,)))
+    strides, dilation, before, after = form.geometry
+    needed = (width - 1) * stride + taps - form.source[-1] - before[-1]
+    geometry = Geometry((*strides[:-1], count * stride), dilation, before, (*after[:-1], needed))
+    narrow = (form.target[0], count * outputs, *form.target[2:-1], width // count)
+
+    return replace(form, target=narrow, geometry=geometry, weights=weights, bias=biases, whole=form.target)
+
+
+def _best_count(outputs: int, taps: int, stride: int, width: int, lanes: int) -> int:
+    """Gives how many pixels are best computed at once; 1 where several are not worth it.
+
+    Args:
+        outputs: the channels of a pixel.
+        taps: of a window, along rows.
+        stride: the step between windows, along rows.
+        width: the pixels of a row.
+        lanes: the channels that one vector holds.
+    """
+
+    def work(count: int) -> float:
+        vectors = -(-count * outputs // lanes)
+        return vectors * (taps + (count - 1) * stride) / count
+
+    counts = [count for count in range(1, lanes + 1) if width % count == 0]
+    least = min(map(work, counts))
+    if least > _WORTH_IT * work(1):
+        return 1
+    return next(count for count in counts if work(count) <= _NEAR * least)

@@ -1,0 +1,194 @@
+"""Convolutions of few outputs, which compute several pixels of a row at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core.ir import Value, tensor
+from byoc_dnnl.capi import Argument
+from byoc_dnnl.derived import ShiftedRows
+from byoc_dnnl.engine import Region as BuiltRegion
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.plan import Step
+from byoc_dnnl.precision import lacks
+from byoc_dnnl.program import Program
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.dnnl.tests.dnnl_region import NDArray, Region, check_sums, emit, need_avx512
+
+
+def _convolution(
+    image: tuple[int, ...], weights: tuple[int, ...], *, bias: bool = True, **attrs: Any
+) -> tuple[Region, NDArray]:
+    """Gives a region of one convolution, with an image for it."""
+    region = Region()
+    builder = region.builder
+    x: Value = builder.param("x", tensor(image))
+    value = emit(region, f"nn.conv{len(image) - 2}d", x, builder.const(region.draw(*weights)), **attrs)
+    if bias:
+        value = emit(region, "nn.bias_add", value, builder.const(region.draw(weights[0])), axis=1)
+    region.finish(value)
+    return region, region.draw(*image)
+
+
+def _written(region: Region, image: NDArray) -> list[tuple[int, ...]]:
+    """Gives the sizes of what each convolution writes, as its primitive sees it."""
+    built = region.module.get_function("f").impl
+    assert isinstance(built, BuiltRegion)
+    (result,) = region.oracle(image)
+    program = built.program(1, (image.shape, result.shape))
+    assert isinstance(program, Program)
+    steps = [step for step in program.plan.steps if isinstance(step, Step) and step.title.startswith("nn.conv")]
+    return [step.arguments[Argument.DST].desc.sizes for step in steps]
+
+
+TAKEN: list[tuple[Any, ...]] = [
+    # The image, the weights, attributes, what the primitive writes.
+    ((1, 1, 28, 28), (6, 1, 5, 5), {"padding": (2, 2, 2, 2)}, (1, 12, 28, 14)),
+    ((2, 32, 9, 16), (3, 32, 3, 3), {"padding": (1, 1, 1, 1)}, (2, 12, 9, 4)),
+    ((1, 32, 6, 32), (1, 32, 3, 3), {"padding": (0, 1, 0, 1)}, (1, 8, 4, 4)),
+    ((1, 16, 8, 20), (2, 16, 9, 9), {"padding": (4, 4, 4, 4)}, (1, 10, 8, 4)),
+    ((1, 16, 8, 21), (4, 16, 5, 5), {"padding": (2, 0, 1, 3), "strides": (1, 2)}, (1, 8, 7, 5)),
+    ((1, 16, 10, 18), (4, 16, 3, 3), {"dilation": (2, 1)}, (1, 16, 6, 4)),
+    ((1, 16, 64), (2, 16, 5), {"padding": (2, 2)}, (1, 16, 8)),
+    ((1, 8, 4, 5, 8), (2, 8, 3, 3, 3), {"padding": (1,) * 6}, (1, 16, 4, 5, 1)),
+]
+
+
+@pytest.mark.parametrize(("image", "weights", "attrs", "written"), TAKEN)
+@pytest.mark.parametrize("bias", [True, False])
+def test_neighbours_become_channels(image: Any, weights: Any, attrs: Any, written: Any, bias: bool) -> None:
+    need_avx512()
+    region, x = _convolution(image, weights, bias=bias, **attrs)
+    check_sums(region, [x], 2 * int(np.prod(weights[1:])) + 4)
+    assert _written(region, x) == [written]
+
+
+LEFT: list[tuple[Any, ...]] = [
+    ((1, 16, 9, 16), (16, 16, 3, 3), {"padding": (1, 1, 1, 1)}),  # a vector is full
+    ((1, 16, 9, 16), (12, 16, 3, 3), {"padding": (1, 1, 1, 1)}),  # or nearly so
+    ((1, 16, 9, 16), (3, 16, 1, 1), {}),  # windows of one column share nothing
+    ((1, 16, 9, 16), (3, 16, 3, 2), {"strides": (1, 2)}),  # nor do those that do not overlap
+    ((1, 16, 9, 17), (3, 16, 3, 3), {"padding": (1, 1, 1, 1)}),  # 17 pixels are more than a vector has lanes
+    ((1, 16, 9, 16), (4, 8, 3, 3), {"padding": (1, 1, 1, 1), "groups": 2}),
+    ((1, 16, 9, 20), (3, 16, 3, 3), {"dilation": (1, 2)}),
+]
+
+
+@pytest.mark.parametrize(("image", "weights", "attrs"), LEFT)
+def test_where_it_is_no_gain_pixels_stay_pixels(image: Any, weights: Any, attrs: Any) -> None:
+    need_avx512()
+    region, x = _convolution(image, weights, **attrs)
+    check_sums(region, [x], 2 * int(np.prod(weights[1:])) + 4)
+    assert _written(region, x) == [region.oracle(x)[0].shape]
+
+
+def test_weights_that_are_no_constants_are_left() -> None:
+    region = Region()
+    image, weights = (1, 32, 9, 16), (3, 32, 3, 3)
+    x, weight = (region.builder.param(name, tensor(shape)) for name, shape in (("x", image), ("w", weights)))
+    region.finish(emit(region, "nn.conv2d", x, weight))
+    check_sums(region, [region.draw(*image), region.draw(*weights)], 2 * 288 + 4)
+
+
+def test_a_bias_that_is_no_constant_is_left() -> None:
+    region = Region()
+    image = (1, 32, 9, 16)
+    x, bias = region.builder.param("x", tensor(image)), region.builder.param("b", tensor((3,)))
+    value = emit(region, "nn.conv2d", x, region.builder.const(region.draw(3, 32, 3, 3)), padding=(1,) * 4)
+    region.finish(emit(region, "nn.bias_add", value, bias, axis=1))
+    check_sums(region, [region.draw(*image), region.draw(3)], 2 * 288 + 4)
+
+
+def test_what_is_added_to_the_image_is_a_post_op() -> None:
+    need_avx512()
+    region = Region()
+    builder, image = region.builder, (1, 3, 16, 32)
+    x = builder.param("x", tensor(image))
+    first = emit(region, "nn.conv2d", x, builder.const(region.draw(32, 3, 1, 1)))
+    value = emit(region, "nn.conv2d", first, builder.const(region.draw(3, 32, 3, 3)), padding=(1,) * 4)
+    value = emit(region, "nn.relu", emit(region, "add", value, x))
+    region.finish(value)
+    drawn = region.draw(*image)
+    check_sums(region, [drawn], 2 * (288 + 3) + 6)
+    assert "nn.conv2d + add + nn.relu" in region.source
+    assert _written(region, drawn) == [(1, 32, 16, 32), (1, 12, 16, 8)]
+
+
+def test_factors_of_channels_are_no_post_ops() -> None:
+    region = Region()
+    builder, image = region.builder, (1, 32, 9, 16)
+    x = builder.param("x", tensor(image))
+    value = emit(region, "nn.conv2d", x, builder.const(region.draw(3, 32, 3, 3)), padding=(1,) * 4)
+    region.finish(emit(region, "multiply", value, builder.const(region.draw(3, 1, 1))))
+    check_sums(region, [region.draw(*image)], 2 * 288 + 6)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_does_not_reach_its_neighbours(number: float) -> None:
+    region, x = _convolution((1, 32, 9, 16), (3, 32, 3, 3), padding=(1, 1, 1, 1))
+    x[0, 5, 4, 6] = number
+    (found,), (exact,) = region.run(x), region.oracle(x)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(exact))
+    assert 0 < (~np.isfinite(found)).sum() <= 27
+
+
+def test_with_factors_of_bfloat16() -> None:
+    engine = open_engine()
+    if lacks(engine.isa, "bfloat16"):
+        pytest.skip("oneDNN has no instructions for bfloat16 here")
+    region, x = _convolution((1, 32, 9, 16), (3, 32, 3, 3), padding=(1, 1, 1, 1))
+    made = byoc_core.build(region.ir, ["dnnl"], fallback="error", options={"dnnl": {"precision": "bfloat16"}})
+    (found,) = byoc_core.VirtualMachine(made)["f"](x)
+    (exact,), (magnitude,) = region.oracle(x), region.oracle(x, magnitudes=True)
+    # Both factors are rounded to 8 bits; sums are those of float32.
+    assert (np.abs(np.asarray(found) - exact) <= (2.0**-8 + 2.0**-15) * magnitude).all()
+    assert "bf16" in made.modules[0].get_source()
+
+
+@given(
+    rank=st.integers(1, 3),
+    inputs=st.integers(1, 5),
+    outputs=st.integers(1, 9),
+    taps=st.integers(1, 6),
+    stride=st.integers(1, 3),
+    padding=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    length=st.integers(8, 24),
+    bias=st.booleans(),
+)
+def test_all_geometries(
+    rank: int,
+    inputs: int,
+    outputs: int,
+    taps: int,
+    stride: int,
+    padding: tuple[int, int],
+    length: int,
+    bias: bool,
+) -> None:
+    before, after = padding
+    side = 3 if rank > 1 else length
+    image = (1, inputs, *(side,) * (rank - 1), length)
+    weights = (outputs, inputs, *(2,) * (rank - 1), taps)
+    attrs = {
+        "strides": (*(1,) * (rank - 1), stride),
+        "padding": (*(0,) * (rank - 1), before, *(1,) * (rank - 1), after),
+    }
+    region, x = _convolution(image, weights, bias=bias, **attrs)
+    check_sums(region, [x], 2 * int(np.prod(weights[1:])) + 4)
+
+
+@given(rows=st.integers(1, 4), taps=st.integers(1, 5), count=st.integers(1, 4), step=st.integers(1, 3))
+def test_shifted_rows(rows: int, taps: int, count: int, step: int) -> None:
+    array = np.arange(1, 1 + rows * taps, dtype=np.float32)
+    derivation = ShiftedRows((rows, taps), count, step)
+    made = derivation.apply(array)
+    assert made.shape == derivation.result_sizes
+    for number, copy in enumerate(made):
+        start = number * step
+        np.testing.assert_array_equal(copy[:, start : start + taps], array.reshape(rows, taps))
+        assert copy.sum() == array.sum()
