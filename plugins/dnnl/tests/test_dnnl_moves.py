@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from byoc_dnnl.precision import lacks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.dnnl.tests.dnnl_region import NDArray, Region
+from plugins.dnnl.tests.dnnl_region import NDArray, Region, check_sums, emit, need_avx512
 
 _ODD = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, -1e-40, 3e38], np.float32)
 
@@ -145,3 +146,54 @@ def test_memory_is_walked_forwards() -> None:
     answer = region.judge(region.builder.bind("strided_slice", [x], attrs))
     assert isinstance(answer, Rejection)
     assert answer.text == "`strided_slice`: oneDNN walks memory forwards only"
+
+
+def _joined(channels: Sequence[int], side: int, *, rank: int = 2) -> tuple[Region, list[NDArray]]:
+    """Gives a region that joins images as 1x1 convolutions leave them, and what is convolved."""
+    region = Region()
+    shape = (2, 16, *(side,) * rank)
+    x = region.builder.param("x", tensor(shape))
+    weights = [region.builder.const(region.draw(count, 16, *(1,) * rank)) for count in channels]
+    parts = [emit(region, f"nn.conv{rank}d", x, weight) for weight in weights]
+    region.finish(emit(region, "concat", *parts, axis=1))
+    return region, [region.draw(*shape)]
+
+
+@pytest.mark.parametrize(("channels", "side"), [((3, 3), 24), ((24, 8, 16), 16), ((1, 5), 33)])
+def test_short_runs_are_joined_by_copies(channels: Sequence[int], side: int) -> None:
+    need_avx512()
+    region, inputs = _joined(channels, side)
+    lines = [line for line in region.source.splitlines() if line.startswith("concat")]
+    assert ["jit" in line for line in lines] == [True] * len(channels)
+    check_sums(region, inputs, 34)
+
+
+@pytest.mark.parametrize(("channels", "side"), [((32, 32), 24), ((16, 64), 16), ((3, 3), 8)])
+def test_long_runs_and_few_of_them_are_joined_by_one_primitive(channels: Sequence[int], side: int) -> None:
+    need_avx512()
+    region, inputs = _joined(channels, side)
+    assert "concat  simple:any" in region.source
+    check_sums(region, inputs, 34)
+
+
+@given(
+    parts=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    rows=st.integers(1, 400),
+    axis=st.integers(0, 2),
+    kind=st.sampled_from(["float32", "int8"]),
+)
+def test_joining_moves_bits(parts: list[int], rows: int, axis: int, kind: str) -> None:
+    region = Region()
+    shapes = [tuple(part if place == axis else size for place, size in enumerate((3, rows, 5))) for part in parts]
+    operands = [region.builder.param(f"x{index}", tensor(shape, kind)) for index, shape in enumerate(shapes)]
+    region.finish(emit(region, "concat", *operands, axis=axis))
+    inputs = [(100 * region.draw(*shape)).astype(kind) for shape in shapes]
+    np.testing.assert_array_equal(region.run(*inputs)[0], np.concatenate(inputs, axis))
+
+
+def test_a_value_is_joined_with_itself() -> None:
+    region = Region()
+    x = region.builder.param("x", tensor((400, 5)))
+    region.finish(emit(region, "concat", x, x, x, axis=1))
+    (drawn,) = inputs = [region.draw(400, 5)]
+    np.testing.assert_array_equal(region.run(*inputs)[0], np.concatenate([drawn] * 3, 1))

@@ -168,6 +168,19 @@ def test_weights_of_another_rank_are_refused() -> None:
     assert str(caught.value) == f"`nn.conv2d`: {text}"
 
 
+@pytest.mark.parametrize("shape", [[400, 7], [300, 5], [500, 5]])
+def test_parts_that_do_not_make_up_the_whole_are_refused(shape: list[int]) -> None:
+    region = Region()
+    x, y = (region.builder.param(name, tensor((400, 5))) for name in "xy")
+    region.finish(emit(region, "concat", x, y, axis=1))
+
+    def change(functions: Any) -> None:
+        functions[0]["inputs"][1]["shape"] = shape
+
+    with pytest.raises(ArtifactError):
+        byoc_load_module(_damaged(region, change), LoadContext())
+
+
 @pytest.mark.parametrize(("number", "op"), [(0, "tanh"), (1, "nn.bias_add")])
 def test_a_result_that_an_op_does_not_have_is_refused(number: int, op: str) -> None:
     region = Region()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
-from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers
+from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers, require_result
+from byoc_dnnl.lowerings.pieces import add_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
@@ -70,6 +72,13 @@ def lower_concat(call: Call, planner: Planner) -> str | None:
     sizes = sizes_of(call.result)
     stored = {planner.stored(id_).desc.dtype for id_ in call.inputs}
     dtype = stored.pop() if len(stored) == 1 else call.result.dtype
+    parts = [sizes_of(operand) for operand in call.operands]
+    require_result(call, [*sizes[:axis], sum(part[axis] for part in parts), *sizes[axis + 1 :]])
+    for part in parts:
+        require_result(call, [*part[:axis], sizes[axis], *part[axis + 1 :]])
+    if _joins_short_runs(call, planner, axis, sizes):
+        _join_by_copies(call, planner, axis, sizes, dtype)
+        return None
     for places, target in _ways_to_join(call, planner, sizes, dtype):
         made = planner.workshop.concat(axis, [place.desc for place in places], target)
         if made is not None and planner.accepts(made):
@@ -78,6 +87,43 @@ def lower_concat(call: Call, planner: Planner) -> str | None:
             planner.add_step(call.op, made, {**arguments, Argument.DST: written})
             return None
     return "oneDNN has only its reference implementation"
+
+
+_SHORT_NBYTES = 128
+"""Below what size oneDNN's concatenation spends more on calls to copy runs of elements than on copying them."""
+
+_MANY_RUNS = 256
+"""How many runs make good for a primitive more."""
+
+
+def _joins_short_runs(call: Call, planner: Planner, axis: int, sizes: tuple[int, ...]) -> bool:
+    """Whether it joins many short runs of elements, as of images of few channels that lie channels-last."""
+    descs = [planner.stored(id_).desc for id_ in call.inputs]
+    if any(desc.is_blocked() for desc in descs):
+        return False
+    joined = _joined(planner, descs, sizes, descs[0].dtype)
+    order, num_runs = joined.plain_order(), prod(sizes) // sizes[axis]
+    run_nbytes = joined.nbytes // (num_runs * len(descs))
+    return order is not None and order[-1] == axis and run_nbytes < _SHORT_NBYTES and num_runs >= _MANY_RUNS
+
+
+def _join_by_copies(call: Call, planner: Planner, axis: int, sizes: tuple[int, ...], dtype: str) -> None:
+    """Adds a copy of each operand into its part of the result."""
+    places = [planner.place_as(id_, dtype) for id_ in call.inputs]
+    target = planner.result(call.output, _joined(planner, [place.desc for place in places], sizes, dtype))
+    start = 0
+    for place in places:
+        part = target.desc.part([start if k == axis else 0 for k in range(len(sizes))], place.desc.sizes)
+        assert part is not None  # memory without blocks begins and ends anywhere
+        add_copy(call, planner, place, target.seen_as(part))
+        start += place.desc.sizes[axis]
+
+
+def _joined(planner: Planner, descs: Sequence[MemoryDesc], sizes: tuple[int, ...], dtype: str) -> MemoryDesc:
+    """Gives how the result of joining tensors without blocks lies: row-major if they all do, else channels last."""
+    if len(sizes) <= 2 or all(desc.is_row_major() for desc in descs):
+        return planner.row_major(sizes, dtype)
+    return planner.channels_last(sizes, dtype)
 
 
 def _ways_to_join(

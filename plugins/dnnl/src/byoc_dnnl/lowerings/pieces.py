@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["lower_roll", "lower_split", "lower_stack", "lower_strided_slice"]
+__all__ = ["add_copy", "lower_roll", "lower_split", "lower_stack", "lower_strided_slice"]
 
 _OPEN_BOUND = 2**62
 
@@ -84,7 +84,7 @@ def lower_stack(call: Call, planner: Planner) -> str | None:
         part = target.desc.part(starts, [1 if place == axis else size for place, size in enumerate(sizes)])
         seen = part and part.reshaped(sizes_of(operand))
         assert seen is not None  # row-major memory begins and ends anywhere, and an axis of one element may go
-        _copy(call, planner, planner.place(id_), target.seen_as(seen))
+        add_copy(call, planner, planner.place(id_), target.seen_as(seen))
     return None
 
 
@@ -109,7 +109,7 @@ def lower_roll(call: Call, planner: Planner) -> str | None:
         seen, written = source.desc.part(before, lengths), target.desc.part(after, lengths)
         assert seen is not None
         assert written is not None
-        _copy(call, planner, source.seen_as(seen), target.seen_as(written))
+        add_copy(call, planner, source.seen_as(seen), target.seen_as(written))
     return None
 
 
@@ -139,7 +139,7 @@ def _add_slice(call: Call, planner: Planner, index: int, starts: Sequence[int], 
         assert part is not None  # row-major memory can be cut anywhere
         written = target.desc.part(goal, part.sizes)
         assert written is not None
-        _copy(call, planner, place.seen_as(part), target.seen_as(written))
+        add_copy(call, planner, place.seen_as(part), target.seen_as(written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +176,7 @@ def _part(desc: MemoryDesc, cuts: Sequence[_Cut]) -> MemoryDesc | None:
     return chosen and chosen.reshaped([cut.count for cut in cuts])
 
 
-def _copy(call: Call, planner: Planner, source: Place, target: Place) -> None:
+def add_copy(call: Call, planner: Planner, source: Place, target: Place) -> None:
+    """Adds a copy from one place to another, each perhaps a part of something."""
     reorder = planner.workshop.reorder(source.desc, target.desc)
     planner.add_step(call.op, reorder, {Argument.SRC: source, Argument.DST: target})
