@@ -200,7 +200,8 @@ class DrawnGraph:
         elif kind < 0.6:
             other = self._any_value()
         else:
-            some = [1 if self._happens(0.5) else size for size in sizes]
+            repeated = 0.5 if self._happens(0.7) else 0.0
+            some = [1 if self._happens(repeated) else size for size in sizes]
             some[0] = 1 if self._is_dynamic else some[0]
             cut = int(self._generator.integers(len(some))) if self._happens(0.3) else 0
             other = self._constant(*some[cut:], positive=op == "divide")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
-from byoc_core.ir import Var, tensor
+from byoc_core.ir import TensorType, Var, tensor
 
 from plugins.dnnl.tests.dnnl_region import Region, check_sums, emit
 
@@ -77,3 +78,30 @@ def test_a_repeated_operand_meets_its_elements_in_any_layout(order: tuple[int, .
     total = emit(region, "add", x, x)
     region.finish(emit(region, "multiply", total, region.builder.const(region.draw(*small))))
     check_sums(region, [region.draw(*given)], 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "image", "weights", "attrs"),
+    [
+        ("nn.conv2d", (1, 24, 9, 10), (16, 24, 3, 3), {}),
+        ("nn.conv2d", (1, 24, 9, 10), (112, 6, 3, 3), {"groups": 4}),
+        ("nn.conv2d_transpose", (1, 24, 9, 10), (24, 28, 3, 3), {"groups": 4}),
+        ("nn.conv1d", (1, 32, 20), (32, 1, 3), {"groups": 32}),
+        ("nn.conv1d_transpose", (1, 32, 20), (32, 1, 3), {"groups": 32}),
+        ("nn.conv1d_transpose", (1, 10, 5), (10, 4, 4), {}),
+    ],
+)
+@pytest.mark.parametrize("added", ["add", "multiply"])
+def test_an_operand_without_the_axis_of_images_lies_as_the_result_does(
+    op: str, image: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, int], added: str
+) -> None:
+    region = Region()
+    x = region.builder.param("x", tensor(image))
+    value = emit(region, op, x, region.builder.const(region.draw(*weights)), **attrs)
+    assert isinstance(value.type, TensorType)
+    _, *sizes = value.type.shape or ()
+    other = region.builder.param("y", tensor(sizes))
+    region.finish(emit(region, added, value, other))
+    inputs = [region.draw(*image), region.draw(*(size for size in sizes if isinstance(size, int)))]
+    check_sums(region, inputs, 2 * prod(weights) // min(weights[:2]) + 4)
+    assert f"{op} + {added}" in region.source

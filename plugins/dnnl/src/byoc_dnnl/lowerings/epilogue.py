@@ -71,7 +71,8 @@ class Side:
         """Gives where it lies so."""
         if planner.stored(self.other).desc.sizes == desc.sizes:
             return planner.place_in(self.other, desc)
-        return planner.place_row_major(self.other, desc.dtype).seen_as(desc)
+        plain = planner.place_row_major(self.other, desc.dtype).seen_as(planner.row_major(self.sizes, desc.dtype))
+        return planner.reordered(self.other, plain, desc)
 
 
 def find_side(call: Call, main: int | None = None) -> Side | str:
