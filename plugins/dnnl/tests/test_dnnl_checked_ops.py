@@ -13,7 +13,7 @@ from byoc_core.kernels import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Region
+from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Region, emit
 
 _SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-45], np.float32)
 
@@ -126,6 +126,17 @@ def test_slopes(shape: tuple[int, ...], slopes: tuple[int, ...], constants: tupl
     assert "nn.prelu  jit" in region.source
     # What is known of a constant needs no check.
     assert ("check for" in region.source) is not bool(constants)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_slopes_of_channels_in_any_layout(order: tuple[int, ...]) -> None:
+    region, sizes = Region(), (2, 16, 5, 7)
+    x = region.builder.param("x", tensor([sizes[axis] for axis in order]))
+    turned = emit(region, "permute_dims", x, axes=tuple(order.index(axis) for axis in range(4)))
+    value = emit(region, "nn.prelu", emit(region, "negative", turned), region.builder.const(region.draw(16, 1, 1)))
+    region.finish(value)
+    drawn = region.draw(*(sizes[axis] for axis in order))
+    np.testing.assert_array_equal(region.run(drawn)[0], region.oracle(drawn)[0].astype(np.float32))
 
 
 def test_constant_slopes_that_are_not_finite_are_refused() -> None:

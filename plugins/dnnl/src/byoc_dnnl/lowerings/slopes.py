@@ -27,6 +27,8 @@ def lower_prelu(call: Call, planner: Planner) -> str | None:
         return "oneDNN multiplies slopes by 0, and a constant one is not finite"
     slopes = planner.row_major((*(1,) * (len(sizes) - len(given)), *given))
     for place in planner.ways(x):
+        if slopes.sizes != place.desc.sizes and not place.desc.has_usual_order():
+            continue  # oneDNN 3.2 finds the slopes of channels by the strides of usual layouts
         made = planner.workshop.prelu(place.desc, slopes)
         if made is not None and planner.accepts(made):
             steepness = planner.place_row_major(slope).seen_as(slopes)
