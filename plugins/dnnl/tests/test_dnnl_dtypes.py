@@ -204,6 +204,21 @@ def test_a_nan_stays_where_it_is_under_bfloat16(value: float, channels: int) -> 
     np.testing.assert_array_equal(np.isinf(np.asarray(found)), np.isinf(exact))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_nan_stays_in_its_group_where_a_channel_gives_several(value: float) -> None:
+    _needs("bfloat16")
+    region = Region()
+    x = region.builder.param("x", tensor((2, 4, 5, 28)))
+    weight = region.builder.const(region.draw(24, 1, 3, 3))
+    region.finish(emit(region, "nn.conv2d", x, weight, groups=4, padding=(1, 1, 1, 1)))
+    array = region.draw(2, 4, 5, 28)
+    array[0, 1, 2, 5] = value
+    options = {"dnnl": {"precision": "bfloat16"}}
+    executable = byoc_core.build(region.ir, backends=["dnnl"], fallback="error", options=options)
+    found, (exact,) = byoc_core.VirtualMachine(executable)["f"](array), region.oracle(array)
+    np.testing.assert_array_equal(np.isfinite(np.asarray(found)), np.isfinite(exact))
+
+
 @pytest.mark.parametrize(("channels", "taken"), [(3, False), (4, False), (17, False), (16, True)])
 def test_convolutions_of_bfloat16_keep_a_nan_where_it_is(channels: int, taken: bool) -> None:
     _needs("bfloat16")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
+from byoc_core.errors import ArtifactError, ExecutionError
 from byoc_core.ir import Value, tensor
+from byoc_core.runtime.hooks import LoadContext
+from byoc_core.runtime.module import RuntimeModule
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.derived import ShiftedRows
 from byoc_dnnl.engine import Region as BuiltRegion
@@ -15,6 +19,7 @@ from byoc_dnnl.engine import open_engine
 from byoc_dnnl.plan import Step
 from byoc_dnnl.precision import lacks
 from byoc_dnnl.program import Program
+from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,12 +40,11 @@ def _convolution(
     return region, region.draw(*image)
 
 
-def _written(region: Region, image: NDArray) -> list[tuple[int, ...]]:
+def _written(region: Region, *inputs: NDArray) -> list[tuple[int, ...]]:
     """Gives the sizes of what each convolution writes, as its primitive sees it."""
     built = region.module.get_function("f").impl
     assert isinstance(built, BuiltRegion)
-    (result,) = region.oracle(image)
-    program = built.program(1, (image.shape, result.shape))
+    program = built.program(1, tuple(array.shape for array in (*inputs, *region.oracle(*inputs))))
     assert isinstance(program, Program)
     steps = [step for step in program.plan.steps if isinstance(step, Step) and step.title.startswith("nn.conv")]
     return [step.arguments[Argument.DST].desc.sizes for step in steps]
@@ -87,21 +91,33 @@ def test_where_it_is_no_gain_pixels_stay_pixels(image: Any, weights: Any, attrs:
     assert _written(region, x) == [region.oracle(x)[0].shape]
 
 
-def test_weights_that_are_no_constants_are_left() -> None:
+@pytest.mark.parametrize("free", ["weights", "bias"])
+def test_what_is_no_constant_is_left(free: str) -> None:
+    need_avx512()
     region = Region()
-    image, weights = (1, 32, 9, 16), (3, 32, 3, 3)
-    x, weight = (region.builder.param(name, tensor(shape)) for name, shape in (("x", image), ("w", weights)))
-    region.finish(emit(region, "nn.conv2d", x, weight))
-    check_sums(region, [region.draw(*image), region.draw(*weights)], 2 * 288 + 4)
+    shapes = {"weights": (3, 32, 3, 3), "bias": (3,)}
+    x = region.builder.param("x", tensor((1, 32, 9, 16)))
+    given: dict[str, Value] = {name: region.builder.const(region.draw(*shape)) for name, shape in shapes.items()}
+    given[free] = region.builder.param(free, tensor(shapes[free]))
+    value = emit(region, "nn.conv2d", x, given["weights"], padding=(1,) * 4)
+    region.finish(emit(region, "nn.bias_add", value, given["bias"], axis=1))
+    inputs = [region.draw(1, 32, 9, 16), region.draw(*shapes[free])]
+    check_sums(region, inputs, 2 * 288 + 4)
+    assert _written(region, *inputs) == [(1, 3, 9, 16)]
 
 
-def test_a_bias_that_is_no_constant_is_left() -> None:
+def test_weights_of_several_convolutions_are_made_once() -> None:
+    need_avx512()
     region = Region()
-    image = (1, 32, 9, 16)
-    x, bias = region.builder.param("x", tensor(image)), region.builder.param("b", tensor((3,)))
-    value = emit(region, "nn.conv2d", x, region.builder.const(region.draw(3, 32, 3, 3)), padding=(1,) * 4)
-    region.finish(emit(region, "nn.bias_add", value, bias, axis=1))
-    check_sums(region, [region.draw(*image), region.draw(3)], 2 * 288 + 4)
+    x = region.builder.param("x", tensor((1, 32, 9, 16)))
+    weight, bias = region.builder.const(region.draw(3, 32, 3, 3)), region.builder.const(region.draw(3))
+    values = [x, emit(region, "nn.relu", x)]
+    results = [emit(region, "nn.conv2d", value, weight, padding=(1,) * 4) for value in values]
+    region.finish(*(emit(region, "nn.bias_add", result, bias, axis=1) for result in results))
+    image = region.draw(1, 32, 9, 16)
+    check_sums(region, [image], 2 * 288 + 4)
+    assert region.source.count("pack ") == 1
+    assert _written(region, image) == [(1, 12, 9, 4)] * 2
 
 
 def test_what_is_added_to_the_image_is_a_post_op() -> None:
@@ -119,13 +135,16 @@ def test_what_is_added_to_the_image_is_a_post_op() -> None:
     assert _written(region, drawn) == [(1, 32, 16, 32), (1, 12, 16, 8)]
 
 
-def test_factors_of_channels_are_no_post_ops() -> None:
+@pytest.mark.parametrize("shape", [(3, 9, 16), (9, 16), (1, 3, 9, 16), (3, 1, 1), (16,), ()])
+def test_numbers_that_are_added_may_have_fewer_axes(shape: tuple[int, ...]) -> None:
     region = Region()
     builder, image = region.builder, (1, 32, 9, 16)
     x = builder.param("x", tensor(image))
     value = emit(region, "nn.conv2d", x, builder.const(region.draw(3, 32, 3, 3)), padding=(1,) * 4)
-    region.finish(emit(region, "multiply", value, builder.const(region.draw(3, 1, 1))))
-    check_sums(region, [region.draw(*image)], 2 * 288 + 6)
+    value = emit(region, "add", value, builder.const(region.draw(*shape)))
+    region.finish(emit(region, "multiply", value, builder.const(region.draw(*shape))))
+    drawn = region.draw(*image)
+    check_sums(region, [drawn], 2 * 288 + 8)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
@@ -148,6 +167,43 @@ def test_with_factors_of_bfloat16() -> None:
     # Both factors are rounded to 8 bits; sums are those of float32.
     assert (np.abs(np.asarray(found) - exact) <= (2.0**-8 + 2.0**-15) * magnitude).all()
     assert "bf16" in made.modules[0].get_source()
+
+
+def _load(document: object, region: Region) -> RuntimeModule:
+    return byoc_load_module(json.dumps(document).encode(), LoadContext(constants=region.builder.constants))
+
+
+FORGED = [
+    ("result", [1, 4, 9, 16]),
+    ("result", [1, 16, 9, 16]),
+    ("result", [1, 3, 9, 15]),
+    ("result", [1, 3, 9, 1600]),
+    ("image", [1, 32, 9, 8]),
+    ("image", [1, 32, 9, 17]),
+    ("padding", [1, 1, 1, 2**70]),
+    ("padding", [1, 2**70, 1, 1]),
+    ("padding", [1, 1, 1, -4]),
+    ("strides", [1, 2]),
+    ("strides", [1, -1]),
+    ("strides", [1, 0]),
+]
+
+
+@pytest.mark.parametrize(("what", "value"), FORGED)
+def test_documents_whose_sizes_do_not_fit_are_refused(what: str, value: list[int]) -> None:
+    region, image = _convolution((1, 32, 9, 16), (3, 32, 3, 3), bias=False, padding=(1, 1, 1, 1))
+    document = json.loads(byoc_save_module(region.module))
+    (function,) = document["functions"]
+    (node,) = function["nodes"]
+    if what == "result":
+        node["outputs"][0]["shape"] = value
+    elif what == "image":
+        function["inputs"][0]["shape"], image = value, region.draw(*value)
+    else:
+        node["attrs"][what] = value
+    result = np.zeros(node["outputs"][0]["shape"], np.float32)
+    with pytest.raises((ArtifactError, ExecutionError)):
+        _load(document, region).get_function("f")(image, result)
 
 
 @given(

@@ -12,7 +12,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t
 from enum import IntEnum
 from typing import Any
 
-from byoc_core.errors import ExecutionError
+from byoc_core.errors import ArtifactError, ExecutionError
 
 __all__ = [
     "MAX_INT",
@@ -35,6 +35,8 @@ MAX_NDIMS = 12
 
 MAX_INT = 2**31 - 1
 """The largest number that all of oneDNN's implementations count with; the sizes that it takes are of 64 bits."""
+
+_MAX_DIM = 2**63 - 1
 
 Dims = c_int64 * MAX_NDIMS
 
@@ -313,7 +315,13 @@ _OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def dims_array(sizes: tuple[int, ...]) -> ctypes.Array[c_int64]:
-    """Gives sizes, strides or paddings as the C API takes them."""
+    """Gives sizes, strides or paddings as the C API takes them.
+
+    Raises:
+        ArtifactError: one has more than 64 bits; only a document from a file can say so.
+    """
+    if not -_MAX_DIM <= min(sizes, default=0) <= max(sizes, default=0) <= _MAX_DIM:
+        raise ArtifactError("sizes, strides or paddings", "are too large", got=sizes, expected=f"up to {_MAX_DIM}")
     return Dims(*sizes)
 
 

@@ -25,8 +25,8 @@ _KERNEL_NS = 0.4
 
 _SLOW = (("nn.conv", "gemm", 2.0), ("concat", "simple", 1.5))
 """What oneDNN has no good implementation for, by the beginning of the title and a part of the name, with how many times
-as long that takes: convolutions beside those that are no general products of matrices, concatenation along the
-innermost axis beside functions of as many elements (medians; ``docs/adr/0042``)."""
+as long that takes: convolutions beside those that are no general products of matrices, concatenation beside functions
+of as many elements (medians; ``docs/adr/0042``)."""
 
 
 def slowdown(plan: Plan) -> float:

@@ -92,6 +92,7 @@ class Planner:
         self._places: dict[int, Place] = {}
         self._values_in: dict[Buffer, list[int]] = {}
         self._copies: dict[int, list[tuple[Place, Place]]] = {}
+        self._derived: dict[tuple[int, Derivation], Place] = {}
         self._fused: set[int] = set()
         self._next = 0
         self._quantised: dict[int, Quantised] = {}
@@ -251,6 +252,8 @@ class Planner:
         Raises:
             ArtifactError: the constant has another number of elements; only a document from a file can say so.
         """
+        if (id_, derivation) in self._derived:
+            return self._derived[id_, derivation]
         given = self._places[id_]
         needed = self.row_major(derivation.sizes, given.desc.dtype).nbytes
         if needed != given.buffer.nbytes:
@@ -258,7 +261,9 @@ class Planner:
             raise ArtifactError(where, "has another size", got=given.buffer.nbytes, expected=f"{needed} bytes")
         desc = self.row_major(derivation.result_sizes, given.desc.dtype)
         name, digest = given.buffer.name, given.buffer.digest
-        return Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest, derivation=derivation), desc)
+        place = Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest, derivation=derivation), desc)
+        self._derived[id_, derivation] = place
+        return place
 
     def place_in(self, id_: int, desc: MemoryDesc) -> Place:
         """Gives where a value lies in a layout; it is reordered, once, where it lies in another."""

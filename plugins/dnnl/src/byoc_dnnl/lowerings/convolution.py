@@ -35,7 +35,7 @@ def lower_convolution(call: Call, planner: Planner) -> str | None:
     kernel_axes = axes_of_layout(call, "kernel_layout", "OI", rank)
     reason = None
     for factors in factors_of(call, planner, kernel_axes[0]):
-        if _reads_neighbours(call, factors, kernel_axes[1]) and not planner.check_finite(call.inputs[:1]):
+        if _reads_neighbours(call, factors, kernel_axes) and not planner.check_finite(call.inputs[:1]):
             reason = (
                 "oneDNN multiplies few or an odd number of channels with their neighbours, and spreads a NaN of these"
             )
@@ -46,23 +46,21 @@ def lower_convolution(call: Call, planner: Planner) -> str | None:
     return reason
 
 
-def _reads_neighbours(call: Call, factors: Factors, axis: int) -> bool:
+def _reads_neighbours(call: Call, factors: Factors, kernel_axes: Sequence[int]) -> bool:
     """Whether what stands beside the channels of a tap may be multiplied by 0, so that a NaN there spreads.
 
     Products of bfloat16 are made in pairs, which an odd number of channels does not fill, and few channels share a tile
     with those of the next pixels (``jit:avx512_core_amx``).
     """
-    channels = sizes_of(call.operands[1])[axis]
-    return (
-        factors.left_dtype == "bfloat16"
-        and not _is_depthwise(call, axis)
-        and (channels % 2 == 1 or channels < _FEW_CHANNELS)
-    )
+    channels = sizes_of(call.operands[1])[kernel_axes[1]]
+    is_uneven = channels % 2 == 1 or channels < _FEW_CHANNELS
+    return factors.left_dtype == "bfloat16" and is_uneven and not _is_depthwise(call, kernel_axes)
 
 
-def _is_depthwise(call: Call, axis: int) -> bool:
-    """Whether each group has one channel; ``axis`` is that of the input channels of the weights."""
-    return sizes_of(call.operands[1])[axis] == 1 and integer(call, "groups") > 1
+def _is_depthwise(call: Call, kernel_axes: Sequence[int]) -> bool:
+    """Whether each group has one channel, and gives one."""
+    sizes, groups = sizes_of(call.operands[1]), integer(call, "groups")
+    return groups > 1 and (sizes[kernel_axes[0]], sizes[kernel_axes[1]]) == (groups, 1)
 
 
 def _ways(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> Iterator[str | None]:
@@ -91,7 +89,7 @@ def _plain_form(
 ) -> Form | str:
     """Gives the form that is the convolution itself, or the reason why there is none."""
     rank = len(places) - 2
-    axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes[1]))
+    axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes))
     padding = integers(call, "padding", 2 * rank)
     strides, dilation = (axes.lifted(integers(call, name, rank), 1) for name in ("strides", "dilation"))
     geometry = Geometry(strides, dilation, axes.lifted(padding[:rank], 0), axes.lifted(padding[rank:], 0))
