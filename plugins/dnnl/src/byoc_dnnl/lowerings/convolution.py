@@ -72,9 +72,9 @@ def _ways(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[
         yield form
         return
     head, x = [bias[0]] if bias else [], factors.left[0]
-    if integer(call, "groups") <= 1 and factors.scales is None and planner.find_checks([(x, LARGEST)], [x]) is not None:
+    if integer(call, "groups") <= 1 and factors.scales is None:
         phased = in_phases(form, planner, factors.right[0], bias[1] if bias else None)
-        if phased is not None:
+        if phased is not None and planner.find_checks([(x, LARGEST)], [x]) is not None:
             yield _add_convolution(call, planner, factors, phased, head)
     yield _add_convolution(call, planner, factors, form, head)
 

@@ -25,7 +25,6 @@ __all__ = ["ImageAxes", "Layout", "Offer", "make_channels_last", "make_image"]
 Layout = Callable[[Sequence[int], str], "MemoryDesc"]
 """Gives a description of sizes and a dtype."""
 
-
 Offer = Callable[[Layout, Sequence["PostOp"]], "PrimitiveDesc | None"]
 """Gives a primitive for images in a layout, with post-ops."""
 
