@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from byoc_core.ir import tensor
+from byoc_dnnl.capi import Isa
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.lowerings import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.dnnl.tests.dnnl_region import Region, check_sums, emit, need_avx512
 
+OWN = product._WITHOUT_TILES
 LARGE = 512  # LARGE * LARGE float32 weights have a mebibyte
 
 
 def _steps(region: Region) -> list[str]:
     return [line for line in region.source.splitlines()[1:] if not line.startswith("pack")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounds_of_one_processor() -> Iterator[None]:
+    """From 512 x 512 on, whatever the processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(product, "_WITHOUT_TILES", product._WITH_TILES)
+        yield
 
 
 def _titles(region: Region) -> list[str]:
@@ -55,6 +69,18 @@ def test_other_products_stay_row_major(rows: tuple[int, ...], inner: int, outer:
     check_sums(region, [region.draw(*rows, inner)], inner + outer + 4)
 
 
+@pytest.mark.parametrize("rows", [64, 128])
+@pytest.mark.parametrize("side", [LARGE, 2 * LARGE])
+def test_cores_without_tiles_wait_for_fewer_rows(rows: int, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_avx512()
+    monkeypatch.setattr(product, "_WITHOUT_TILES", OWN)
+    region = _chain((rows,), side, side)
+    has_tiles = open_engine().isa & Isa.AVX512_CORE_AMX == Isa.AVX512_CORE_AMX
+    is_transposed = has_tiles or (rows, side) == (64, 2 * LARGE)
+    assert _titles(region).count("reorder") == (2 if is_transposed else 0)
+    check_sums(region, [region.draw(rows, side)], 2 * side + 4)
+
+
 def test_weights_that_have_their_rows_already_are_not_packed() -> None:
     need_avx512()
     region = Region()
@@ -67,8 +93,8 @@ def test_weights_that_have_their_rows_already_are_not_packed() -> None:
 def test_a_bias_of_other_axes_is_added_by_itself() -> None:
     region = Region()
     x, y = (region.builder.param(name, tensor(shape)) for name, shape in (("x", (2, 32, LARGE)), ("y", (2, 1, LARGE))))
-    product = emit(region, "nn.dense", x, region.builder.const(region.draw(LARGE, LARGE)))
-    region.finish(emit(region, "add", product, y))
+    value = emit(region, "nn.dense", x, region.builder.const(region.draw(LARGE, LARGE)))
+    region.finish(emit(region, "add", value, y))
     assert "nn.dense" in _titles(region)
     check_sums(region, [region.draw(2, 32, LARGE), region.draw(2, 1, LARGE)], LARGE + 1)
 

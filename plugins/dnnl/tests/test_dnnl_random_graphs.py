@@ -40,8 +40,8 @@ def test_random_graphs_give_what_their_ops_give(*, seed: int, through_ctypes: bo
         if through_ctypes:
             patch.setattr("byoc_dnnl.native.extension", lambda: None)
         if turns_products:  # large weights are slow to draw
-            patch.setattr(product, "_LARGE_NBYTES", 256)
-            patch.setattr(product, "_FEW_ROWS", range(2, 129))
+            for name in ("_WITH_TILES", "_WITHOUT_TILES"):
+                patch.setattr(product, name, product._Bounds(range(2, 129), 256))
         executable = byoc_core.build(graph.module, backends=["dnnl"])
         assume(executable.modules)
         for number in (1, 2):

@@ -8,10 +8,10 @@ operand: the product that follows reads it as it lies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_dnnl.calls import sizes_of
-from byoc_dnnl.capi import Argument, Query
+from byoc_dnnl.capi import Argument, Isa, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
@@ -189,20 +189,29 @@ def _targets(call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str) -
     yield planner.row_major(sizes, dtype)
 
 
-_FEW_ROWS = range(32, 129, 16)
-"""How many rows are few: whole vectors of AVX-512, and no more than what stays in cache beside the weights."""
+class _Bounds(NamedTuple):
+    """For how many rows, and from how many bytes of weights on, the transpose of a product is faster.
 
-_LARGE_NBYTES = 1 << 20
-"""From how many bytes on weights are expected to come from memory: half of a core's second-level cache."""
+    Fewer rows, and those that do not fill vectors of AVX-512, are better multiplied as they lie.
+    """
+
+    rows: range
+    nbytes: int
+
+
+_WITH_TILES, _WITHOUT_TILES = _Bounds(range(32, 129, 16), 1 << 20), _Bounds(range(32, 65, 16), 3 << 20)
+"""Cores that have matrix tiles multiply numbers of float32 twice as fast too, and wait for memory at more rows."""
 
 
 def _prefers_transpose(call: Call, planner: Planner) -> bool:
     """Whether the transpose of a product is faster, if there is a fast implementation of it."""
     rows, (inner, *columns) = _rows(sizes_of(call.operands[0])), sizes_of(call.operands[1])
+    has_tiles = planner.engine.isa & Isa.AVX512_CORE_AMX == Isa.AVX512_CORE_AMX
+    bounds = _WITH_TILES if has_tiles else _WITHOUT_TILES
     return (
-        rows in _FEW_ROWS
+        rows in bounds.rows
         and len(columns) == 1
-        and 4 * inner * columns[0] >= _LARGE_NBYTES
+        and 4 * inner * columns[0] >= bounds.nbytes
         and planner.is_constant(call.inputs[1])
         and planner.factor_dtypes(call) == ("float32",)
     )
