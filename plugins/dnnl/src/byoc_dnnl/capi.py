@@ -170,6 +170,7 @@ class Query(IntEnum):
     NDIMS = 256
     DIMS = 257
     DATA_TYPE = 258
+    SUBMEMORY_OFFSET = 259
     PADDED_DIMS = 260
     FORMAT_KIND = 262
     INNER_NBLKS = 263

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,7 @@ class Engine(Handle):
 
     It switches oneDNN's cache of primitives off. A descriptor that comes from there may point to attributes of one that
     is gone, which oneDNN 3.2 reads if the primitive is not in the cache any more when it is made. Programs keep their
-    primitives themselves.
+    primitives themselves, but for some that are kept for good (:mod:`byoc_dnnl.kept`).
     """
 
     __slots__ = ("_library",)
@@ -260,6 +260,18 @@ class MemoryDesc(Handle):
         """Whether its innermost elements are blocks of an axis, as in ``ABcd16b``."""
         return self._number(Query.INNER_NBLKS) != 0
 
+    def identity(self) -> tuple[object, ...]:
+        """Gives what is equal for equal descriptions, of those that have strides or leave the layout open."""
+        kind = self._number(Query.FORMAT_KIND)
+        known: tuple[object, ...] = (kind, self.dtype, self.sizes)
+        if kind != FORMAT_KIND_BLOCKED:
+            return known
+        offset = ctypes.c_int64()
+        self.api.call("dnnl_memory_desc_query", self, Query.SUBMEMORY_OFFSET, ctypes.byref(offset))
+        count = self._number(Query.INNER_NBLKS)
+        blocks = (self._dims(query, count) for query in (Query.INNER_BLKS, Query.INNER_IDXS))
+        return (*known, offset.value, self._dims(Query.PADDED_DIMS), self._dims(Query.STRIDES), *blocks)
+
     def lies_like(self, other: MemoryDesc) -> bool:
         """Whether elements stand in the same order, as far as padding goes too; dtypes may differ."""
         queries = (Query.DIMS, Query.PADDED_DIMS, Query.STRIDES)
@@ -312,13 +324,19 @@ class MemoryDesc(Handle):
 
 
 class PrimitiveDesc(Handle):
-    """A primitive that can be created: its implementation is chosen, nothing is generated yet."""
+    """A primitive that can be created: its implementation is chosen, nothing is generated yet.
 
-    __slots__ = ("implementation",)
+    Attributes:
+        implementation: its name.
+        recipe: what is equal for equal primitives, where one is to be kept (:mod:`byoc_dnnl.kept`).
+    """
+
+    __slots__ = ("implementation", "recipe")
     _destroy = "dnnl_primitive_desc_destroy"
 
     def __init__(self, api: Api, pointer: ctypes.c_void_p) -> None:
         self._own(api, pointer)
+        self.recipe: Hashable | None = None
         text = ctypes.c_char_p()
         api.call("dnnl_primitive_desc_query", pointer, Query.IMPL_INFO_STR, 0, ctypes.byref(text))
         self.implementation = (text.value or b"").decode()

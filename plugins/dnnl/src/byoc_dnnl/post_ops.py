@@ -37,6 +37,12 @@ class PostOp:
     ) -> None:
         self.algorithm, self.alpha, self.operand, self.beta, self.dtype = algorithm, alpha, operand, beta, dtype
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What is equal for equal ones."""
+        operand = self.operand and self.operand.identity()
+        return self.algorithm, float(self.alpha).hex(), float(self.beta).hex(), operand, self.dtype
+
 
 class Scaling(NamedTuple):
     """Which arguments are integers with scales and zero points, that are arguments themselves.

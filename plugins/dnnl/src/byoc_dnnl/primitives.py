@@ -35,9 +35,14 @@ class Windows:
         self.dilation = dims_array(tuple(step - 1 for step in dilation))  # oneDNN counts what is left out
 
     @property
-    def all(self) -> tuple[object, ...]:
+    def all(self) -> tuple[ctypes.Array[ctypes.c_int64], ...]:
         """What the C API takes of them, in its order, but for the sizes of windows."""
         return self.strides, self.dilation, self.before, self.after
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What is equal for equal windows."""
+        return tuple(map(tuple, self.all))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,8 @@ class Workshop:
         descs = (source, weights, bias, target)
         kind = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
         name = "dnnl_convolution_forward_primitive_desc_create"
-        return self._make_in_engine(name, *kind, *descs, *windows.all, attributes)
+        made = self._make_in_engine(name, *kind, *descs, *windows.all, attributes)
+        return self._marked(made, name, descs, windows, post_ops, scaling)
 
     def deconvolution(
         self,
@@ -122,7 +128,8 @@ class Workshop:
         attributes = Attributes(self.engine, post_ops)
         kind = (FORWARD_INFERENCE, Algorithm.DECONVOLUTION_DIRECT)
         name = "dnnl_deconvolution_forward_primitive_desc_create"
-        return self._make_in_engine(name, *kind, source, weights, None, target, *windows.all, attributes)
+        made = self._make_in_engine(name, *kind, source, weights, None, target, *windows.all, attributes)
+        return self._marked(made, name, (source, weights, target), windows, post_ops)
 
     def matmul(
         self,
@@ -265,6 +272,24 @@ class Workshop:
         """Gives a long short-term memory, with gates in the order input, forget, cell, output."""
         what = (FORWARD_INFERENCE, layer.direction, *layer.descs(2), 0)
         return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *what, Attributes(self.engine))
+
+    def _marked(
+        self,
+        made: PrimitiveDesc | None,
+        name: str,
+        descs: Sequence[MemoryDesc | None],
+        windows: Windows,
+        post_ops: Sequence[PostOp],
+        scaling: Scaling | None = None,
+    ) -> PrimitiveDesc | None:
+        """Gives a primitive that has a recipe where oneDNN would not give back its code (:mod:`byoc_dnnl.kept`)."""
+        ends_in_function = any(post_op.operand is None and post_op.algorithm for post_op in post_ops)
+        if made is not None and ends_in_function and "brgconv" in made.implementation:
+            where = (self.engine, self.engine.num_threads)
+            identities = tuple(desc and desc.identity() for desc in descs)
+            scales = scaling and (tuple(sorted(scaling.scales.items())), scaling.zero_points)
+            made.recipe = (name, where, identities, windows.key, tuple(post_op.key for post_op in post_ops), scales)
+        return made
 
     def _make_in_engine(self, name: str, *arguments: object) -> PrimitiveDesc | None:
         return self._make(name, self.engine, *arguments)

@@ -13,7 +13,8 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.arrays import address_of, aligned, round_up
 from byoc_dnnl.capi import Argument, Query, failure
-from byoc_dnnl.handles import Engine, Memory, Primitive, Stream, argument_block
+from byoc_dnnl.handles import Engine, Memory, Stream, argument_block
+from byoc_dnnl.kept import primitive_of
 from byoc_dnnl.native import make_program, make_single
 from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Plan, Step
 from byoc_dnnl.weights import shared_constants
@@ -44,7 +45,7 @@ class Program:
         self.engine = engine
         self.plan = plan
         self.is_serial = is_serial
-        self.primitives = [Primitive(step.desc) for step in plan.steps if isinstance(step, Step)]
+        self.primitives = [primitive_of(step.desc) for step in plan.steps if isinstance(step, Step)]
         self.arrays: dict[Buffer, NDArray] = {}
         for step in plan.steps:
             for place in step.places:
