@@ -262,6 +262,19 @@ class DrawnGraph:
             return "nn.dense", [x, self._constant(outer, inner)], {}
         return "matmul", [x, self._constant(inner, outer)], {}
 
+    def flattened(self, x: Value) -> Step | None:
+        """A product of all elements of an image with constant weights."""
+        sizes, shape = self._size(x), x.type.shape if isinstance(x.type, TensorType) else None
+        inner = math.prod(sizes[1:])
+        if len(sizes) < 3 or inner > 1 << 11 or not shape:
+            return None
+        if not self._emit("reshape", [x], {"shape": (shape[0], inner)}):
+            return None
+        x, outer = self._values[-1], self._choose((1, 3, 16))
+        if self._happens(0.5):
+            return "nn.dense", [x, self._constant(outer, inner)], {}
+        return "matmul", [x, self._constant(inner, outer)], {}
+
     def product(self, x: Value) -> Step | None:
         """A product of two values, or of a constant and a value."""
         sizes = self._size(x)
@@ -402,6 +415,7 @@ _STEPS: tuple[Callable[[DrawnGraph, Value], Step | None], ...] = (
     *(DrawnGraph.bias,) * 2,
     *(DrawnGraph.convolution,) * 6,
     *(DrawnGraph.dense,) * 3,
+    *(DrawnGraph.flattened,) * 2,
     *(DrawnGraph.product,) * 3,
     *(DrawnGraph.turned, DrawnGraph.permutation, DrawnGraph.permutation, DrawnGraph.reshape, DrawnGraph.reshape),
     *(DrawnGraph.unit_axis, DrawnGraph.pooling, DrawnGraph.pooling, DrawnGraph.softmax, DrawnGraph.softmax),

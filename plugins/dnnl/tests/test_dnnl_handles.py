@@ -8,10 +8,13 @@ from collections import Counter
 
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_dnnl.capi import Api
+from byoc_dnnl.capi import Api, dims_array
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.handles import Engine, MemoryDesc
 from byoc_dnnl.library import load_library
+
+NCHW16C = 78
+"""``dnnl_nChw16c``: the order of this enumeration is the same in all versions 3."""
 
 
 class _Counting(Api):
@@ -66,6 +69,26 @@ def test_layouts() -> None:
     assert last.reshaped((6, 20)) is None
     assert MemoryDesc.strided(engine, (1, 3), (100, 1)).is_row_major()
     assert str(MemoryDesc.any(engine, (2, 3))) == "any"
+
+
+def test_blocks_are_axes() -> None:
+    engine = open_engine()
+    desc = MemoryDesc(engine.api, "dnnl_memory_desc_create_with_tag", 4, dims_array((3, 32, 4, 5)), 3, NCHW16C)
+    assert (str(desc), desc.is_blocked(), desc.is_padded()) == ("aBcd16b", True, False)
+    seen = desc.without_blocks(engine)
+    assert seen is not None
+    assert (seen.sizes, seen.plain_order()) == ((3, 2, 16, 4, 5), (0, 1, 3, 4, 2))
+    last = MemoryDesc.strided(engine, (2, 4, 5, 3)).permuted((0, 3, 1, 2))
+    assert last.without_blocks(engine) == last
+    padded = MemoryDesc(engine.api, "dnnl_memory_desc_create_with_tag", 4, dims_array((3, 24, 4, 5)), 3, NCHW16C)
+    assert padded.is_padded()
+    assert padded.without_blocks(engine) is None
+
+
+def test_one_block_stands_behind_longer_axes() -> None:
+    engine = open_engine()
+    desc = MemoryDesc(engine.api, "dnnl_memory_desc_create_with_tag", 4, dims_array((2, 16, 4, 5)), 3, NCHW16C)
+    assert str(desc) == "aBcd16b"
 
 
 @pytest.mark.parametrize(

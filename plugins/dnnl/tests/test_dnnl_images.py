@@ -124,3 +124,28 @@ def test_depthwise_of_bytes_along_one_axis() -> None:
     assert "nn.conv1d + quantize" in region.source
     assert np.abs(found.astype(int) - exact.astype(int)).max() <= 1
     assert (found != exact).mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("num_images", "channels", "outputs", "size", "stays"),
+    [
+        (1, 16, 16, 40, True),
+        (4, 32, 40, 40, True),
+        (4, 16, 16, 12, True),
+        (4, 16, 16, 40, False),
+        (1, 48, 16, 12, False),
+    ],
+)
+def test_images_of_few_channels_stay_in_their_blocks(
+    num_images: int, channels: int, outputs: int, size: int, stays: bool
+) -> None:
+    need_avx512()
+    region, shape, attrs = Region(), (num_images, 3, size, size), {"padding": (1, 1, 1, 1)}
+    x = region.builder.param("x", tensor(shape))
+    value = emit(region, "nn.conv2d", x, region.builder.const(region.draw(channels, 3, 3, 3)), **attrs)
+    weight = region.builder.const(region.draw(outputs, channels, 3, 3))
+    region.finish(emit(region, "nn.relu", emit(region, "nn.conv2d", value, weight, **attrs)))
+    (second,) = (line for line in region.source.splitlines() if line.startswith("nn.conv2d + nn.relu"))
+    assert second.startswith("nn.conv2d + nn.relu  jit:avx512_core") is stays
+    assert (":aBcd16b, " in second) is stays
+    check_sums(region, [region.draw(*shape)], 2 * 9 * (3 + channels) + 2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["BlockSums", "Derivation", "ShiftedRows"]
+__all__ = ["BlockSums", "Derivation", "Reordered", "ShiftedRows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +68,27 @@ class ShiftedRows:
         return result
 
 
-Derivation = BlockSums | ShiftedRows
+@dataclass(frozen=True, slots=True)
+class Reordered:
+    """The elements of a constant with its axes in another order.
+
+    Attributes:
+        sizes: the constant's.
+        order: which of the constant's axes each axis of the result is.
+    """
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def result_sizes(self) -> tuple[int, ...]:
+        """The sizes of what is made."""
+        return tuple(self.sizes[axis] for axis in self.order)
+
+    def apply(self, array: NDArray) -> NDArray:
+        """Gives an array of its own."""
+        return array.reshape(self.sizes).transpose(self.order).copy()
+
+
+Derivation = BlockSums | Reordered | ShiftedRows
 """What can be made: it has the sizes that the constant is seen with, and those of the result."""

@@ -213,6 +213,21 @@ class MemoryDesc(Handle):
         order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], sizes[axis] > 1, axis)))
         return order if self.permuted(order).is_row_major() else None
 
+    def without_blocks(self, engine: Engine) -> MemoryDesc | None:
+        """Gives the same memory with each axis that lies in blocks as two: which block, and where in it.
+
+        Returns:
+            ``None`` where there is padding, blocks lie in blocks, or these are more axes than oneDNN knows.
+        """
+        count = self._number(Query.INNER_NBLKS)
+        if self.is_padded() or count > 1 or len(self.sizes) + count > MAX_NDIMS:
+            return None
+        sizes, strides = list(self.sizes), list(self._dims(Query.STRIDES))
+        for axis, block in zip(self._dims(Query.INNER_IDXS, count), self._dims(Query.INNER_BLKS, count), strict=True):
+            sizes[axis : axis + 1] = sizes[axis] // block, block
+            strides[axis : axis + 1] = strides[axis], 1
+        return MemoryDesc.strided(engine, sizes, strides, self.dtype)
+
     def has_usual_order(self) -> bool:
         """Whether the strides say that axes go from the outermost to the innermost, axis 1 perhaps behind all others.
 
@@ -260,6 +275,10 @@ class MemoryDesc(Handle):
         """Whether its innermost elements are blocks of an axis, as in ``ABcd16b``."""
         return self._number(Query.INNER_NBLKS) != 0
 
+    def is_padded(self) -> bool:
+        """Whether the last block of an axis is longer than the axis."""
+        return self._dims(Query.PADDED_DIMS) != self.sizes
+
     def identity(self) -> tuple[object, ...]:
         """Gives what is equal for equal descriptions, of those that have strides or leave the layout open."""
         kind = self._number(Query.FORMAT_KIND)
@@ -297,7 +316,9 @@ class MemoryDesc(Handle):
             return "other" if self._size_is_known() else "any"
         count = self._number(Query.INNER_NBLKS)
         blocks, indices = (self._dims(query, count) for query in (Query.INNER_BLKS, Query.INNER_IDXS))
-        strides, sizes = self._dims(Query.STRIDES), self._dims(Query.PADDED_DIMS)
+        strides, sizes = self._dims(Query.STRIDES), list(self._dims(Query.PADDED_DIMS))
+        for block, axis in zip(blocks, indices, strict=True):
+            sizes[axis] //= block
         order = sorted(range(len(sizes)), key=lambda axis: (-strides[axis], -sizes[axis], axis))
         letters = "".join(chr(ord("A" if axis in indices else "a") + axis) for axis in order)
         return letters + "".join(f"{block}{chr(ord('a') + axis)}" for block, axis in zip(blocks, indices, strict=True))

@@ -13,7 +13,6 @@ then a lowering that takes the one as well as the other asks where it is stored,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from byoc_core.errors import ArtifactError
 from byoc_core.runtime.graph_document import GraphFunction, GraphTensor
@@ -23,31 +22,14 @@ from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of
 from byoc_dnnl.capi import Argument, DataType
 from byoc_dnnl.derived import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
+from byoc_dnnl.known import Flattened, Quantised
 from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
 from byoc_dnnl.primitives import Workshop
 from byoc_dnnl.ranges import LARGEST, Need, Ranges
 from byoc_dnnl.ranges_constants import ConstantRanges
 
-__all__ = ["Planner", "Quantised"]
-
-
-class Quantised(NamedTuple):
-    """What a dequantised value stands for: ``(integers - zero_point) * scale``.
-
-    Attributes:
-        integers: the value.
-        place: where its elements lie, in the order of the dequantised value's axes.
-        scale: the value of the scale, or of one for each index of ``axis``.
-        zero_point: likewise.
-        axis: along which the parameters are; ``None`` where they are scalars.
-    """
-
-    integers: int
-    place: Place
-    scale: int
-    zero_point: int
-    axis: int | None
+__all__ = ["Planner"]
 
 
 class Planner:
@@ -95,7 +77,7 @@ class Planner:
         self._derived: dict[tuple[int, Derivation], Place] = {}
         self._fused: set[int] = set()
         self._next = 0
-        self._quantised: dict[int, Quantised] = {}
+        self._known: dict[int, Quantised | Flattened] = {}
         self._deferred: dict[int, Callable[[], None]] = {}
         self._made: dict[str, NDArray] = {}
         self._arguments_of: dict[int, list[int]] = {}
@@ -223,7 +205,13 @@ class Planner:
 
     def quantised(self, id_: int) -> Quantised | None:
         """Gives the integers that a value stands for, where it is dequantised."""
-        return self._quantised.get(id_)
+        known = self._known.get(id_)
+        return known if isinstance(known, Quantised) else None
+
+    def flattened(self, id_: int) -> Flattened | None:
+        """Gives how the rows of a matrix lie, where that is not the order of its columns."""
+        known = self._known.get(id_)
+        return known if isinstance(known, Flattened) else None
 
     def place(self, id_: int) -> Place:
         """Gives where a value lies, in whatever layout."""
@@ -316,10 +304,12 @@ class Planner:
 
     # What a lowering does.
 
-    def defer(self, id_: int, quantised: Quantised, place: Callable[[], None]) -> None:
-        """Says that a value stands for integers; it is placed itself only where somebody asks for it."""
-        self._quantised[id_] = quantised
+    def defer(self, id_: int, known: Quantised | Flattened, place: Callable[[], None]) -> None:
+        """Says what a value can be computed from; it is placed itself only where somebody asks for it."""
+        self._known[id_] = known
         self._deferred[id_] = place
+        if isinstance(known, Flattened):
+            self._values_in.setdefault(known.place.buffer, []).append(id_)
 
     def set_constant(self, id_: int, digest: str, array: NDArray) -> None:
         """Says that a value is an array, computed from constants; ``digest`` tells it from all others."""
@@ -390,7 +380,8 @@ class Planner:
         """Adds the checks that :meth:`find_checks` finds."""
         for id_, limit in self.find_checks(needs, sources) or ():
             self.ranges.set_checked(id_, limit)
-            self._steps.append(Check("finite numbers", self.stored(id_), limit))
+            flat = self.flattened(id_)
+            self._steps.append(Check("finite numbers", flat.place if flat else self.stored(id_), limit))
 
     def check_result(self, call: Call, limit: float) -> None:
         """Adds a check of what a call has just computed."""

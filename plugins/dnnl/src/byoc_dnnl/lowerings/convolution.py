@@ -12,7 +12,7 @@ from byoc_dnnl.handles import PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.factors import Factors, factors_of
-from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image
+from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image, stays_in_blocks
 from byoc_dnnl.lowerings.phases import Form, Geometry, in_phases
 from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.ranges import LARGEST
@@ -116,6 +116,8 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
     is_thin = outputs < _FEW_CHANNELS and prod(window) == 1
     target_dtype = factors.result_dtype(call, planner)
     scaling = factors.scaling(0b11 if has_groups else 0b1)
+    seen = None if has_groups or factors.left_dtype != image.desc.dtype else form.axes.to_primitive(image.desc)
+    lying = seen if seen is not None and stays_in_blocks(planner, seen, form.target) else None
 
     def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         source = layout(form.source, factors.left_dtype)
@@ -127,7 +129,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         if form.has_phases:
             return make_channels_last(planner, offer, post_ops)
-        return make_image(planner, offer, post_ops, is_thin=is_thin)
+        return make_image(planner, offer, post_ops, is_thin=is_thin, lying=lying)
 
     def arguments(made: PrimitiveDesc) -> Mapping[int, Place]:
         if form.has_phases:

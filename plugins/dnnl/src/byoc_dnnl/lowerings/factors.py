@@ -17,8 +17,9 @@ from byoc_dnnl.precision import multiplies_bytes
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
+    from byoc_dnnl.known import Quantised
     from byoc_dnnl.plan import Place
-    from byoc_dnnl.planner import Planner, Quantised
+    from byoc_dnnl.planner import Planner
 
 __all__ = ["Factors", "byte_factors", "factors_of"]
 

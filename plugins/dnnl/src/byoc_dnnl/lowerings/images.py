@@ -1,7 +1,8 @@
 """How convolutions, transposed ones too, see images, and which of oneDNN's implementations they take.
 
 Offered all layouts, oneDNN 3.2 takes row-major ones and its general product of matrices for groups of few channels, and
-for depthwise convolutions along one axis. It has better for both where it is asked for that (``docs/adr/0042``).
+for depthwise convolutions along one axis; and channels-last ones for images of few channels that lie in blocks already.
+It has better for all of these where it is asked for that (``docs/adr/0042``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
+from byoc_dnnl.capi import Isa
 
 if TYPE_CHECKING:
     from byoc_core.runtime.graph_document import GraphTensor
@@ -20,7 +22,16 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
-__all__ = ["ImageAxes", "Layout", "Offer", "make_channels_last", "make_image"]
+__all__ = ["ImageAxes", "Layout", "Offer", "make_channels_last", "make_image", "stays_in_blocks"]
+
+_BLOCK = 16
+"""How many channels stand in a block of oneDNN's kernels for AVX-512."""
+
+_FEW_BLOCKS = 2
+"""How many blocks of channels an image has at most that stays in them."""
+
+_WIDE = 28
+"""Above what width oneDNN has another kernel for several images, which is made for several blocks of outputs."""
 
 Layout = Callable[[Sequence[int], str], "MemoryDesc"]
 """Gives a description of sizes and a dtype."""
@@ -66,7 +77,14 @@ class ImageAxes:
         return seen.permuted([self.places.index(axis) for axis in range(len(self.places))])
 
 
-def make_image(planner: Planner, offer: Offer, post_ops: Sequence[PostOp], *, is_thin: bool) -> PrimitiveDesc | None:
+def make_image(
+    planner: Planner,
+    offer: Offer,
+    post_ops: Sequence[PostOp],
+    *,
+    is_thin: bool,
+    lying: MemoryDesc | None = None,
+) -> PrimitiveDesc | None:
     """Gives a primitive of images, with an implementation made for it where there is one.
 
     Args:
@@ -75,7 +93,12 @@ def make_image(planner: Planner, offer: Offer, post_ops: Sequence[PostOp], *, is
         post_ops: the post-ops.
         is_thin: whether each group computes so little that a product of matrices takes less time than vectors of
             channels, most of which are empty.
+        lying: how the image lies, if it is best read so.
     """
+    if lying is not None:
+        made = _make_as_it_lies(planner, offer, post_ops, lying)
+        if _worth(made) is _Worth.CONVOLUTION:
+            return made
     made = offer(planner.any, post_ops)
     if _worth(made) >= (_Worth.PRODUCT if is_thin else _Worth.CONVOLUTION):
         return made
@@ -86,6 +109,34 @@ def make_channels_last(planner: Planner, offer: Offer, post_ops: Sequence[PostOp
     """Gives a primitive of images that lie channels-last, if there is an implementation made for it."""
     made = offer(planner.channels_last, post_ops)
     return made if _worth(made) is _Worth.CONVOLUTION else None
+
+
+def stays_in_blocks(planner: Planner, image: MemoryDesc, target: Sequence[int]) -> bool:
+    """Whether a convolution in one group reads an image faster in the blocks in which it lies than channels-last.
+
+    Args:
+        planner: the plan.
+        image: how the image lies, as the primitive sees it.
+        target: the sizes of the result.
+    """
+    has_avx512 = planner.engine.isa & Isa.AVX512_CORE == Isa.AVX512_CORE
+    if not has_avx512 or image.dtype != "float32" or not image.is_blocked() or image.is_padded():
+        return False
+    num_images, outputs, *_, width = target
+    is_other_kernel = num_images > 1 and width > _WIDE
+    return image.sizes[1] <= _FEW_BLOCKS * _BLOCK and not (is_other_kernel and outputs <= _BLOCK)
+
+
+def _make_as_it_lies(
+    planner: Planner, offer: Offer, post_ops: Sequence[PostOp], image: MemoryDesc
+) -> PrimitiveDesc | None:
+    """Gives a primitive that reads an image in the layout that it has, and chooses that of its result."""
+
+    def layout(sizes: Sequence[int], dtype: str) -> MemoryDesc:
+        is_like_it = (tuple(sizes), dtype) == (image.sizes, image.dtype)
+        return image if is_like_it else planner.any(sizes, dtype)
+
+    return offer(layout, post_ops)
 
 
 class _Worth(IntEnum):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers, require_result
+from byoc_dnnl.lowerings.flattening import find_flattened
 from byoc_dnnl.lowerings.pieces import add_copy
 
 if TYPE_CHECKING:
@@ -22,13 +23,21 @@ __all__ = ["lower_concat", "lower_permute_dims", "lower_reshape", "permuted_axes
 
 
 def lower_reshape(call: Call, planner: Planner) -> str | None:
-    """Sees the operand with other sizes; it is reordered only where its layout does not permit that."""
+    """Sees the operand with other sizes; it is reordered only where neither its layout nor its reader permits that."""
+    flat = find_flattened(call, planner)
+    if flat is None:
+        _add_view(call, planner)
+    else:
+        planner.defer(call.output, flat, lambda: _add_view(call, planner))
+    return None
+
+
+def _add_view(call: Call, planner: Planner) -> None:
     x = call.inputs[0]
     stored = planner.stored(x).desc
     lying, seen = next(_ways_to_see(planner, stored, sizes_of(call.result)))
     place = planner.place_row_major(x, stored.dtype) if lying.is_row_major() else planner.place_in(x, lying)
     planner.set_view(call.output, place.seen_as(seen))
-    return None
 
 
 def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:

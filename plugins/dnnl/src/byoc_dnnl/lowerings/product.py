@@ -15,6 +15,7 @@ from byoc_dnnl.capi import Argument, Isa, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
+from byoc_dnnl.lowerings.flattening import flat_weights
 from byoc_dnnl.lowerings.movement import permuted_axes
 from byoc_dnnl.post_ops import PostOp
 
@@ -32,9 +33,10 @@ def lower_dense(call: Call, planner: Planner) -> str | None:
     """Adds ``x @ weight.T``; all leading axes of ``x`` are rows."""
     x, weight = call.inputs
     inner = sizes_of(call.operands[0])[-1]
+    flat = planner.flattened(x)
 
     def weights(dtype: str) -> Place:
-        place = planner.place_as(weight, dtype)
+        place = flat_weights(flat, planner, weight, 1) if flat else planner.place_as(weight, dtype)
         return place.seen_as(place.desc.permuted((1, 0)))
 
     return _add_product(call, planner, x, (-1, inner), weight, weights)
@@ -52,7 +54,11 @@ def lower_matmul(call: Call, planner: Planner) -> str | None:
         rank = max(len(left), len(right))
         target, right = ((1,) * (rank - len(sizes)) + sizes for sizes in (left, right))
 
+    flat = planner.flattened(x)
+
     def weights(dtype: str) -> Place:
+        if flat:
+            return flat_weights(flat, planner, y, 0)
         place = planner.place_as(y, dtype)
         seen = place.desc.reshaped(right)
         if seen is None:
@@ -170,6 +176,10 @@ _FAST = "brg"
 
 def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> Iterator[Place]:
     """Yields where the left operand lies as a matrix, or a stack of them: as it is, if that is one, then row-major."""
+    flat = planner.flattened(x)
+    if flat:
+        yield planner.reordered(x, flat.place, planner.row_major(sizes, dtype))
+        return
     place = planner.place_as(x, dtype)
     seen = place.desc.reshaped(sizes)
     if seen:
@@ -231,7 +241,7 @@ def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, w
     sizes, result = sizes_of(call.operands[0]), sizes_of(call.result)
     rows = _rows(sizes)
     left, right, target = map(planner.row_major, ((1, columns, inner), (1, inner, rows), (1, columns, rows)))
-    transposed = _rows_innermost(planner, result)
+    transposed, flat = _rows_innermost(planner, result), planner.flattened(x)
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         made = planner.workshop.matmul(left, right, None, target, post_ops)
@@ -240,7 +250,7 @@ def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, w
     def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
         matrix = weights.seen_as(weights.desc.permuted((1, 0)))
         packed = planner.reordered(weight, matrix, planner.row_major((columns, inner)))
-        source = planner.place_in(x, _rows_innermost(planner, sizes))
+        source = planner.reordered(x, flat.place if flat else planner.stored(x), _rows_innermost(planner, sizes))
         return {Argument.SRC: packed.seen_as(left), Argument.WEIGHTS: source.seen_as(right)}
 
     def to_primitive(desc: MemoryDesc) -> MemoryDesc | None:

@@ -14,9 +14,9 @@ from byoc_core.kernels import KERNELS
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.known import Quantised
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
-from byoc_dnnl.planner import Quantised
 from byoc_dnnl.post_ops import PostOp, Scaling
 
 if TYPE_CHECKING:

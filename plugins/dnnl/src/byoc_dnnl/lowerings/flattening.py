@@ -1,0 +1,63 @@
+"""Images seen as rows of a matrix, before a product with constant weights.
+
+Where an image lies channels-last or in blocks, its rows would have to be reordered first. The weights are instead,
+once, when they are packed: a sum of products may have its terms in any order (``docs/adr/0048``).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from byoc_dnnl.calls import sizes_of
+from byoc_dnnl.derived import Reordered
+from byoc_dnnl.known import Flattened
+from byoc_dnnl.plan import Kind
+
+if TYPE_CHECKING:
+    from byoc_dnnl.calls import Call
+    from byoc_dnnl.plan import Place
+    from byoc_dnnl.planner import Planner
+
+__all__ = ["find_flattened", "flat_weights"]
+
+_MAX_NBYTES = 16 << 20
+"""Above what size weights take so long to read that a reorder does not show, and too much memory to lie there twice."""
+
+
+def find_flattened(call: Call, planner: Planner) -> Flattened | None:
+    """Gives how the rows of a reshape's result lie; ``None`` where it lies so anyway, or its reader minds."""
+    place, result = planner.stored(call.inputs[0]), sizes_of(call.result)
+    if len(result) != 2 or place.desc.sizes[0] != result[0] or place.desc.reshaped(result) is not None:
+        return None
+    seen = place.desc.without_blocks(planner.engine)
+    order = None if seen is None else seen.plain_order()
+    if seen is None or order is None or not _is_multiplied(call, planner):
+        return None
+    if prod(seen.sizes[axis] for axis in order[: order.index(0)]) > 1 < result[0]:
+        return None  # elements of several rows lie next to each other
+    columns = tuple(axis - 1 for axis in order if axis != 0)
+    return Flattened(place.seen_as(planner.row_major(result, place.desc.dtype)), seen.sizes[1:], columns)
+
+
+def _is_multiplied(call: Call, planner: Planner) -> bool:
+    """Whether all that reads a call's result is a product with constant weights that can be reordered."""
+    reader = planner.follower(call)
+    if reader is None or reader.op not in ("matmul", "nn.dense") or reader.inputs[0] != call.output:
+        return False
+    weight, sizes = reader.inputs[1], sizes_of(reader.operands[1])
+    inner = sizes[-1 if reader.op == "nn.dense" else 0]
+    if len(sizes) != 2 or inner != sizes_of(call.result)[1] or planner.quantised(weight) is not None:
+        return False
+    place = planner.stored(weight)
+    is_plain = place.buffer.kind is Kind.CONSTANT and place.desc.is_row_major()
+    return is_plain and place.desc.sizes == sizes and place.desc.nbytes <= _MAX_NBYTES
+
+
+def flat_weights(flat: Flattened, planner: Planner, weight: int, axis: int) -> Place:
+    """Gives constant weights in the order of flattened rows; ``axis`` is that of the rows' elements in them."""
+    lying = planner.stored(weight).desc
+    whole = lying.sizes
+    sizes = (*whole[:axis], *flat.sizes, *whole[axis + 1 :])
+    order = (*range(axis), *(axis + column for column in flat.order), *range(axis + len(flat.order), len(sizes)))
+    return planner.place_derived(weight, Reordered(sizes, order)).seen_as(lying)

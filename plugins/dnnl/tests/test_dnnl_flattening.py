@@ -1,0 +1,161 @@
+"""Images seen as rows before a product: the constant weights are in the order of the image, which is not reordered."""
+
+from __future__ import annotations
+
+from math import prod
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core.ir import Value, Var, tensor
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.lowerings import flattening, product
+from byoc_dnnl.precision import lacks
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.dnnl.tests.dnnl_region import NDArray, Region, check_sums, emit, need_avx512
+
+INPUTS = 3
+TERMS = 9 * INPUTS
+
+
+def _convolution(region: Region, num_images: int, channels: int, sizes: tuple[int, ...]) -> tuple[Var, NDArray]:
+    """Gives the result of a convolution, which lies as oneDNN likes it, and an image."""
+    shape, rank = (num_images, INPUTS, *sizes), len(sizes)
+    x = region.builder.param("x", tensor(shape))
+    weight = region.builder.const(region.draw(channels, INPUTS, *(3,) * rank))
+    return emit(region, f"nn.conv{rank}d", x, weight, padding=(1,) * 2 * rank), region.draw(*shape)
+
+
+def _product(region: Region, image: Value, inner: int, op: str = "nn.dense", outer: int = 7, rows: int = 2) -> Var:
+    flat = emit(region, "reshape", image, shape=(rows, inner))
+    weight = region.draw(outer, inner)
+    return emit(region, op, flat, region.builder.const(weight if op == "nn.dense" else weight.T.copy()))
+
+
+def _num_reorders(region: Region) -> int:
+    return sum(line.startswith("reorder") for line in region.source.splitlines())
+
+
+@given(
+    num_images=st.integers(1, 3),
+    channels=st.sampled_from((1, 5, 8, 16, 24, 32, 40, 64)),
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple),
+    op=st.sampled_from(("nn.dense", "matmul")),
+    outer=st.sampled_from((1, 7, 32)),
+    has_relu=st.booleans(),
+)
+def test_rows_of_any_layout_meet_their_weights(
+    num_images: int, channels: int, sizes: tuple[int, ...], op: str, outer: int, has_relu: bool
+) -> None:
+    region = Region()
+    image, array = _convolution(region, num_images, channels, sizes)
+    inner = channels * prod(sizes)
+    value = _product(region, image, inner, op, outer, num_images)
+    value = emit(region, "nn.bias_add", value, region.builder.const(region.draw(outer)), axis=1)
+    region.finish(emit(region, "nn.relu", value) if has_relu else value)
+    check_sums(region, [array], 2 * (3 ** len(sizes) * INPUTS + inner) + 2)
+
+
+@pytest.mark.parametrize("op", ["nn.dense", "matmul"])
+@pytest.mark.parametrize(("channels", "layout"), [(16, "aBcd16b"), (40, "acdb")])
+def test_no_image_is_reordered(channels: int, layout: str, op: str) -> None:
+    need_avx512()
+    region = Region()
+    image, array = _convolution(region, 2, channels, (4, 5))
+    if layout == "acdb":
+        image = emit(region, "nn.conv2d", image, region.builder.const(region.draw(channels, channels, 1, 1)))
+    image = emit(region, "nn.max_pool2d", image, pool_size=(2, 2), strides=(1, 1))
+    region.finish(_product(region, image, channels * 12, op))
+    (pooling,) = (line for line in region.source.splitlines() if line.startswith("nn.max_pool2d"))
+    assert pooling.endswith(f":{layout}")
+    assert _num_reorders(region) == (layout == "acdb")  # what the second convolution reads
+    region.run(array)
+
+
+def test_rows_of_a_transposed_product_are_reordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_avx512()
+    for name in ("_WITH_TILES", "_WITHOUT_TILES"):
+        monkeypatch.setattr(product, name, product._Bounds(range(2, 129), 256))
+    region = Region()
+    image, array = _convolution(region, 32, 16, (4, 4))
+    region.finish(_product(region, image, 256, outer=32, rows=32))
+    assert _num_reorders(region) == 2  # the second one of the result
+    check_sums(region, [array], 2 * (TERMS + 256))
+
+
+def test_a_check_reads_the_rows_as_they_lie() -> None:
+    need_avx512()
+    region = Region()
+    image, array = _convolution(region, 2, 16, (4, 4))
+    value = _product(region, emit(region, "exp", image), 256)
+    region.finish(emit(region, "nn.hard_swish", value))
+    assert "check for finite numbers" in region.source
+    assert _num_reorders(region) == 0
+    (found,), (exact,) = region.run(array), region.oracle(array)
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+    array[1, 2, 3, 3] = np.nan
+    (found,), (exact,) = region.run(array), region.oracle(array)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+
+
+def test_others_who_read_the_rows_get_them_in_order() -> None:
+    region = Region()
+    image, array = _convolution(region, 2, 16, (4, 4))
+    flat = emit(region, "reshape", image, shape=(2, 256))
+    product = emit(region, "nn.dense", flat, region.builder.const(region.draw(7, 256)))
+    region.finish(flat, product)
+    check_sums(region, [array], 2 * (TERMS + 256))
+
+
+@pytest.mark.parametrize("kind", ["stack", "parameter", "left", "large"])
+def test_weights_that_cannot_be_reordered_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    region = Region()
+    image, array = _convolution(region, 2, 16, (4, 4))
+    flat, inputs = emit(region, "reshape", image, shape=(2, 256)), [array]
+    if kind == "parameter":
+        inputs.append(region.draw(7, 256))
+        value = emit(region, "nn.dense", flat, region.builder.param("w", tensor((7, 256))))
+    elif kind == "left":
+        value = emit(region, "matmul", region.builder.const(region.draw(7, 2)), flat)
+    elif kind == "stack":
+        value = emit(region, "matmul", flat, region.builder.const(region.draw(3, 256, 7)))
+    else:
+        monkeypatch.setattr(flattening, "_MAX_NBYTES", 7 * 256 * 4 - 1)
+        value = emit(region, "nn.dense", flat, region.builder.const(region.draw(7, 256)))
+    region.finish(value)
+    check_sums(region, inputs, 2 * (TERMS + 256))
+
+
+def test_weights_that_two_products_share() -> None:
+    region = Region()
+    image, array = _convolution(region, 2, 16, (4, 4))
+    weight, y = region.builder.const(region.draw(7, 256)), region.builder.param("y", tensor((2, 256)))
+    first = emit(region, "nn.dense", emit(region, "reshape", image, shape=(2, 256)), weight)
+    region.finish(first, emit(region, "nn.dense", y, weight))
+    check_sums(region, [array, region.draw(2, 256)], 2 * (TERMS + 256))
+
+
+def test_a_sum_over_the_image_waits_for_the_product() -> None:
+    region = Region()
+    image, array = _convolution(region, 2, 16, (4, 4))
+    value = _product(region, image, 256, outer=16)
+    weight = region.builder.const(region.draw(16, 16, 1, 1))
+    # What is read as rows too must not be written over by the sum that reads the image last.
+    other = emit(region, "add", emit(region, "nn.conv2d", image, weight), image)
+    region.finish(other, value)
+    check_sums(region, [array], 2 * (TERMS + 256))
+
+
+def test_with_factors_of_bfloat16() -> None:
+    if lacks(open_engine().isa, "bfloat16"):
+        pytest.skip("oneDNN has no instructions for bfloat16 here")
+    region = Region()
+    image, array = _convolution(region, 2, 32, (4, 4))
+    region.finish(_product(region, image, 512))
+    made = byoc_core.build(region.ir, ["dnnl"], fallback="error", options={"dnnl": {"precision": "bfloat16"}})
+    found = byoc_core.VirtualMachine(made)["f"](array)
+    (exact,), (magnitude,) = region.oracle(array), region.oracle(array, magnitudes=True)
+    # Two products, both factors rounded to 8 bits each time; what lies between may be stored so too.
+    assert (np.abs(np.asarray(found) - exact) <= 2.5 * (2.0**-8 + 2.0**-15) * magnitude).all()
