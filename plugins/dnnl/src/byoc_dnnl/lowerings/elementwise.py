@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.lowerings.batch_norm import add_spelled_batch_norm
-from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side, first_reason
+from byoc_dnnl.lowerings.epilogue import BINARIES, Side, add_with_followers, dtype_after, find_side, first_reason, same
 from byoc_dnnl.lowerings.functions import functions_of
+from byoc_dnnl.lowerings.quantised_sum import add_quantised_sum
 from byoc_dnnl.lowerings.rearrangement import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+    from byoc_dnnl.handles import PrimitiveDesc
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
@@ -44,8 +45,8 @@ def _add_function(call: Call, planner: Planner, place: Place, functions: Sequenc
             planner,
             lambda post_ops: planner.workshop.eltwise(function, desc, post_ops),
             lambda _: {Argument.SRC: place},
-            _same,
-            _same,
+            same,
+            same,
         )
     # Functions follow on operations of two operands, not on one another; the larger of x and x is x.
     return add_with_followers(
@@ -53,8 +54,8 @@ def _add_function(call: Call, planner: Planner, place: Place, functions: Sequenc
         planner,
         lambda post_ops: planner.workshop.binary(Algorithm.BINARY_MAX, desc, desc, post_ops),
         lambda _: {Argument.SRC: place, Argument.SRC_1: place},
-        _same,
-        _same,
+        same,
+        same,
         functions,
     )
 
@@ -62,6 +63,8 @@ def _add_function(call: Call, planner: Planner, place: Place, functions: Sequenc
 def lower_binary(call: Call, planner: Planner) -> str | None:
     """Adds an operation on two tensors; what oneDNN cannot repeat along axes itself is repeated before."""
     if call.op == "subtract" and add_spelled_batch_norm(call, planner):
+        return None
+    if call.op == "add" and add_quantised_sum(call, planner):
         return None
     side = find_side(call)
     reason: str | None = side if isinstance(side, str) else None
@@ -78,8 +81,8 @@ def lower_binary(call: Call, planner: Planner) -> str | None:
         planner,
         lambda post_ops: planner.workshop.binary(BINARIES[call.op], whole, whole, post_ops),
         lambda _: {Argument.SRC: left, Argument.SRC_1: right},
-        _same,
-        _same,
+        same,
+        same,
     )
 
 
@@ -96,11 +99,7 @@ def _add_binary(call: Call, planner: Planner, side: Side, place: Place) -> str |
         planner,
         make,
         lambda _: {Argument.SRC: place, Argument.SRC_1: side.place(planner, other)},
-        _same,
-        _same,
+        same,
+        same,
         gives_bytes=True,
     )
-
-
-def _same(desc: MemoryDesc) -> MemoryDesc:
-    return desc

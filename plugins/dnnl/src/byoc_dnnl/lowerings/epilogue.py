@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.ranges import Need
 
-__all__ = ["BINARIES", "Side", "add_with_followers", "dtype_after", "find_side", "first_reason"]
+__all__ = ["BINARIES", "Side", "add_with_followers", "dtype_after", "find_side", "first_reason", "same"]
 
 BINARIES: Mapping[str, Algorithm] = {
     "add": Algorithm.BINARY_ADD,
@@ -160,6 +160,11 @@ def add_with_followers(
     given[Argument.DST] = target.seen_as(made.memory_desc(Query.DST_MD))
     planner.add_step(" + ".join(part.op for part in computed), made, given)
     return None
+
+
+def same(desc: MemoryDesc) -> MemoryDesc:
+    """Gives the description itself: for primitives that have the axes of their call."""
+    return desc
 
 
 def first_reason(reasons: Iterable[str | None]) -> str | None:

@@ -1,0 +1,112 @@
+"""Sums of dequantised tensors that are quantised again: the integers are added, and the result is that of the ops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from byoc_core.ir import tensor
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, emit
+
+SHAPE = (2, 8, 5, 6)
+SCALES = st.floats(2.0**-12, 2.0**12, width=32)
+BYTES = st.sampled_from(("uint8", "int8"))
+
+
+def _zero_points(dtype: str) -> st.SearchStrategy[int]:
+    limits = np.iinfo(dtype)
+    return st.integers(int(limits.min), int(limits.max))
+
+
+def _check(found: NDArray, terms: list[tuple[NDArray, float, int]], scale: float, zero: int, *, has_relu: bool) -> None:
+    """Holds bytes to exact arithmetic, or to a neighbour where the quotient is as near to a tie as roundings reach."""
+    exact = np.sum([(array.astype(np.float64) - zero_of) * scale_of for array, scale_of, zero_of in terms], axis=0)
+    largest = sum(255 * scale_of + abs(zero_of) * scale_of for _, scale_of, zero_of in terms)
+    exact = np.maximum(exact, 0) if has_relu else exact
+    limits, reach = np.iinfo(found.dtype), 8 * UNIT * largest / scale
+    reach = reach + 4 * UNIT * np.abs(exact / scale)
+    least, most = (
+        np.clip(np.rint(exact / scale + side * reach) + zero, limits.min, limits.max).astype(np.int64)
+        for side in (-1, 1)
+    )
+    assert ((least <= found) & (found <= most)).all()
+
+
+@given(data=st.data(), dtypes=st.tuples(BYTES, BYTES, BYTES), scales=st.tuples(SCALES, SCALES), has_relu=st.booleans())
+def test_integers_of_any_parameters(
+    data: st.DataObject, dtypes: tuple[str, str, str], scales: tuple[float, float], has_relu: bool
+) -> None:
+    zeros = [data.draw(_zero_points(dtype)) for dtype in dtypes]
+    last = float(np.float32(max(scales) * data.draw(st.floats(0.25, 4))))
+    region = Quantised()
+    params = [region.builder.param(name, tensor(SHAPE, dtype)) for name, dtype in zip("xy", dtypes, strict=False)]
+    restored = [region.restore(*each) for each in zip(params, scales, zeros, dtypes, strict=False)]
+    total = emit(region, "add", *restored)
+    total = emit(region, "nn.relu", total) if has_relu else total
+    region.finish(region.quantise(total, last, zeros[2], dtypes[2]))
+    arrays = [region.integers(*SHAPE, dtype=dtype) for dtype in dtypes[:2]]
+    (found,) = region.run(*arrays)
+    assert "dequantize" not in region.source
+    _check(found, list(zip(arrays, scales, zeros, strict=False)), last, zeros[2], has_relu=has_relu)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_integers_in_two_layouts(order: tuple[int, int]) -> None:
+    region = Quantised()
+    x = region.restore(region.builder.param("x", tensor((1, 16, 8, 8), "uint8")), 0.03, 12)
+    sums = emit(region, "nn.conv2d", x, region.weights(16, 16, 3, 3), padding=(1, 1, 1, 1))
+    middle = region.quantise(sums, 0.02, 128)
+    y = region.builder.param("y", tensor((1, 16, 8, 8), "uint8"))
+    restored = [region.restore(middle, 0.02, 128), region.restore(y, 0.04, 3)]
+    region.finish(middle, region.quantise(emit(region, "add", *(restored[place] for place in order)), 0.05, 7))
+    arrays = [region.integers(1, 16, 8, 8, dtype="uint8") for _ in range(2)]
+    between, found = region.run(*arrays)
+    assert "add + quantize" in region.source
+    assert "dequantize" not in region.source
+    _check(found, [(between, 0.02, 128), (arrays[1], 0.04, 3)], 0.05, 7, has_relu=False)
+
+
+def test_a_tensor_and_itself() -> None:
+    region = Quantised()
+    x = region.restore(region.builder.param("x", tensor(SHAPE, "int8")), 0.25, -3, "int8")
+    region.finish(region.quantise(emit(region, "add", x, x), 0.5, 1, "int8"))
+    given_array = region.integers(*SHAPE, dtype="int8")
+    (found,) = region.run(given_array)
+    np.testing.assert_array_equal(found, np.clip(given_array.astype(int) + 4, -128, 127))
+
+
+def test_a_sum_that_is_read_as_floats_is_that_of_floats() -> None:
+    region = Quantised()
+    params = [region.builder.param(name, tensor(SHAPE, "uint8")) for name in "xy"]
+    total = emit(region, "add", region.restore(params[0], 0.3, 128), region.restore(params[1], 0.7, 5))
+    region.finish(total, region.quantise(total, 0.9, 0))
+    arrays = [region.integers(*SHAPE, dtype="uint8") for _ in range(2)]
+    found, _ = region.run(*arrays)
+    first, second = (
+        (array.astype(np.int64) - zero).astype(np.float32) * np.float32(scale)
+        for array, scale, zero in zip(arrays, (0.3, 0.7), (128, 5), strict=True)
+    )
+    np.testing.assert_array_equal(found, first + second)
+
+
+@pytest.mark.parametrize("kind", ["repeated", "by channels", "parameters"])
+def test_what_is_no_sum_of_two_scales(kind: str) -> None:
+    region, shape = Quantised(), (1, 8, 1, 1) if kind == "repeated" else SHAPE
+    x, y = region.builder.param("x", tensor(SHAPE, "uint8")), region.builder.param("y", tensor(shape, "uint8"))
+    inputs: list[NDArray] = [region.integers(*SHAPE, dtype="uint8"), region.integers(*shape, dtype="uint8")]
+    if kind == "by channels":
+        scale = np.linspace(0.1, 0.8, 8, dtype=np.float32)
+        constants = [region.builder.const(scale), region.builder.const(np.zeros(8, np.uint8))]
+        second = emit(region, "dequantize", y, *constants, axis=1)
+    elif kind == "parameters":
+        scalars = [region.builder.param("s", tensor((), "float32")), region.builder.param("z", tensor((), "uint8"))]
+        second = emit(region, "dequantize", y, *scalars)
+        inputs += [np.array(0.4, np.float32), np.array(9, np.uint8)]
+    else:
+        second = region.restore(y, 0.4, 9)
+    region.finish(region.quantise(emit(region, "add", region.restore(x, 0.31, 7), second), 0.617, 20))
+    (found,), (exact,) = region.run(*inputs), region.oracle(*inputs)
+    assert np.abs(found.astype(int) - exact.astype(int)).max() <= 1
+    assert (found == exact).mean() > 0.99
