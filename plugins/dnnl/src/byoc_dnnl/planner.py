@@ -132,6 +132,10 @@ class Planner:
         """Whether a call reads a value, or the region gives it."""
         return id_ in self._readers or self.is_result(id_)
 
+    def is_read_once(self, id_: int) -> bool:
+        """Whether one call alone reads a value, and the region does not give it."""
+        return len(self._readers.get(id_, ())) == 1 and not self.is_result(id_)
+
     def follower(self, call: Call) -> Call | None:
         """Gives the one call that reads a call's result, where nothing else does."""
         readers = self._readers.get(call.output, [])

@@ -10,12 +10,15 @@ from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers, require_result
 from byoc_dnnl.lowerings.flattening import find_flattened
 from byoc_dnnl.lowerings.pieces import add_copy
+from byoc_dnnl.lowerings.quantisation import defer_integers
+from byoc_dnnl.plan import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
+    from byoc_dnnl.known import Quantised
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
@@ -24,20 +27,39 @@ __all__ = ["lower_concat", "lower_permute_dims", "lower_reshape", "permuted_axes
 
 def lower_reshape(call: Call, planner: Planner) -> str | None:
     """Sees the operand with other sizes; it is reordered only where neither its layout nor its reader permits that."""
+    (x, *_), sizes = call.inputs, sizes_of(call.result)
+    integers = _movable(planner, x)
+    if integers is not None:
+        seen = _seen(planner, integers.integers, integers.place, sizes)
+        if defer_integers(call.output, planner, integers._replace(place=seen)) is None:
+            return None
+
+    def add_view() -> None:
+        planner.set_view(call.output, _seen(planner, x, planner.stored(x), sizes))
+
     flat = find_flattened(call, planner)
     if flat is None:
-        _add_view(call, planner)
+        add_view()
     else:
-        planner.defer(call.output, flat, lambda: _add_view(call, planner))
+        planner.defer(call.output, flat, add_view)
     return None
 
 
-def _add_view(call: Call, planner: Planner) -> None:
-    x = call.inputs[0]
-    stored = planner.stored(x).desc
-    lying, seen = next(_ways_to_see(planner, stored, sizes_of(call.result)))
-    place = planner.place_row_major(x, stored.dtype) if lying.is_row_major() else planner.place_in(x, lying)
-    planner.set_view(call.output, place.seen_as(seen))
+def _movable(planner: Planner, id_: int) -> Quantised | None:
+    """Gives the integers that a value stands for, where these can be moved in its place.
+
+    They have one scale, and nothing else reads the value, which would be restored twice; constants are, once for all.
+    """
+    found = planner.quantised(id_)
+    if found is None or found.axis is not None or found.place.buffer.kind is Kind.CONSTANT:
+        return None
+    return found if planner.is_read_once(id_) else None
+
+
+def _seen(planner: Planner, id_: int, place: Place, sizes: tuple[int, ...]) -> Place:
+    """Gives a view of a value with other sizes; reordered where its layout does not permit that."""
+    lying, seen = next(_ways_to_see(planner, place.desc, sizes))
+    return (place if place.desc.is_row_major() else planner.reordered(id_, place, lying)).seen_as(seen)
 
 
 def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:
@@ -62,8 +84,12 @@ def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> 
 def lower_permute_dims(call: Call, planner: Planner) -> str | None:
     """Sees the operand with its axes in another order."""
     (x,) = call.inputs
+    axes, integers = permuted_axes(call), _movable(planner, x)
+    if integers is not None and axes:
+        moved = integers.place.seen_as(integers.place.desc.permuted(axes))
+        if defer_integers(call.output, planner, integers._replace(place=moved)) is None:
+            return None
     place = planner.stored(x)
-    axes = permuted_axes(call)
     planner.set_view(call.output, place.seen_as(place.desc.permuted(axes)) if axes else place)
     return None
 
