@@ -159,7 +159,8 @@ def count_workers() -> str:
 
 def run_tests(session: nox.Session, *arguments: str) -> None:
     """Runs pytest so that only installed packages can be imported, never the source tree."""
-    session.run("pytest", "-n", count_workers(), *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
+    workers = ("-n", count_workers(), "--dist", "worksteal")  # some tests take half a minute
+    session.run("pytest", *workers, *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
 
 
 @nox.session

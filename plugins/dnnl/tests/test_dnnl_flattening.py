@@ -159,3 +159,32 @@ def test_with_factors_of_bfloat16() -> None:
     (exact,), (magnitude,) = region.oracle(array), region.oracle(array, magnitudes=True)
     # Two products, both factors rounded to 8 bits each time; what lies between may be stored so too.
     assert (np.abs(np.asarray(found) - exact) <= 2.5 * (2.0**-8 + 2.0**-15) * magnitude).all()
+
+
+@pytest.mark.parametrize(
+    ("num_images", "axes", "rows"),
+    [(1, (1, 3, 2, 0), 16), (2, (1, 0, 3, 2), 16), (3, (1, 2, 0, 3), 16), (2, (0, 2, 3, 1), 2)],
+)
+def test_images_whose_axes_were_permuted(num_images: int, axes: tuple[int, ...], rows: int) -> None:
+    region = Region()
+    image, array = _convolution(region, num_images, 16, (4, 4))
+    inner = num_images * 256 // rows
+    value = _product(region, emit(region, "permute_dims", image, axes=axes), inner, rows=rows)
+    region.finish(value)
+    check_sums(region, [array], 2 * (TERMS + inner))
+
+
+def test_an_image_is_written_over_when_the_product_has_read_its_rows() -> None:
+    need_avx512()
+    region = Region()
+    x, array = region.builder.param("x", tensor((2, 16, 4, 4))), region.draw(2, 16, 4, 4)
+    weights = [region.builder.const(region.draw(16, 16, 3, 3)) for _ in range(2)]
+    image = emit(region, "nn.conv2d", x, weights[0], padding=(1, 1, 1, 1))
+    value = _product(region, image, 256)
+    other = emit(region, "nn.conv2d", x, weights[1], padding=(1, 1, 1, 1))
+    total = emit(region, "abs", emit(region, "add", other, image))
+    region.finish(value, emit(region, "nn.conv2d", total, region.builder.const(region.draw(16, 16, 1, 1))))
+    (written,) = (line for line in region.source.splitlines() if line.startswith("nn.conv2d + add + abs"))
+    (first, *_) = (line for line in region.source.splitlines() if line.startswith("nn.conv2d  "))
+    assert written.split(", ")[-1] == first.split(", ")[-1]
+    check_sums(region, [array], 2 * (2 * 144 + 256))

@@ -321,3 +321,14 @@ def test_constants_with_a_zero_point_for_each_index_are_dequantised_when_compile
     region.finish(emit(region, "dequantize", *map(region.builder.const, arrays), axis=1))
     assert isinstance(region.judge(region.function.bindings[0]), Support)
     np.testing.assert_array_equal(region.run()[0], region.oracle()[0])
+
+
+def test_a_zero_point_of_32_bits_is_refused() -> None:
+    region = Quantised()
+    x = region.builder.param("x", tensor((2, 3), "int32"))
+    value = region.restore(x, 1.0, 2**30, "int32")
+    region.finish(value)
+    found = region.judge(region.function.bindings[-1])
+    text = "oneDNN rounds integers of 32 bits before it subtracts a zero point"
+    assert isinstance(found, Rejection)
+    assert found.text.endswith(text)

@@ -39,7 +39,7 @@ def test_integers_of_any_parameters(
     data: st.DataObject, dtypes: tuple[str, str, str], scales: tuple[float, float], has_relu: bool
 ) -> None:
     zeros = [data.draw(_zero_points(dtype)) for dtype in dtypes]
-    last = float(np.float32(max(scales) * data.draw(st.floats(0.25, 4))))
+    last = float(np.float32(max(scales) * data.draw(st.floats(0.25, 4))))  # more steps are added as floats
     region = Quantised()
     params = [region.builder.param(name, tensor(SHAPE, dtype)) for name, dtype in zip("xy", dtypes, strict=False)]
     restored = [region.restore(*each) for each in zip(params, scales, zeros, dtypes, strict=False)]
@@ -89,6 +89,47 @@ def test_a_sum_that_is_read_as_floats_is_that_of_floats() -> None:
         for array, scale, zero in zip(arrays, (0.3, 0.7), (128, 5), strict=True)
     )
     np.testing.assert_array_equal(found, first + second)
+
+
+SPREAD: list[tuple[tuple[float, ...], tuple[int, ...], tuple[int, int], tuple[str, ...], int]] = [
+    # scales of the operands and the result, their zero points, the operands, what is between, the result
+    ((0.640592, 0.640592, 0.02), (130, 69, 100), (152, 47), ("sqrt",), 100),
+    ((0.815138, 0.815138, 0.02), (166, 233, 100), (144, 255), ("reciprocal",), 255),
+    ((0.640592, 0.640592, 1e-6), (130, 69, 100), (152, 47), (), 100),
+    ((1e6, 0.01, 0.01), (7, 0, 0), (7, 200), ("nn.relu",), 200),
+    ((2.0**100, 2.0**-100, 2.0**-100), (7, 0, 0), (7, 200), (), 200),
+    ((0.01, 40.0, 0.01), (0, 7, 0), (200, 7), ("nn.relu",), 200),
+]
+
+
+@pytest.mark.parametrize(("scales", "zeros", "bytes_", "between", "wanted"), SPREAD)
+def test_what_is_rounded_is_not_spread(
+    scales: tuple[float, ...], zeros: tuple[int, ...], bytes_: tuple[int, int], between: tuple[str, ...], wanted: int
+) -> None:
+    region = Quantised()
+    params = [region.builder.param(name, tensor((1, 16, 4, 4), "uint8")) for name in "xy"]
+    value = emit(region, "add", *map(region.restore, params, scales, zeros))
+    for op in between:
+        value = emit(region, op, value)
+    region.finish(region.quantise(value, scales[2], zeros[2]))
+    (found,) = region.run(*(np.full((1, 16, 4, 4), byte, np.uint8) for byte in bytes_))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("end", ["floats", "pooling"])
+def test_a_sum_of_floats_leaves_no_reorder_of_integers(end: str) -> None:
+    region = Quantised()
+    x, y = (region.builder.param(name, tensor((1, 16, 8, 8), "uint8")) for name in "xy")
+    sums = emit(region, "nn.conv2d", region.restore(x, 0.03, 12), region.weights(16, 16, 3, 3), padding=(1, 1, 1, 1))
+    middle = region.restore(region.quantise(sums, 0.02, 128), 0.02, 128)
+    value = emit(region, "add", middle, region.restore(y, 0.04, 3))
+    if end == "pooling":
+        value = emit(region, "nn.max_pool2d", value, pool_size=(2, 2), strides=(2, 2))
+        value = region.quantise(value, 0.05, 7)
+    region.finish(value)
+    *lines, _ = region.source.splitlines()  # the last one brings the result into its order
+    copies = [line.split(", ")[-1] for line in lines if line.startswith("reorder") and line.endswith(":uint8")]
+    assert all(sum(copy in line for line in lines) > 1 for copy in copies), lines
 
 
 @pytest.mark.parametrize("kind", ["repeated", "by channels", "parameters"])

@@ -214,16 +214,17 @@ class MemoryDesc(Handle):
         return order if self.permuted(order).is_row_major() else None
 
     def without_blocks(self, engine: Engine) -> MemoryDesc | None:
-        """Gives the same memory with each axis that lies in blocks as two: which block, and where in it.
+        """Gives the same memory with the axis that lies in blocks as two: which block, and where in it.
 
         Returns:
-            ``None`` where there is padding, blocks lie in blocks, or these are more axes than oneDNN knows.
+            ``None`` where there is padding, two axes lie in blocks, or these are more axes than oneDNN knows.
         """
         count = self._number(Query.INNER_NBLKS)
         if self.is_padded() or count > 1 or len(self.sizes) + count > MAX_NDIMS:
             return None
         sizes, strides = list(self.sizes), list(self._dims(Query.STRIDES))
-        for axis, block in zip(self._dims(Query.INNER_IDXS, count), self._dims(Query.INNER_BLKS, count), strict=True):
+        if count == 1:
+            (axis,), (block,) = self._dims(Query.INNER_IDXS, 1), self._dims(Query.INNER_BLKS, 1)
             sizes[axis : axis + 1] = sizes[axis] // block, block
             strides[axis : axis + 1] = strides[axis], 1
         return MemoryDesc.strided(engine, sizes, strides, self.dtype)

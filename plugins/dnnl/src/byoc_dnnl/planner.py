@@ -152,9 +152,14 @@ class Planner:
         buffer = self._places[id_].buffer
         values = self._values_in.get(buffer, [])
         readers = [reader for value in values for reader in self._readers.get(value, ())]
-        pending = [reader for reader in readers if not (reader.output in self._places or reader.output in self._fused)]
+        pending = [reader for reader in readers if not self._is_done(reader)]
         given = any(map(self.is_result, values))
         return buffer.kind is Kind.ARENA and not given and pending == [call] and call.inputs.count(id_) == 1
+
+    def _is_done(self, call: Call) -> bool:
+        """Whether a call reads nothing any more; who reads what it flattens, reads that memory by itself."""
+        id_ = call.output
+        return id_ in self._places or id_ in self._fused or self.flattened(id_) is not None
 
     def accepts(self, desc: PrimitiveDesc | None) -> bool:
         """Whether a primitive is there, and none that a strict plan refuses."""

@@ -201,7 +201,8 @@ class _Search:
         while links:
             for way in (_written_over(links, desc, self.planner), links):
                 found = self._make(way) if way else None
-                if found is not None and found.implementation == made.implementation:
+                is_alike = found is not None and found.implementation == made.implementation
+                if found is not None and is_alike and self._result(found) == desc:
                     return found, way, desc
             links.pop()
         return made, [], desc

@@ -26,14 +26,17 @@ _MAX_NBYTES = 16 << 20
 
 
 def find_flattened(call: Call, planner: Planner) -> Flattened | None:
-    """Gives how the rows of a reshape's result lie; ``None`` where it lies so anyway, or its reader minds."""
+    """Gives how the rows of a reshape's result lie, one behind the other in another order than that of its columns.
+
+    ``None`` where they lie in that order, or not so; and where something reads them that minds.
+    """
     place, result = planner.stored(call.inputs[0]), sizes_of(call.result)
     if len(result) != 2 or place.desc.sizes[0] != result[0] or place.desc.reshaped(result) is not None:
         return None
     seen = place.desc.without_blocks(planner.engine)
     order = None if seen is None else seen.plain_order()
-    if seen is None or order is None or not _is_multiplied(call, planner):
-        return None
+    if seen is None or order is None or seen.sizes[0] != result[0] or not _is_multiplied(call, planner):
+        return None  # there are gaps, or rows lie in blocks themselves
     if prod(seen.sizes[axis] for axis in order[: order.index(0)]) > 1 < result[0]:
         return None  # elements of several rows lie next to each other
     columns = tuple(axis - 1 for axis in order if axis != 0)

@@ -27,8 +27,8 @@ __all__ = ["ImageAxes", "Layout", "Offer", "make_channels_last", "make_image", "
 _BLOCK = 16
 """How many channels stand in a block of oneDNN's kernels for AVX-512."""
 
-_FEW_BLOCKS = 2
-"""How many blocks of channels an image has at most that stays in them."""
+_FEW_CHANNELS = (_BLOCK, 2 * _BLOCK)
+"""How many channels an image has that stays in blocks."""
 
 _WIDE = 28
 """Above what width oneDNN has another kernel for several images, which is made for several blocks of outputs."""
@@ -124,7 +124,7 @@ def stays_in_blocks(planner: Planner, image: MemoryDesc, target: Sequence[int]) 
         return False
     num_images, outputs, *_, width = target
     is_other_kernel = num_images > 1 and width > _WIDE
-    return image.sizes[1] <= _FEW_BLOCKS * _BLOCK and not (is_other_kernel and outputs <= _BLOCK)
+    return image.sizes[1] in _FEW_CHANNELS and not (is_other_kernel and outputs <= _BLOCK)
 
 
 def _make_as_it_lies(

@@ -74,7 +74,8 @@ def _misfit(call: Call) -> str | None:
 def lower_dequantize(call: Call, planner: Planner) -> str | None:
     """Says what a value stands for, and how it is computed where that is asked for.
 
-    Not taken: a zero point for each index of an axis, but of constants; blocks of elements that share a scale.
+    Not taken: a zero point for each index of an axis, or one of int32, but of constants; blocks of elements that share
+    a scale.
     """
     misfit = _misfit(call)
     if misfit is not None:
@@ -88,6 +89,8 @@ def lower_dequantize(call: Call, planner: Planner) -> str | None:
         return None
     if quantised.axis is not None and has_zero_point(planner, zero):
         return _ZERO_POINTS
+    if quantised.place.desc.dtype == "int32" and has_zero_point(planner, zero):
+        return "oneDNN rounds integers of 32 bits before it subtracts a zero point"
     return defer_integers(call.output, planner, quantised)
 
 

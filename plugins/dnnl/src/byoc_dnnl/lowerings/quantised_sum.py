@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_dnnl.capi import Algorithm, Argument
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, same
@@ -10,53 +10,88 @@ from byoc_dnnl.lowerings.quantisation import keeps_order, scalar_of
 from byoc_dnnl.post_ops import PostOp, Scaling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
     from byoc_dnnl.known import Quantised
+    from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
 __all__ = ["add_quantised_sum"]
 
+_LARGEST_BYTE = 255
+_MOST_STEPS = 2.0**12
+"""How many steps of the result the terms may be: what is rounded where they cancel is about a thousandth of one."""
+
+
+class _Term(NamedTuple):
+    """A dequantised tensor: ``(integers - zero) * scale``."""
+
+    quantised: Quantised
+    scale: float
+    zero: float
+
+    @property
+    def magnitude(self) -> float:
+        """What no number that goes into its sum is larger than."""
+        return (_LARGEST_BYTE + abs(self.zero)) * self.scale
+
 
 def add_quantised_sum(call: Call, planner: Planner) -> bool:
-    """Adds a sum of integers, with what follows up to a call of ``quantize``; whether there is a primitive for it.
+    """Adds a sum of bytes, with the ReLU and ``quantize`` that follow; whether there is a primitive for it.
 
-    What is rounded, where zero points are subtracted after the sum, is far below a step of the result.
+    Zero points are subtracted after the sum. With one scale for both that is exact. Else it is rounded where the terms
+    cancel, and the step of the result has to be large beside that.
     """
-    left, right = map(planner.quantised, call.inputs)
-    if left is None or right is None or call.operands[0].shape != call.operands[1].shape:
+    found = [_term(planner, id_) for id_ in call.inputs]
+    step = _step_after(call, planner)
+    if found[0] is None or found[1] is None or step is None or call.operands[0].shape != call.operands[1].shape:
         return False
-    zeros = [_zero_of(planner, quantised) for quantised in (left, right)]
-    if zeros[0] is None or zeros[1] is None:
+    left, right = found[0], found[1]
+    if left.quantised.place.desc.is_row_major():
+        left, right = right, left  # images stay in the layout of convolutions
+    first, second = left.quantised, right.quantised
+    layout = first.place.desc.cast(planner.engine, second.place.desc.dtype)
+    if layout is None or left.magnitude + right.magnitude > _MOST_STEPS * step:
         return False
-    total = zeros[0] + zeros[1]
-    shift = [PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=-total)] if total else []
-    first = left.place
-    layout = first.desc.cast(planner.engine, right.place.desc.dtype)
-    if layout is None:
-        return False
-    second = planner.reordered(right.integers, right.place, layout)
+    has_one_scale = left.scale == right.scale
+    scaling = Scaling() if has_one_scale else Scaling({Argument.SRC: 0, Argument.SRC_1: 0})
+    total = left.zero + right.zero if has_one_scale else left.zero * left.scale + right.zero * right.scale
+    own = [PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=-total)] if total else []
+    own += [PostOp(Algorithm.ELTWISE_LINEAR, left.scale)] if has_one_scale else []
 
     def make(post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
         dtype = dtype_after(post_ops, "float32")
-        target = None if dtype == "float32" else first.desc.cast(planner.engine, dtype)
+        target = None if dtype == "float32" else first.place.desc.cast(planner.engine, dtype)
         if target is None:
             return None
-        scaling = Scaling({Argument.SRC: 0, Argument.SRC_1: 0})
-        return planner.workshop.binary(Algorithm.BINARY_ADD, first.desc, layout, post_ops, target, scaling)
+        return planner.workshop.binary(Algorithm.BINARY_ADD, first.place.desc, layout, post_ops, target, scaling)
 
-    scales = {
-        Argument.SCALES | argument: planner.place_row_major(quantised.scale)
-        for argument, quantised in ((Argument.SRC, left), (Argument.SRC_1, right))
-    }
-    given = {Argument.SRC: first, Argument.SRC_1: second, **scales}
-    reason = add_with_followers(call, planner, make, lambda _: given, same, same, shift, gives_bytes=True)
-    return reason is None
+    def arguments(_: PrimitiveDesc) -> Mapping[int, Place]:
+        scales = {
+            Argument.SCALES | argument: planner.place_row_major(quantised.scale)
+            for argument, quantised in ((Argument.SRC, first), (Argument.SRC_1, second))
+            if argument in scaling.scales
+        }
+        given = planner.reordered(second.integers, second.place, layout)
+        return {Argument.SRC: first.place, Argument.SRC_1: given, **scales}
+
+    return add_with_followers(call, planner, make, arguments, same, same, own, gives_bytes=True) is None
 
 
-def _zero_of(planner: Planner, quantised: Quantised) -> float | None:
-    """Gives what the integer 0 stands for with the sign turned; ``None`` where that is not known."""
-    scale, zero = (scalar_of(planner, id_) for id_ in (quantised.scale, quantised.zero_point))
-    return None if scale is None or zero is None or not keeps_order(planner, quantised) else scale * zero
+def _term(planner: Planner, id_: int) -> _Term | None:
+    """Gives what a value is as a term; ``None`` where it stands for no bytes of one scale and zero point."""
+    found = planner.quantised(id_)
+    if found is None or not keeps_order(planner, found) or found.place.desc.dtype not in ("int8", "uint8"):
+        return None
+    scale, zero = scalar_of(planner, found.scale), scalar_of(planner, found.zero_point)
+    return None if scale is None or zero is None else _Term(found, scale, zero)
+
+
+def _step_after(call: Call, planner: Planner) -> float | None:
+    """Gives the scale by which a call's result is quantised, itself or what ReLU leaves of it."""
+    follower = planner.follower(call)
+    if follower is not None and follower.op == "nn.relu":
+        follower = planner.follower(follower)
+    return scalar_of(planner, follower.inputs[1]) if follower is not None and follower.op == "quantize" else None
