@@ -271,6 +271,8 @@ class DrawnGraph:
         if not self._emit("reshape", [x], {"shape": (shape[0], inner)}):
             return None
         x, outer = self._values[-1], self._choose((1, 3, 16))
+        if self._happens(0.2) and self._emit("abs", [self._constant(inner, outer)], {}):
+            return "matmul", [x, self._values[-1]], {}
         if self._happens(0.5):
             return "nn.dense", [x, self._constant(outer, inner)], {}
         return "matmul", [x, self._constant(inner, outer)], {}

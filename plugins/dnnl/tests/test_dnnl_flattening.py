@@ -109,7 +109,7 @@ def test_others_who_read_the_rows_get_them_in_order() -> None:
     check_sums(region, [array], 2 * (TERMS + 256))
 
 
-@pytest.mark.parametrize("kind", ["stack", "parameter", "left", "large"])
+@pytest.mark.parametrize("kind", ["stack", "parameter", "computed", "dequantised", "permuted", "left", "large"])
 def test_weights_that_cannot_be_reordered_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     region = Region()
     image, array = _convolution(region, 2, 16, (4, 4))
@@ -117,6 +117,18 @@ def test_weights_that_cannot_be_reordered_once(kind: str, monkeypatch: pytest.Mo
     if kind == "parameter":
         inputs.append(region.draw(7, 256))
         value = emit(region, "nn.dense", flat, region.builder.param("w", tensor((7, 256))))
+    elif kind == "computed":
+        inputs.append(region.draw(256, 7))
+        weight = emit(region, "abs", region.builder.param("w", tensor((256, 7))))
+        value = emit(region, "matmul", flat, weight)
+    elif kind == "dequantised":
+        integers = (np.arange(7 * 256) % 251 - 125).astype(np.int8).reshape(7, 256)
+        parameters: list[NDArray] = [integers, np.array(0.1, np.float32), np.array(3, np.int8)]
+        weight = emit(region, "dequantize", *map(region.builder.const, parameters))
+        value = emit(region, "nn.dense", flat, weight)
+    elif kind == "permuted":
+        weight = emit(region, "permute_dims", region.builder.const(region.draw(256, 7)), axes=(1, 0))
+        value = emit(region, "nn.dense", flat, weight)
     elif kind == "left":
         value = emit(region, "matmul", region.builder.const(region.draw(7, 2)), flat)
     elif kind == "stack":

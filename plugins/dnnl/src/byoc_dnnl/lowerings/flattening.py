@@ -50,8 +50,10 @@ def _is_multiplied(call: Call, planner: Planner) -> bool:
         return False
     weight, sizes = reader.inputs[1], sizes_of(reader.operands[1])
     inner = sizes[-1 if reader.op == "nn.dense" else 0]
-    if len(sizes) != 2 or inner != sizes_of(call.result)[1] or planner.quantised(weight) is not None:
+    if len(sizes) != 2 or inner != sizes_of(call.result)[1]:
         return False
+    if not planner.is_placed(weight) or planner.quantised(weight) is not None:
+        return False  # it is computed, behind the reshape perhaps
     place = planner.stored(weight)
     is_plain = place.buffer.kind is Kind.CONSTANT and place.desc.is_row_major()
     return is_plain and place.desc.sizes == sizes and place.desc.nbytes <= _MAX_NBYTES
