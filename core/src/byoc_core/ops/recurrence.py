@@ -32,6 +32,8 @@ def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext]
         require_rank(context, 1, 3, f"(D, {_multiple(num_gates)}, I)")
         hidden = require_rank(context, 2, 3, f"(D, {_multiple(num_gates)}, H)")[2]
         require_rank(context, 3, 2, f"(D, {2 * num_gates}H)")
+        for index in range(4, num_operands):
+            require_rank(context, index, 3, "(D, N, H)")
         directions = 2 if context.attrs["direction"] == "bidirectional" else 1
         for index in range(1, num_operands):
             require_equal(context, index, 0, directions, "as the number of directions")
@@ -41,7 +43,6 @@ def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext]
         require_equal(context, 2, 1, width, f"as {num_gates} times its last axis")
         require_equal(context, 3, 1, width * 2, f"as {2 * num_gates} times the last axis of operand `recurrence`")
         for index in range(4, num_operands):
-            require_rank(context, index, 3, "(D, N, H)")
             require_equal(context, index, 1, batch, "as axis 1 of operand `x`")
             require_equal(context, index, 2, hidden, "as the last axis of operand `recurrence`")
         _check_lengths(context, num_operands, batch)

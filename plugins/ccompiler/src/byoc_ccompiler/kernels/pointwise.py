@@ -67,8 +67,8 @@ def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
     ranks = [len(shape_of(operand)) for operand in step.operands]
     if step.op not in _PER_CHANNEL | _QUANTISING:
         return [tuple(range(rank - own, rank)) for own in ranks]
-    # Parameters of quantisation may be scalars, and then there need not be such an axis.
-    return [tuple(range(rank)), *((axis_of(step.binding, rank),) * own for own in ranks[1:])]
+    # A scalar parameter has no axis, and with scalar parameters `x` may be a scalar too: there is no axis to resolve.
+    return [tuple(range(rank)), *((axis_of(step.binding, rank),) if own else () for own in ranks[1:])]
 
 
 def operand_dims(step: Step) -> list[Dims]:

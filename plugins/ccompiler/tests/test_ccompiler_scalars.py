@@ -1,0 +1,130 @@
+"""Every op that is taken, with operands of rank 0 wherever its type rule allows them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import byoc_ccompiler.backend as ccompiler
+import numpy as np
+import numpy.typing as npt
+import pytest
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.registry import FAMILIES
+from byoc_core.backend.info import CompileContext, Support
+from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.errors import ExecutionError, IRTypeError
+from byoc_core.ir import FunctionBuilder, TensorType, Value
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, array_of, new_function, op_cases
+
+NDArray = npt.NDArray[Any]
+Attrs = Mapping[str, Any]
+CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
+REDUCTIONS = {"float": "max", "int": "max", "uint": "max", "bool": "any"}
+ULP = 64
+"""Sums of a few tens of terms, each within a few units of the last place of the largest."""
+
+
+def _scalar_types(case: OpCase) -> Iterator[tuple[TensorType, ...]]:
+    """Yields the operand types of a case with every choice of operands as scalars."""
+    for choice in itertools.product((False, True), repeat=len(case.operands)):
+        types = case.types()
+        yield tuple(TensorType((), t.dtype) if scalar else t for t, scalar in zip(types, choice, strict=True))
+
+
+def _attrs(case: OpCase) -> Iterator[Attrs]:
+    """Yields the attributes of a case, with those axes besides that a scalar might have."""
+    yield dict(case.attrs)
+    for spec in default_ops()[case.op].attrs:
+        if spec.name in ("axis", "axes", "shape", "repeats", "pad_width", "begin", "end", "strides"):
+            yield from ({**case.attrs, spec.name: value} for value in ((), None, 0, -1))
+        if spec.name == "equation":
+            yield from ({**case.attrs, spec.name: text} for text in ("->", ",->", "ij,->ji", ",ij->i"))
+
+
+def _taken() -> Iterator[tuple[str, tuple[TensorType, ...], Attrs, OpCase]]:
+    """Yields every op on scalars that the type rules and the backend take, each once."""
+    seen: set[object] = set()
+    for name, cases in op_cases().items():
+        for case in cases if name in FAMILIES else ():
+            for types, attrs in itertools.product(_scalar_types(case), _attrs(case)):
+                key = (name, types, tuple(sorted((key, str(value)) for key, value in attrs.items())))
+                if all(type_.shape for type_ in types) or key in seen:
+                    continue
+                seen.add(key)
+                try:
+                    _, binding = new_function(default_ops()[name], types, attrs)
+                except IRTypeError:
+                    continue
+                if isinstance(ccompiler.byoc_supports(binding, CONTEXT), Support):
+                    yield name, types, attrs, case
+
+
+def _reduced(builder: FunctionBuilder, source: Value | None, type_: TensorType, name: str) -> Value:
+    """Gives a scalar that a reduction of a whole tensor makes: of another operand, or of a parameter of its own."""
+    if source is None or source.type.dtype != type_.dtype:  # type: ignore[union-attr]
+        source = builder.param(name, TensorType((2, 3), type_.dtype))
+    return builder.bind(REDUCTIONS[dtype_info(type_.dtype).kind], [source], {}).results[0]
+
+
+def _add(bench: Any, name: str, types: Sequence[TensorType], attrs: Attrs, *, reduced: bool) -> Any:
+    """Adds a function of the op; ``reduced``: its scalars are reductions, which the op may share a kernel with."""
+    builder = bench.builder()
+    values: dict[int, Value] = {
+        index: builder.param(f"x{index}", type_) for index, type_ in enumerate(types) if type_.shape or not reduced
+    }
+    source = next(iter(values.values()), None)
+    for index, type_ in enumerate(types):
+        if index not in values:
+            values[index] = _reduced(builder, source, type_, f"x{index}")
+    return bench.add(builder, *builder.bind(name, [values[index] for index in range(len(types))], attrs).results)
+
+
+def _arrays(function: Any, case: OpCase, generator: np.random.Generator) -> list[NDArray]:
+    """Gives operands within the bounds of the case's own: indices, lengths."""
+    arrays = []
+    for param in function.params:
+        operand = case.operands[int(param.name.removeprefix("x"))]
+        arrays.append(array_of(param.type, generator, operand.low, operand.high))
+    return arrays
+
+
+def _check(bench: Any, function: Any, inputs: Sequence[NDArray], what: object) -> None:
+    outputs = [np.full(type_.shape, 1, to_numpy(type_.dtype)) for type_ in function.result_types]
+    try:
+        with np.errstate(all="ignore"):
+            expected = bench.reference(function, *inputs, wide=True)
+    except ExecutionError:  # an index lies outside the axis that a variant chose
+        with pytest.raises(ExecutionError):
+            bench.module.get_function(function.name)(*inputs, *outputs)
+        return
+    bench.module.get_function(function.name)(*inputs, *outputs)
+    for made, right in zip(outputs, expected, strict=True):
+        assert made.shape == right.shape, what
+        if made.dtype.kind != "f":
+            np.testing.assert_array_equal(made, right.astype(made.dtype), str(what))
+            continue
+        with np.errstate(all="ignore"):
+            rounded = right.astype(made.dtype).astype(np.float64)
+        finite = np.isfinite(rounded)
+        np.testing.assert_array_equal(made[~finite], rounded[~finite].astype(made.dtype), str(what))
+        scale = max(1.0, float(np.abs(rounded[finite]).max(initial=0)))
+        error = np.abs(made[finite].astype(np.float64) - rounded[finite])
+        assert np.all(error <= ULP * float(np.finfo(made.dtype).eps) * scale), what
+
+
+def test_every_op_that_is_taken_computes_on_scalars(make_bench: Any) -> None:
+    """An axis, a row or an iteration space of nothing is where arithmetic on ranks goes wrong."""
+    bench = make_bench(opt_level=0)
+    added = [
+        (case, _add(bench, name, types, attrs, reduced=reduced), (name, types, attrs, reduced))
+        for name, types, attrs, case in _taken()
+        for reduced in (False, True)
+    ]
+    tried = {what[0] for _, _, what in added}
+    assert tried >= {"quantize", "dequantize", "add", "where", "take", "einsum", "reshape", "sum", "cast"}
+    assert len(tried) > 90
+    for case, function, what in added:
+        _check(bench, function, _arrays(function, case, np.random.default_rng(7)), what)
