@@ -50,7 +50,7 @@ def test_the_drawn_tree_is_the_tree() -> None:
         if isinstance(cls, type) and issubclass(cls, Exception)
     }
     assert drawn == defined
-    assert set(errors.__all__) == {*defined, "near_names"}
+    assert set(errors.__all__) == {*defined, "near_names", "type_name"}
 
 
 def test_an_error_survives_a_copy() -> None:

@@ -59,6 +59,7 @@ __all__ = [
     "UntrustedCodeError",
     "VerifyError",
     "near_names",
+    "type_name",
 ]
 
 
@@ -94,10 +95,13 @@ class ByocError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.problem}"
-        if self.got is not None:
-            text += f"; got {self.got}"
-        if self.expected is not None:
-            text += f"{',' if self.got is not None else ';'} expected {self.expected}"
+        got, expected = self.got, self.expected
+        if got is not None and expected is not None:
+            got, expected = _tell_apart(got, expected)
+        if got is not None:
+            text += f"; got {got}"
+        if expected is not None:
+            text += f"{',' if got is not None else ';'} expected {expected}"
         if self.hint:
             text += f". {self.hint}"
         if self.detail:
@@ -191,6 +195,51 @@ class ExecutionError(ByocError):
 
 class InternalError(ByocError):
     """A law that byoc itself guarantees is broken: a bug in byoc."""
+
+
+def type_name(value: object) -> str:
+    """Gives the name of a value's type, with its module unless it is built in."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _tell_apart(got: object, expected: object) -> tuple[str, str]:
+    """Gives the texts of two values; where they print alike, with what tells them apart.
+
+    The first of these that differs is shown: the types of the values, what ``repr`` gives, the types of all that the
+    values hold.
+    """
+    texts = str(got), str(expected)
+    if texts[0] != texts[1]:
+        return texts
+    for describe in (type_name, repr, _type_tree):
+        first, second = describe(got), describe(expected)
+        if first != second:
+            return f"{texts[0]} ({first})", f"{texts[1]} ({second})"
+    return texts[0], "another value that prints alike"
+
+
+_MAX_TYPE_DEPTH = 4
+_MAX_TYPE_ITEMS = 16
+
+
+def _type_tree(value: object, depth: int = 0) -> str:
+    """Gives the types of a value and of what it holds, a few levels deep."""
+    name = type_name(value)
+    if isinstance(value, str | bytes) or depth == _MAX_TYPE_DEPTH:
+        return name
+    if isinstance(value, dict):
+        held = [(str(key), item) for key, item in value.items()]
+    elif isinstance(value, tuple | list | set | frozenset):
+        held = [("", item) for item in value]
+    else:
+        fields = getattr(type(value), "__dataclass_fields__", {})
+        held = [(field, getattr(value, field, None)) for field in fields]
+    inner = [
+        f"{key}: {_type_tree(item, depth + 1)}" if key else _type_tree(item, depth + 1)
+        for key, item in held[:_MAX_TYPE_ITEMS]
+    ]
+    return f"{name}[{', '.join(inner)}]" if inner else name
 
 
 def near_names(name: str, known: Iterable[str], *, limit: int = 3) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import overload
 
-from byoc_core.errors import IRTypeError
+from byoc_core.errors import IRTypeError, type_name
 from byoc_core.ir.module import Function, Value, Var
 from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
 from byoc_core.ir.structural import CALL
@@ -34,7 +34,8 @@ def infer_results(
         functions: where a ``call`` finds its callee.
 
     Raises:
-        IRTypeError: operands, attributes or regions do not fit the op.
+        IRTypeError: operands, attributes or regions do not fit the op, or its type rule gives something else than
+            types.
     """
     op.check_arity(len(operands))
     if len(regions) != op.num_regions:
@@ -55,8 +56,25 @@ def infer_results(
             operand_names=_OperandNames(op, operands),
         )
     )
+    types = _stored_types(op, types)
     if not types:
         raise IRTypeError(f"op `{op.name}`", "has no result")
+    return types
+
+
+def _stored_types(op: OpDef, given: object) -> tuple[Type, ...]:
+    """Gives what a type rule returns as a tuple of types: a rule may give one type, or any iterable of types."""
+    if isinstance(given, Type):
+        return (given,)
+    types = tuple(given) if isinstance(given, Iterable) else None
+    if types is None or not all(isinstance(item, Type) for item in types):
+        wrong = given if types is None else next(item for item in types if not isinstance(item, Type))
+        raise IRTypeError(
+            f"op `{op.name}`",
+            "its type rule gives something else than types",
+            got=f"{wrong!r} ({type_name(wrong)})",
+            expected="a tuple of TensorType",
+        )
     return types
 
 

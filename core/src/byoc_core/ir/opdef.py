@@ -165,7 +165,8 @@ class OpDef:
         name: dotted name as in script text after ``R.`` (``"add"``, ``"nn.conv2d"``).
         operands: what it takes, in order.
         attrs: its attributes, in the order they print.
-        infer: type rule: result types from a :class:`TypeContext`; raises :class:`IRTypeError` on a misfit.
+        infer: type rule: result types from a :class:`TypeContext`; raises :class:`IRTypeError` on a misfit. The core
+            calls it through :func:`byoc_core.ir.infer_results`, which also takes other iterables, or one type alone.
         traits: what passes may assume.
         flops: floating-point operations (a multiply-add counts two).
         nbytes: bytes read and written.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import SupportsIndex
 
-from byoc_core.dims import Dim, parse_dim, product, substitute, symbols_of
-from byoc_core.dtypes import dtype_info
-from byoc_core.errors import IRTypeError
+import numpy as np
+
+from byoc_core.dims import Dim, DimExpr, parse_dim, product, substitute, symbols_of
+from byoc_core.dtypes import dtype_info, dtype_name
+from byoc_core.errors import IRTypeError, type_name
 
 __all__ = ["ObjectType", "TensorType", "Type", "is_static", "quoted", "tensor"]
 
@@ -19,16 +22,26 @@ _NO_SYMBOLS: frozenset[str] = frozenset()
 class TensorType:
     """A dense tensor.
 
+    Equal types have equal fields: a shape is stored as a tuple of plain ints and expressions, a dtype as its name.
+    Other spellings (a list, numpy's integers, text such as ``"2*n"``, a numpy dtype) are brought to this form.
+
     Attributes:
         shape: one dimension per axis, or ``None`` where even the rank is unknown.
         dtype: element type by name.
+
+    Raises:
+        IRTypeError: a size or the dtype is of the wrong type, or a size is negative.
     """
 
     shape: tuple[Dim, ...] | None
     dtype: str
 
     def __post_init__(self) -> None:
+        if type(self.dtype) is not str:
+            object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
         dtype_info(self.dtype)
+        if self.shape is not None and not _is_stored(self.shape):
+            object.__setattr__(self, "shape", _stored_shape(self.shape))
         for axis, dim in enumerate(self.shape or ()):
             if isinstance(dim, int) and dim < 0:
                 raise IRTypeError("tensor type", f"axis {axis} has a negative size", got=dim)
@@ -68,6 +81,45 @@ class TensorType:
             return f'R.Tensor(None, "{self.dtype}")'
         dims = ", ".join(str(dim) if isinstance(dim, int) else f'"{dim}"' for dim in self.shape)
         return f'R.Tensor(({dims}{"," if len(self.shape) == 1 else ""}), "{self.dtype}")'
+
+
+def _is_stored(shape: object) -> bool:
+    return type(shape) is tuple and all(type(dim) is int or type(dim) is DimExpr for dim in shape)
+
+
+def _stored_shape(shape: object) -> tuple[Dim, ...]:
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise IRTypeError("tensor type", "the shape is no sequence of sizes", got=f"{shape!r} ({type_name(shape)})")
+    return tuple(_stored_dim(axis, dim) for axis, dim in enumerate(shape))
+
+
+def _stored_dim(axis: int, dim: object) -> Dim:
+    if isinstance(dim, str | DimExpr):
+        return parse_dim(dim)
+    if isinstance(dim, SupportsIndex) and not isinstance(dim, bool):
+        try:
+            return int(dim.__index__())
+        except TypeError:  # an array that is not one integer
+            pass
+    raise IRTypeError(
+        "tensor type",
+        f"axis {axis} has no size",
+        got=f"{dim!r} ({type_name(dim)})",
+        expected="an integer or an expression over symbols",
+    )
+
+
+def _stored_dtype(dtype: object) -> str:
+    if isinstance(dtype, str):
+        return str.__str__(dtype)
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        return dtype_name(dtype)
+    raise IRTypeError(
+        "tensor type",
+        "the dtype is of the wrong type",
+        got=f"{dtype!r} ({type_name(dtype)})",
+        expected="the name of a dtype",
+    )
 
 
 @dataclass(frozen=True, slots=True)
