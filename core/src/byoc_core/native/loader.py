@@ -17,7 +17,7 @@ from byoc_core.native.abi import CPU, DLTENSOR_TYPE_INDEX, DLDataType, DLDevice,
 from byoc_core.native.build_cache import cache_directory
 from byoc_core.native.cpu import Target, check_target
 
-__all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "failure_of", "load_library"]
+__all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "failure_of", "load_library", "open_library"]
 
 NDArray = npt.NDArray[Any]
 ArgumentSpec = tuple[str, tuple[int | None, ...]]
@@ -75,12 +75,23 @@ _SAFE_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, 
 
 
 def load_library(data: bytes, target: Target, name: str) -> NativeLibrary:
-    """Loads a library from its bytes, by way of a private temporary file that is removed at once.
+    """Load a new copy of a library, with global variables of its own.
 
     Args:
         data: the shared library.
         target: the machines it was made for.
         name: what errors call it.
+
+    Raises:
+        ArtifactError: it is for another kind of machine, or the system refuses it.
+    """
+    return NativeLibrary(open_library(data, target, name), name)
+
+
+def open_library(data: bytes, target: Target, name: str) -> ctypes.CDLL:
+    """Return the handle of a new copy of a library, opened from a private temporary file that is removed at once.
+
+    Cost: a few mappings and some 50 kB, until the process ends.
 
     Raises:
         ArtifactError: it is for another kind of machine, or the system refuses it.
@@ -94,7 +105,7 @@ def load_library(data: bytes, target: Target, name: str) -> NativeLibrary:
             with tempfile.TemporaryDirectory(prefix="byoc-load-", dir=parent, ignore_cleanup_errors=True) as folder:
                 path = Path(folder) / "module.so"
                 path.write_bytes(data)
-                return NativeLibrary(ctypes.CDLL(os.fspath(path)), name)
+                return ctypes.CDLL(os.fspath(path))
         except OSError as error:
             failures.append(str(error))
     raise ArtifactError(f"library `{name}`", "cannot be loaded", detail="\n".join(failures))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 
 from byoc_core.errors import InternalError
-from byoc_core.native.loader import ArgumentSpec, NativeLibrary, load_library
+from byoc_core.native.loader import ArgumentSpec, NativeLibrary
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
 from byoc_core.runtime.fork_lock import ForkLock
+from byoc_core.runtime.library_pool import CONSTANT_TABLE, library_pool
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule, Signature
 from byoc_core.runtime.threads import use_openmp
 
 __all__ = ["CONSTANT_TABLE", "CSourceModule"]
-
-CONSTANT_TABLE = "byoc_constants"
-"""The exported variable of generated C that points to the module's constants: ``const void *byoc_constants[]``."""
 
 
 class CSourceModule(RuntimeModule):
@@ -26,7 +23,8 @@ class CSourceModule(RuntimeModule):
 
     The text exports ``__tvm_ffi_<symbol>`` for every function, over the declarations of ``byoc_ffi.h``. Where it needs
     constants it defines ``BYOC_EXPORT const void *byoc_constants[N];``, which is filled once after loading, in the
-    order of ``constants``.
+    order of ``constants``. Other variables of the text that outlive a call are the process's: modules of equal texts
+    may share one loaded library.
 
     Args:
         source: one C translation unit.
@@ -149,13 +147,8 @@ class CSourceModule(RuntimeModule):
             library = self.build()
             if self.uses_threads:
                 use_openmp()
-            loaded = load_library(library.data, library.target, ", ".join(self.function_names))
-            if self._constants:
-                table = (ctypes.c_void_p * len(self._constants)).from_address(loaded.address_of(CONSTANT_TABLE))
-                for index, array in enumerate(self._constants.values()):
-                    table[index] = array.ctypes.data
-                loaded.keep_alive(*self._constants.values())
-            self._loaded = loaded
+            name = ", ".join(self.function_names)
+            self._loaded = library_pool.take(library, name, tuple(self._constants.values()))
         return self._loaded
 
 
