@@ -53,7 +53,7 @@ UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
 DIFFERING_IN_CORE = (
     *(f"core/tests/{name}" for name in ("architecture", "native", "plugin", "runtime", "seeds", "vm")),
-    *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script")),
+    *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script", "script_sources")),
     *(
         f"core/tests/artifact/test_{name}.py"
         for name in ("artifact", "fresh_process", "hostile_artifact", "native_artifact", "shared_constants")

@@ -16,8 +16,7 @@ The functions are never run: their source is parsed.
 
 from __future__ import annotations
 
-import inspect
-import textwrap
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,21 +65,22 @@ def parse(
 
 
 def ir_module(definition: type) -> IRModule:
-    """Turns a class of functions into a module (class decorator).
+    """Turn a class of functions into a module (class decorator).
+
+    The class may stand in a file, in a cell of Jupyter or IPython, at Python's prompt, or in a text for `exec`.
 
     Raises:
-        ScriptError: the source cannot be found (a class typed at an interactive prompt), or is not script.
+        ScriptError: Python keeps no source of the class, or the source is not script.
     """
+    from byoc_core.ir.class_source import find_class_source
     from byoc_core.ops import default_ops
 
-    try:
-        lines, first_line = inspect.getsourcelines(definition)
-        name = inspect.getsourcefile(definition) or "<script>"
-    except (OSError, TypeError) as error:
+    if not isinstance(definition, type):
         raise ScriptError(
-            f"class `{definition.__name__}`", "its source cannot be found", hint="Use `parse` on a string."
-        ) from error
-    return parse_module(textwrap.dedent("".join(lines)), default_ops(), source=name, first_line=max(first_line, 1))
+            "R.ir_module", "does not decorate a class", got=type(definition).__name__, expected="a class of functions"
+        )
+    source = find_class_source(definition, sys._getframe(1))
+    return parse_module(source.text, default_ops(), source=source.name, first_line=source.first_line)
 
 
 def function(definition: _Callable) -> _Callable:
