@@ -1,8 +1,11 @@
 """Builds the optional extension `byoc_core._native`; everything else stands in pyproject.toml.
 
-Without a C compiler the package is built without it, and runs programs in Python.
+Without a C compiler the package is built without it, and runs programs in Python. The environment variable
+``BYOC_BUILD_EXTENSION`` says otherwise: ``required`` ends the build where the extension cannot be built, ``never``
+builds the package without it, for any platform.
 """
 
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -38,8 +41,14 @@ COMPILE_ARGUMENTS = [
     "-fvisibility=hidden",
 ]
 
+WANTED = os.environ.get("BYOC_BUILD_EXTENSION", "")
+if WANTED not in ("", "required", "never"):
+    raise SystemExit(f"BYOC_BUILD_EXTENSION: got {WANTED!r}, expected `required`, `never` or nothing")
+
 setup(
-    ext_modules=[
+    ext_modules=[]
+    if WANTED == "never"
+    else [
         Extension(
             "byoc_core._native",
             SOURCES,
@@ -49,7 +58,7 @@ setup(
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             extra_compile_args=COMPILE_ARGUMENTS,
-            optional=True,
+            optional=WANTED != "required",
         )
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -1,9 +1,11 @@
 """Builds the optional extension `byoc_dnnl._native`; everything else stands in pyproject.toml.
 
-Without a C compiler the package is built without it, and calls oneDNN from Python. It is not linked with oneDNN, whose
-functions come by address.
+Without a C compiler the package is built without it, and calls oneDNN from Python. The environment variable
+``BYOC_BUILD_EXTENSION`` says otherwise: ``required`` ends the build where the extension cannot be built, ``never``
+builds the package without it, for any platform. The extension is not linked with oneDNN: its functions come by address.
 """
 
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -23,8 +25,14 @@ COMPILE_ARGUMENTS = [
     "-fvisibility=hidden",
 ]
 
+WANTED = os.environ.get("BYOC_BUILD_EXTENSION", "")
+if WANTED not in ("", "required", "never"):
+    raise SystemExit(f"BYOC_BUILD_EXTENSION: got {WANTED!r}, expected `required`, `never` or nothing")
+
 setup(
-    ext_modules=[
+    ext_modules=[]
+    if WANTED == "never"
+    else [
         Extension(
             "byoc_dnnl._native",
             SOURCES,
@@ -35,7 +43,7 @@ setup(
             py_limited_api=True,
             extra_compile_args=COMPILE_ARGUMENTS,
             extra_link_args=["-pthread"],
-            optional=True,
+            optional=WANTED != "required",
         )
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

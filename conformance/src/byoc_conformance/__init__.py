@@ -2,7 +2,6 @@
 
 ::
 
-    pip install byoc-conformance
     byoc conformance mynpu --report out/
     pytest --pyargs byoc_conformance --byoc-backend=mynpu
 

@@ -1,4 +1,4 @@
-"""What ``byoc doctor`` says of threads: how many, on which library, and what to do where that is missing."""
+"""What ``byoc doctor`` says of threads and of the C extension, and what to do where something is missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from byoc_core.cli.commands.doctor import _find_extension
 from byoc_core.native.processors import count_cpus
 
 
@@ -57,3 +58,25 @@ def test_the_library_that_is_there_is_shown(byoc: Any, monkeypatch: pytest.Monke
     )
     Found.spins = False
     assert finding(byoc("doctor").out, "OpenMP")[0].endswith("; idle workers wait as the environment says")
+
+
+@pytest.mark.parametrize(
+    ("system", "switch", "remedy"),
+    [
+        ("posix", "", "Install byoc-core from its source, a checkout or an sdist, where there is a C compiler."),
+        ("nt", "", "There is no C extension for Windows."),
+        ("posix", "0", "Unset BYOC_NATIVE."),
+    ],
+)
+def test_a_missing_extension_is_a_note_with_its_cost(
+    monkeypatch: pytest.MonkeyPatch, system: str, switch: str, remedy: str
+) -> None:
+    monkeypatch.setattr("byoc_core.runtime.extension.extension_status", lambda: (False, "it is not there"))
+    monkeypatch.setattr("byoc_core.cli.commands.doctor.os.name", system)
+    monkeypatch.setenv("BYOC_NATIVE", switch)
+    found = _find_extension()
+    assert (found.level, found.subject, found.remedy) == ("note", "native calls", remedy)
+    assert found.text == (
+        "are made one by one, by Python (half a microsecond more for each step of a model, and five for each call): "
+        "it is not there"
+    )

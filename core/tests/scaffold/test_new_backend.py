@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from byoc_core.errors import OptionsError
 from byoc_core.scaffold.kind import Kind
-from byoc_core.scaffold.package import _core_range, render_package, write_package
+from byoc_core.scaffold.package import core_range, render_package, write_package
 from byoc_core.version import __version__
 from packaging.requirements import Requirement
 
@@ -79,7 +79,7 @@ def test_the_metadata_is_what_byoc_reads(kind: str, groups: list[str]) -> None:
     for module in (module for group in points.values() for module in group.values()):
         assert f"src/{module.replace('.', '/')}.py" in files
     (core,) = (Requirement(line) for line in project["dependencies"] if line.startswith("byoc-core"))
-    assert core.specifier == Requirement(f"byoc-core{_core_range(__version__)}").specifier
+    assert core.specifier == Requirement(f"byoc-core{core_range(__version__)}").specifier
     # A newer kit may ask more of a backend that is green.
     (kit,) = (Requirement(line) for line in project["optional-dependencies"]["test"] if line.startswith("byoc-"))
     assert (kit.name, kit.specifier) == ("byoc-conformance", core.specifier)
@@ -96,7 +96,7 @@ def test_the_metadata_is_what_byoc_reads(kind: str, groups: list[str]) -> None:
     ],
 )
 def test_the_range_of_core_versions(version: str, expected: str) -> None:
-    assert _core_range(version) == expected
+    assert core_range(version) == expected
 
 
 def test_the_code_compiles_and_says_what_it_is(written: Path) -> None:

@@ -39,7 +39,7 @@ def render_package(name: str, kind: Kind) -> Mapping[str, str]:
         OptionsError: the name cannot be a backend's.
     """
     _check_name(name)
-    marks = {"@name@": name, "@Title@": _to_camel_case(name), "@core_range@": _core_range(__version__)}
+    marks = {"@name@": name, "@Title@": _to_camel_case(name), "@core_range@": core_range(__version__)}
     rendered = {}
     for folder in ("common", kind.value):
         for path, template in _walk(files("byoc_core.scaffold") / "templates" / folder):
@@ -104,7 +104,7 @@ def _to_camel_case(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _core_range(version: str) -> str:
+def core_range(version: str) -> str:
     """Gives the versions that a package made with this one may ask for: those with the same promises.
 
     The lower end of a pre-release is itself: pip holds a release to be newer than its pre-releases.

@@ -1,0 +1,94 @@
+"""Write the version, the range of byoc-core, the Pythons and the project's pages into the metadata of all packages.
+
+::
+
+    python -m release.metadata           # after a change of version.py or of [tool.byoc]
+    python -m release.metadata 0.3.0     # sets the version first
+    python -m release.metadata --check   # exits with 1 where a file differs
+
+The version stands in ``byoc_core/version.py`` alone; ``[tool.byoc]`` of the root ``pyproject.toml`` has the rest. Each
+package keeps a copy of what concerns it, so that its sdist needs no other file of the repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+
+from byoc_core.scaffold.package import core_range
+from packaging.version import Version
+
+from release.project import EXAMPLES, PACKAGES, ROOT, VERSION_FILE, Settings, read_settings, read_version
+
+__all__ = ["render"]
+
+_OWN_VERSION = re.compile(r'^version = ".+"$', re.MULTILINE)
+_RANGE = re.compile(r'"(byoc-core|byoc-conformance)(\[\w+\])?[<>=][^"]*"')
+_PYTHONS = re.compile(r'(?:^    "Programming Language :: Python :: 3\.\d+",\n)+', re.MULTILINE)
+_URLS = re.compile(r"^\[project\.urls\]\n(?:.+\n)*\n", re.MULTILINE)
+_TOOLS = re.compile(r"^\[tool\.setuptools", re.MULTILINE)
+
+
+def render(text: str, folder: str, version: str, settings: Settings) -> str:
+    """Return the ``pyproject.toml`` of a package with all that is derived from the version and the settings.
+
+    Args:
+        text: the file as it is.
+        folder: the package's folder; an example has only its ranges of our packages derived.
+        version: the version of the release.
+        settings: the table ``[tool.byoc]``.
+    """
+    text = _RANGE.sub(lambda found: f'"{found[1]}{found[2] or ""}{core_range(version)}"', text)
+    if folder in EXAMPLES:
+        return text
+    text = _OWN_VERSION.sub(f'version = "{version}"', text)
+    lines = "".join(f'    "Programming Language :: Python :: {python}",\n' for python in settings.pythons)
+    text = _PYTHONS.sub(lines, text, count=1)
+    text = _URLS.sub("", text)
+    if urls := settings.urls_of(folder):
+        table = "".join(f'{label} = "{url}"\n' for label, url in urls.items())
+        text = _TOOLS.sub(f"[project.urls]\n{table}\n[tool.setuptools", text, count=1)
+    return text
+
+
+def find_differences() -> dict[str, tuple[str, str]]:
+    """Return, for each file that is not as it should be, its path with its text and the right text."""
+    version, settings = read_version(), read_settings()
+    found = {}
+    for folder in (*PACKAGES, *EXAMPLES):
+        text = (ROOT / folder / "pyproject.toml").read_text("utf-8")
+        if (right := render(text, folder, version, settings)) != text:
+            found[f"{folder}/pyproject.toml"] = (text, right)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m release.metadata", description=__doc__.splitlines()[0])
+    parser.add_argument("version", nargs="?", help="the version to set, such as 0.3.0 or 0.3.0.dev0")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file differs")
+    chosen = parser.parse_args(arguments)
+    if chosen.version and chosen.check:
+        parser.error("--check sets no version")
+    if chosen.version:
+        text = VERSION_FILE.read_text("utf-8")
+        new = f'__version__ = "{Version(chosen.version)}"'
+        VERSION_FILE.write_text(text.replace(f'__version__ = "{read_version(text)}"', new), "utf-8")
+    differences = find_differences()
+    for path, (old, new) in differences.items():
+        if chosen.check:
+            lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, "as it should be", lineterm="")
+            print("\n".join(lines))
+        else:
+            (ROOT / path).write_text(new, "utf-8")
+            print(f"wrote {path}")
+    if chosen.check and differences:
+        print("The metadata differs from version.py and [tool.byoc]: python -m release.metadata", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
