@@ -12,7 +12,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import script as R
-from byoc_core.errors import CodegenError
+from byoc_core.errors import CodegenError, PartitionError
 from byoc_core.ir import CALL_DPS_PACKED, IRModule, structural_hash, tensor
 from byoc_core.partitioning import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
 from byoc_core.pattern import CompositePattern, is_op, wildcard
@@ -79,6 +79,25 @@ def test_s000_1_annotate_run_codegen_and_run(backend: str) -> None:
     # x + x * (z1 + (z1 + z1)) with z1 = x * y rounds five times: each operation adds half an ULP of its own result.
     bound = 5 * np.finfo(np.float32).eps * (np.abs(x) + 3 * np.abs(x) ** 2 * np.abs(y))
     assert np.all(np.abs(result - exact) <= bound)
+
+
+def test_s000_1_counts_as_offloaded(backend: str, tmp_path: Path) -> None:
+    module = parse_for(backend)
+    executable = byoc_core.build(RunCodegen()(module))
+    at_once = byoc_core.build(module)
+    for key in ("total_flops", "offloaded_share", "backends"):
+        assert executable.report_data[key] == at_once.report_data[key]
+    # Three ops of the five are the backend's, which may be the host.
+    offloaded = 0.0 if backend == "host" else 0.6
+    assert executable.report_data["offloaded_share"] == offloaded
+    executable.require_offload(offloaded)
+    with pytest.raises(PartitionError, match=rf"got {offloaded * 100:.1f}%, expected at least 61%"):
+        executable.require_offload(0.61)
+
+    path = tmp_path / "by_hand.byoc"
+    executable.save(path)
+    assert byoc_core.load(path, allow_native=True).report_data == executable.report_data
+    assert byoc_core.inspect(path).report_data["offloaded_share"] == offloaded
 
 
 def test_s000_1_in_a_fresh_process(backend: str, tmp_path: Path) -> None:

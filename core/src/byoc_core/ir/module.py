@@ -166,7 +166,8 @@ class IRModule:
     Attributes:
         functions: by name, in order.
         constants: the store; shared with derived modules.
-        attrs: ``external_mods`` (tuple of runtime modules) after ``RunCodegen``; otherwise plain values.
+        attrs: after ``RunCodegen`` ``external_mods`` (tuple of runtime modules) and ``external_functions`` (what was
+            compiled, by symbol); otherwise plain values.
     """
 
     functions: Mapping[str, Function] = field(default_factory=_empty)

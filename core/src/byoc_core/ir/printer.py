@@ -22,10 +22,25 @@ from byoc_core.ir.opdef import REQUIRED
 from byoc_core.ir.structural import CALL
 from byoc_core.ir.types import Type, quoted
 
-__all__ = ["EXTERNAL_MODULES", "OP_ALIASES", "SYMBOL_FIRST", "binding_window", "print_function", "print_module"]
+__all__ = [
+    "EXTERNAL_FUNCTIONS",
+    "EXTERNAL_MODULES",
+    "OP_ALIASES",
+    "SYMBOL_FIRST",
+    "UNPRINTED_ATTRS",
+    "binding_window",
+    "print_function",
+    "print_module",
+]
 
 EXTERNAL_MODULES = "external_mods"
 """The module attribute that holds runtime modules; printed as comments, not parsed."""
+
+EXTERNAL_FUNCTIONS = "external_functions"
+"""The module attribute that holds the compiled functions of runtime modules by symbol, for reports."""
+
+UNPRINTED_ATTRS = frozenset({EXTERNAL_FUNCTIONS, EXTERNAL_MODULES})
+"""Attributes of a module that are neither printed as attributes, nor parsed, nor compared."""
 
 OP_ALIASES = {"if": "if_"}
 """Ops whose names are Python keywords, and how script writes them."""
@@ -158,7 +173,7 @@ def print_module(module: IRModule, *, name: str = "Module", comments: Mapping[in
         printer.lines.append("")
         printer.function(function, "    ", "R.function")
     head = ["from byoc_core import script as R", "", "", "@R.ir_module", f"class {name}:"]
-    attrs = {key: value for key, value in module.attrs.items() if key != EXTERNAL_MODULES}
+    attrs = {key: value for key, value in module.attrs.items() if key not in UNPRINTED_ATTRS}
     if attrs:
         head.append(f"    R.module_attrs({_literal_dict(attrs)})")
     head.extend("    " + _comment(f"external module {item!r}") for item in module.attrs.get(EXTERNAL_MODULES, ()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Function, IRModule, Value
-from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir.printer import UNPRINTED_ATTRS
 
 __all__ = ["attributes_text", "structural_hash", "structurally_equal"]
 
@@ -35,7 +35,7 @@ def _tokens(item: IRModule | Function) -> Iterator[str]:
     if isinstance(item, Function):
         yield from _function_tokens(item)
         return
-    yield attributes_text({key: value for key, value in item.attrs.items() if key != EXTERNAL_MODULES})
+    yield attributes_text({key: value for key, value in item.attrs.items() if key not in UNPRINTED_ATTRS})
     for name in sorted(item.functions):
         yield f"function {name!r}"
         yield from _function_tokens(item.functions[name])

@@ -79,8 +79,8 @@ def walk_ops(module: IRModule) -> Iterator[OpSite]:
     of a function come in the order in which they run.
     """
     regions = {name: function for name, function in module.functions.items() if "Codegen" in function.attrs}
-    for name, function in module.functions.items():
-        if name not in regions:
+    for function in module.functions.values():
+        if "Codegen" not in function.attrs:
             yield from _walk(function, function, regions)
     for function in list(regions.values()):
         yield from _walk(function, function, {})

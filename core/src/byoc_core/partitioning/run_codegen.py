@@ -25,6 +25,7 @@ from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import result_symbols
 from byoc_core.ir.verify import check_global_symbols
 from byoc_core.partitioning.claiming.admission import core_refusal
+from byoc_core.partitioning.compiled_regions import record_compiled
 from byoc_core.pattern import Rejection
 from byoc_core.transform.dead_code import RemoveUnusedFunctions
 from byoc_core.transform.pass_ import Pass
@@ -42,7 +43,8 @@ class RunCodegen(Pass):
 
     The runtime modules are appended to the module attribute ``external_mods``; calls of the functions become
     ``call_dps_packed`` of their symbols (a pure ``call_packed`` where results have sizes that only running tells); the
-    functions are removed.
+    functions are removed. The module attribute ``external_functions`` keeps them by symbol: the report of a later
+    :func:`byoc_core.build` counts their work.
 
     Attributes:
         options: each backend's options, by backend name.
@@ -129,6 +131,7 @@ class RunCodegen(Pass):
             else:
                 self.refuse(module, originals[name], backend, refusal)
         compiled = {f.name: f for f in ready if f.name not in refusals}
+        module = record_compiled(module, compiled.values())
         return _replace_calls(module, compiled, {name: lifted[name].constants for name in compiled if name in lifted})
 
     def refuse(self, module: IRModule, function: Function, backend: str, refusal: Rejection) -> NoReturn:

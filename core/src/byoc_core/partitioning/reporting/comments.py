@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from byoc_core.ir import CALL, COMPOSITE, IRModule
+from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE, Binding, IRModule
 from byoc_core.offload_shares import HOST, VIEW, items_of
 from byoc_core.partitioning.op_sites import walk_bodies, walk_ops
 
 __all__ = ["comment_ops"]
+
+_CALLS = (CALL, CALL_DPS_PACKED, CALL_PACKED)
 
 
 def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
@@ -19,19 +21,19 @@ def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
         module: partitioned.
         report: of that module.
     """
-    rows = {(row["function"], row["name"]): row for row in items_of(report.get("ops"))}
+    regions: dict[object, Mapping[str, Any]] = {region["name"]: region for region in items_of(report.get("regions"))}
+    compiled = {name for name, region in regions.items() if region.get("compiled")}
+    rows = {(row["function"], row["name"]): row for row in items_of(report.get("ops")) if row["region"] not in compiled}
     comments = {}
     for site in walk_ops(module):
         row = rows.get((site.source, site.name))
         if row is not None:
             comments[id(site.binding)] = _op_comment(row)
-    regions: dict[object, Mapping[str, Any]] = {region["name"]: region for region in items_of(report.get("regions"))}
     for function in module.functions.values():
         for body in walk_bodies(function):
             for binding in body.bindings:
-                if binding.op is CALL:
-                    callee = module.functions[str(binding.attrs["callee"])]
-                    region = regions.get(callee.attrs.get("global_symbol"))
+                if binding.op in _CALLS:
+                    region = regions.get(_symbol(binding, module))
                     if region is not None:
                         comments[id(binding)] = f"{region['backend']} {region['share']:.1%}: {_ops(region['ops'])}"
                 elif binding.op is COMPOSITE:
@@ -40,6 +42,13 @@ def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
                     share = sum(row["share"] for row in inner)
                     comments[id(binding)] = f"{inner[0]['outcome']} {share:.1%}: {_ops(len(inner))}"
     return comments
+
+
+def _symbol(call: Binding, module: IRModule) -> object:
+    """Return the symbol of what is called: of a region, or of one that is compiled."""
+    if call.op is CALL:
+        return module.functions[str(call.attrs["callee"])].attrs.get("global_symbol")
+    return call.attrs["symbol"]
 
 
 def _op_comment(row: Mapping[str, Any]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, Var
 from byoc_core.offload_shares import VIEW, apportion, decisive_reasons, reason_keys
+from byoc_core.partitioning.compiled_regions import with_compiled_regions
 from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, op_key, walk_ops
@@ -37,7 +38,8 @@ def build_report(
     """Gives the report of a partitioned module.
 
     Args:
-        module: with annotated region functions, before codegen removes them.
+        module: with annotated region functions, before codegen removes them. Functions that were compiled before count
+            as regions of the backends that compiled them.
         log: the refusals.
         host: name of the backend that counts as not offloaded.
         asked: the other backends, in the order in which they were asked.
@@ -56,7 +58,8 @@ def build_report(
         - ``summary``: ``backend, code, ops, flops, share, text`` of the ops that stay on the host, once for each
           backend that gave a reason; most FLOPs first.
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
-          backends that had claimed it, and whose codegen refused it.
+          backends that had claimed it, and whose codegen refused it, and ``compiled``: true, if the module came with
+          it compiled.
         - ``num_passed_over``: how many ops, the last ones, were not searched for near misses: the search is bounded.
         - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; between regions of which
           something is left.
@@ -72,9 +75,12 @@ def build_report(
     rows: list[Row] = []
     flops: list[Dim] = []
     in_regions = {op_key(site.source, site.binding) for site in walk_ops(whole or module) if site.backend is not None}
-    for site in walk_ops(module):
+    restored, compiled = with_compiled_regions(module)
+    for site in walk_ops(restored):
+        # Reasons go by names: an op of a compiled region may have the name of an op that was partitioned now.
+        told = PartitionLog() if site.region in compiled else log
         has_left = site.backend is None and op_key(site.source, site.binding) in in_regions
-        rows.append(_row(site, log, VIEW if has_left else site.backend or host, host, asked))
+        rows.append(_row(site, told, VIEW if has_left else site.backend or host, host, asked))
         flops.append(site.binding.op.flops(site.binding.cost_context()))
     for row, amount in zip(rows, flops, strict=True):
         row["flops"] = _plain(amount)
@@ -88,14 +94,14 @@ def build_report(
         "offloaded_share": 0.0,
         "counted_sizes": {},
         "summary": _summary(rows, flops, host),
-        "regions": _regions(module, tallies, log),
+        "regions": _regions(restored, tallies, log, compiled),
         "num_passed_over": log.num_passed_over,
         "borders": [
             border
             for border in find_borders(whole or module, host=host, handed_over=log.handed_over)
             if border["before"] in tallies and border["after"] in tallies
         ],
-        "links": find_links(module),
+        "links": find_links(restored),
         "ops": rows,
     }
     return apportion(report, known={str(amount): amount for amount in flops if not isinstance(amount, int)})
@@ -194,7 +200,9 @@ def _tally_regions(rows: Sequence[Row], flops: Sequence[Dim]) -> dict[str, _Tall
     return tallies
 
 
-def _regions(module: IRModule, tallies: Mapping[str, _Tally], log: PartitionLog) -> list[dict[str, Any]]:
+def _regions(
+    module: IRModule, tallies: Mapping[str, _Tally], log: PartitionLog, compiled: Collection[str]
+) -> list[dict[str, Any]]:
     functions = {
         str(f.attrs.get("global_symbol", f.name)): f for f in module.functions.values() if "Codegen" in f.attrs
     }
@@ -212,6 +220,8 @@ def _regions(module: IRModule, tallies: Mapping[str, _Tally], log: PartitionLog)
         }
         if name in log.handed_over:
             region["refused_by"] = list(log.handed_over[name])
+        if name in compiled:
+            region["compiled"] = True
         regions.append(region)
     return regions
 
