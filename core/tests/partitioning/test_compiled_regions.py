@@ -116,7 +116,9 @@ def test_an_annotated_function_counts_once_wherever_it_stands(fake_backend: Call
     assert told[0]["total_flops"] == told[1]["total_flops"] == 5 * 256
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it makes backends, and keeps nothing
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # it makes backends, and keeps nothing
 @given(taken=st.lists(st.sets(st.sampled_from(["exp", "tanh", "multiply", "add", "sqrt"])), min_size=1, max_size=4))
 def test_steps_by_hand_tell_what_one_build_tells(fake_backend: Callable[..., Any], taken: list[set[str]]) -> None:
     plugins = [fake_backend(f"fake{index}", sorted(ops)) for index, ops in enumerate(taken)]
