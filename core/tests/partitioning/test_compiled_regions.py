@@ -110,7 +110,7 @@ def test_names_that_stand_in_a_compiled_region_too(fake_backend: Callable[..., A
 
 def test_an_annotated_function_counts_once_wherever_it_stands(fake_backend: Callable[..., Any]) -> None:
     module = R.parse(BY_HAND.replace("BACKEND", "fake"))
-    turned = module.with_functions(dict(reversed(module.functions.items())))
+    turned = module.with_functions(dict(reversed(list(module.functions.items()))))
     plugin = fake_backend("fake", None)
     told = [byoc_core.build(m, backends=[plugin]).report_data for m in (module, turned)]
     assert told[0]["total_flops"] == told[1]["total_flops"] == 5 * 256
