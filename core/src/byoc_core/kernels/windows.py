@@ -93,8 +93,15 @@ def num_windows(
     With ``ceil_mode`` a last, partial window counts too if it starts inside the image or its leading padding.
 
     Raises:
-        ExecutionError: the window is larger than the padded image.
+        ExecutionError: the window is larger than the padded image, or a number is too small to make windows.
     """
+    if min(size, begin, end) < 0 or min(window, stride, dilation) < 1:
+        raise ExecutionError(
+            "operand `x`",
+            "its windows cannot be counted",
+            got=f"window {window}, stride {stride}, dilation {dilation}, padding {begin} and {end}",
+            expected="padding of 0 or more, and 1 or more of the rest",
+        )
     reach = dilation * (window - 1) + 1
     room = size + begin + end - reach
     if room < 0:
@@ -158,10 +165,21 @@ def parts_of_channels(batch: int, channels: int, num_images: int, num_channels: 
 def window_view(
     image: NDArray, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int], out_size: Sequence[int]
 ) -> NDArray:
-    """Gives a read-only view of all windows: batch, channels, the axes of a window, the axes of the result.
+    """Return a read-only view of all windows: batch, channels, the axes of a window, the axes of the result.
 
-    The caller has made the image large enough for ``out_size`` windows along each axis.
+    Raises:
+        ExecutionError: a window would lie outside the image. The view addresses memory by these numbers, and numpy
+            does not check them.
     """
+    for size, extent, stride, apart, count in zip(image.shape[2:], window, strides, dilation, out_size, strict=True):
+        reach = (extent - 1) * apart + (count - 1) * stride + 1
+        if min(extent, count) < 0 or min(apart, stride) < 1 or (extent and count and reach > size):
+            raise ExecutionError(
+                "operand `x`",
+                "its windows do not lie inside the image",
+                got=f"{count} windows of {extent}, stride {stride}, dilation {apart}",
+                expected=f"windows inside {size} elements",
+            )
     steps = image.strides[2:]
     return as_strided(
         image,
