@@ -15,7 +15,12 @@ HEAVY = {
     *("asyncio", "ctypes", "difflib", "email", "logging", "packaging", "subprocess", "zipfile"),
 }
 """What a bare import has no need of."""
-UNUSED = HEAVY - {"ctypes", "pluggy"} | {"byoc_core.cli", "byoc_core.driver", "byoc_core.ir", "importlib.metadata"}
+UNUSED = HEAVY - {"ctypes", "pluggy"} | {
+    "byoc_core.cli",
+    "byoc_core.driver",
+    "byoc_core.ir.module",
+    "importlib.metadata",
+}
 """What loading and running an artifact of the core's own runtimes has no need of."""
 RUN = """
 import numpy, byoc_core

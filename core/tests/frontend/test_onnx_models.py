@@ -13,7 +13,7 @@ from byoc_core.dims import symbol
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.types import TensorType, tensor
-from byoc_core.ir.verify import verify
+from byoc_core.ir.verifier import verify
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.zoo import light

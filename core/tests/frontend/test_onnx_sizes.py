@@ -11,7 +11,7 @@ import pytest
 from byoc_core.errors import ExecutionError, FrontendError, IRTypeError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import IRModule, TensorType, tensor
-from byoc_core.ir.verify import verify
+from byoc_core.ir.verifier import verify
 from onnx import TensorProto, helper, numpy_helper
 
 Nodes = Sequence[onnx.NodeProto]

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule, TensorType, Var, tensor
-from byoc_core.ir.verify import verify
+from byoc_core.ir.verifier import verify
 from byoc_core.transform import Sequential, default_passes
 from onnx import TensorProto, helper, numpy_helper
 

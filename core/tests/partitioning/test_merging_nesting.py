@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.errors import InternalError, VerifyError
 from byoc_core.ir import Binding, Function, IRModule, Var, tensor, verify
-from byoc_core.ir.verify import MAX_NESTING
+from byoc_core.ir.verifier import MAX_NESTING
 from byoc_core.ops import FunctionBuilder, default_ops
 from byoc_core.partitioning import MergeCompositeFunctions, check_partition, partition
 from byoc_core.pattern import CompositePattern, is_op, wildcard

@@ -272,8 +272,8 @@ LAWS: list[tuple[Callable[[Any], object], str]] = [
     (
         lambda d: node(d, 3).update(attrs={"axis": 1}),
         (
-            "graph function `main`, node 3 (`add`): the kernel does not take these operands and attributes: "
-            "got an unexpected keyword argument 'axis'"
+            "graph document, function `main`, node 3 (`add`): breaks the rule of its op: has no attribute `axis`; "
+            "expected none"
         ),
     ),
     (
@@ -315,8 +315,8 @@ LAWS: list[tuple[Callable[[Any], object], str]] = [
     (
         lambda d: d["functions"][0]["constants"][0].update(shape=[5]),
         (
-            "graph function `main`: constant abababababab is missing or of another type; got float32[4], "
-            "expected float32[5]"
+            "graph document, function `main`, node 0 (`toy.add`): breaks the rule of its op: its body takes or gives "
+            "other sizes; got float32[4], expected float32[5]"
         ),
     ),
 ]

@@ -20,8 +20,6 @@ from byoc_core.ir.types import TensorType, Type
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from byoc_core.ir.module import Function
-
 __all__ = [
     "REQUIRED",
     "AttrKind",
@@ -75,7 +73,7 @@ class TypeContext:
         attrs: normalised attributes, defaults filled in.
         declared: result types as declared, for ops whose rule cannot find them alone (``declares_results``);
             else ``None``.
-        regions: the nested functions.
+        regions: the nested functions (:class:`~byoc_core.ir.Function`).
         callee: the function that a ``call`` names, else ``None``.
         operand_names: names for messages, parallel to ``operands``.
     """
@@ -84,8 +82,8 @@ class TypeContext:
     operands: tuple[Type, ...]
     attrs: Mapping[str, Any]
     declared: tuple[Type, ...] | None = None
-    regions: tuple[Function, ...] = ()
-    callee: Function | None = None
+    regions: tuple[Any, ...] = ()  # not of their class: the run side knows ops, and no functions of the IR
+    callee: Any = None
     operand_names: Sequence[str] = ()
 
     def tensor(self, index: int) -> TensorType:

@@ -94,7 +94,7 @@ def _check_argument(
 
 
 def _infer_call(context: TypeContext) -> tuple[Type, ...]:
-    callee = context.callee
+    callee: Function | None = context.callee
     if callee is None:
         raise context.error(f"function `{context.attrs['callee']}` is not in the module")
     symbols = bind_param_types(callee, context)
@@ -134,7 +134,7 @@ def _check_region_params(context: TypeContext, region: Function, types: tuple[Ty
 
 
 def _infer_composite(context: TypeContext) -> tuple[Type, ...]:
-    (body,) = context.regions
+    body: Function = context.regions[0]
     _check_region_params(context, body, context.operands)
     if not body.results:
         raise context.error(f"region `{body.name}` has no result")
@@ -147,7 +147,8 @@ def _check_scalar(context: TypeContext, type_: Type, dtype: str, what: str) -> N
 
 
 def _infer_if(context: TypeContext) -> tuple[Type, ...]:
-    then_region, else_region = context.regions
+    then_region: Function = context.regions[0]
+    else_region: Function = context.regions[1]
     _check_scalar(context, context.operands[0], "bool", "the condition")
     for region in context.regions:
         _check_region_params(context, region, context.operands[1:])
@@ -161,7 +162,7 @@ def _infer_if(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _infer_loop(context: TypeContext) -> tuple[Type, ...]:
-    (body,) = context.regions
+    body: Function = context.regions[0]
     _check_scalar(context, context.operands[0], "int64", "the trip count")
     _check_scalar(context, context.operands[1], "bool", "the condition")
     carried = context.operands[2:]

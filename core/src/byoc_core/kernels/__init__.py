@@ -45,38 +45,45 @@ from byoc_core.kernels import (
 from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 
-__all__ = ["KERNELS", "Kernel"]
+__all__ = ["FAMILY_OF_KERNEL", "KERNELS", "Kernel"]
 
 Kernel = Callable[..., NDArray | tuple[NDArray, ...]]
 """``kernel(*inputs, **attributes)`` gives one array, or a tuple of arrays."""
 
-_MADE_OF: Mapping[str, Kernel] = {
-    **elementwise.KERNELS,
-    **functions.KERNELS,
-    **activations.KERNELS,
-    **linear.KERNELS,
-    **convolution.KERNELS,
-    **pooling.KERNELS,
-    **adaptive_pooling.KERNELS,
-    **unit_axes.KERNELS,
-    **normalisation.KERNELS,
-    **shape.KERNELS,
-    **slices.KERNELS,
-    **indexing.KERNELS,
-    **scatter.KERNELS,
-    **creation.KERNELS,
-    **reduction.KERNELS,
-    **resize.KERNELS,
-    **recurrence.KERNELS,
-    **einsum.KERNELS,
-    **quantisation.KERNELS,
-    **attention.KERNELS,
-    **ordering.KERNELS,
-    **cumulative.KERNELS,
-    **arrangement.KERNELS,
-    **border.KERNELS,
-    **data_dependent.KERNELS,
-}
+_FAMILIES = (
+    elementwise,
+    functions,
+    activations,
+    linear,
+    convolution,
+    pooling,
+    adaptive_pooling,
+    unit_axes,
+    normalisation,
+    shape,
+    slices,
+    indexing,
+    scatter,
+    creation,
+    reduction,
+    resize,
+    recurrence,
+    einsum,
+    quantisation,
+    attention,
+    ordering,
+    cumulative,
+    arrangement,
+    border,
+    data_dependent,
+)
+
+FAMILY_OF_KERNEL: Mapping[str, str] = MappingProxyType(
+    {name: module.__name__.rpartition(".")[2] for module in _FAMILIES for name in module.KERNELS}
+)
+"""The module here that has the kernel of an op, by op name."""
+
+_MADE_OF: Mapping[str, Kernel] = {name: made for module in _FAMILIES for name, made in module.KERNELS.items()}
 
 KERNELS: Mapping[str, NumpyKernel] = MappingProxyType(
     {name: made if isinstance(made, NumpyKernel) else NumpyKernel(made) for name, made in _MADE_OF.items()}

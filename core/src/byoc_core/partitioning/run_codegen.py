@@ -23,7 +23,7 @@ from byoc_core.ir import (
 )
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.ir.sizes import result_symbols
-from byoc_core.ir.verify import check_global_symbols
+from byoc_core.ir.verifier import check_global_symbols
 from byoc_core.partitioning.claiming.admission import core_refusal
 from byoc_core.partitioning.compiled_regions import record_compiled
 from byoc_core.pattern import Rejection

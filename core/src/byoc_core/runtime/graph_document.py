@@ -8,7 +8,9 @@ engine may trust what it gets:
 - a node reads only ids that are defined before it;
 - sizes are non-negative integers or expressions (text); the symbols of attributes occur in the shapes of the
   function's inputs, or of outputs that the caller allocates, so a call determines them;
-- a node with a body (a composite) hands its inputs to the body and takes its outputs, of equal dtype and rank.
+- a node with a body (a composite) hands its inputs to the body and takes its outputs, of equal dtype and rank;
+- a node that is an op of byoc has the op's attributes, in their stored form, and results of the types that its
+  operands and attributes give (:mod:`byoc_core.runtime.graph_types`).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from byoc_core.runtime.graph_document import (
     GraphTensor,
     attr_symbols,
 )
+from byoc_core.runtime.graph_types import check_document_types
 from byoc_core.runtime.module import TensorSpec
 
 __all__ = ["GRAPH_VERSION", "decode_document", "encode_document"]
@@ -56,7 +57,7 @@ def encode_document(document: GraphDocument, *, indent: int | None = None) -> by
 
 
 def decode_document(payload: bytes) -> GraphDocument:
-    """Reads a document from its JSON form and checks every law of it.
+    """Reads a document from its JSON form and checks every law of it, and every node against the rule of its op.
 
     Raises:
         ArtifactError: it is not such a document, is of a newer version, or breaks a law; names the place.
@@ -83,7 +84,9 @@ def decode_document(payload: bytes) -> GraphDocument:
         if function.name in functions:
             raise ArtifactError(f"{_WHERE}, function {index}", f"the name `{function.name}` is taken")
         functions[function.name] = function
-    return GraphDocument(MappingProxyType(functions))
+    made = GraphDocument(MappingProxyType(functions))
+    check_document_types(made, _WHERE)
+    return made
 
 
 def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -309,6 +312,8 @@ def _decode_attr(data: object, where: str) -> GraphAttr:
             return float(data["float"])
         raise ArtifactError(where, "is not an attribute value", got=repr(data)[:80])
     assert data is None or isinstance(data, bool | int | float | str)  # what JSON has besides
+    if isinstance(data, int) and abs(data) > _MAX_SIZE + 1:
+        raise ArtifactError(where, "is an integer of more than 64 bits")
     return data
 
 

@@ -1,0 +1,17 @@
+"""The registry of byoc's own ops."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from byoc_core.ir.opdef import OpRegistry
+from byoc_core.ir.structural import STRUCTURAL_OPS
+from byoc_core.ops.families import FAMILIES, ops_of
+
+__all__ = ["default_ops"]
+
+
+@cache
+def default_ops() -> OpRegistry:
+    """Gives the registry of byoc's own ops, the structural ones of the IR included; always the same object."""
+    return OpRegistry([*(op for family in FAMILIES for op in ops_of(family).values()), *STRUCTURAL_OPS])
