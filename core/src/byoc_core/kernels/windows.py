@@ -171,24 +171,26 @@ def window_view(
         ExecutionError: a window would lie outside the image. The view addresses memory by these numbers, and numpy
             does not check them.
     """
-    for size, extent, stride, apart, count in zip(image.shape[2:], window, strides, dilation, out_size, strict=True):
-        reach = (extent - 1) * apart + (count - 1) * stride + 1
-        if min(extent, count) < 0 or min(apart, stride) < 1 or (extent and count and reach > size):
+    tap_strides: list[int] = []
+    window_strides: list[int] = []
+    for axis, (extent, stride, apart, count) in enumerate(
+        zip(window, strides, dilation, out_size, strict=True), start=2
+    ):
+        size, step = image.shape[axis], image.strides[axis]
+        reach = max(extent - 1, 0) * apart + max(count - 1, 0) * stride + 1
+        if min(extent, count) < 0 or min(apart, stride) < 1 or reach > max(size, 1 if 0 in (extent, count) else 0):
             raise ExecutionError(
                 "operand `x`",
                 "its windows do not lie inside the image",
                 got=f"{count} windows of {extent}, stride {stride}, dilation {apart}",
                 expected=f"windows inside {size} elements",
             )
-    steps = image.strides[2:]
+        tap_strides.append(step * apart if extent > 1 else step)
+        window_strides.append(step * stride if count > 1 else step)
     return as_strided(
         image,
         (*image.shape[:2], *window, *out_size),
-        (
-            *image.strides[:2],
-            *(step * apart for step, apart in zip(steps, dilation, strict=True)),
-            *(step * stride for step, stride in zip(steps, strides, strict=True)),
-        ),
+        (*image.strides[:2], *tap_strides, *window_strides),
         writeable=False,
     )
 
