@@ -14,7 +14,7 @@ from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import ByocError, IRTypeError
 from byoc_core.ir import FunctionBuilder, IRModule, ObjectType, OpDef, OperandSpec, TensorType, tensor
 from byoc_core.ir.infer import infer_results
-from byoc_core.ir.verify import verify
+from byoc_core.ir.verifier import verify
 from byoc_core.ops import default_ops
 from byoc_core.script import parse
 from hypothesis import given
