@@ -10,7 +10,7 @@ from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphTens
 
 from byoc_dnnl.capi import MAX_INT, MAX_NDIMS
 
-__all__ = ["Call", "calls_of", "exceeds", "sizes_of"]
+__all__ = ["Call", "calls_of", "exceeds", "shape_of", "sizes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,14 @@ class Call:
         return self.results[0]
 
 
+def shape_of(tensor: GraphTensor) -> tuple[int, ...]:
+    """Return the shape of a static tensor; that of a scalar is empty."""
+    return tuple(dim for dim in tensor.shape if isinstance(dim, int))
+
+
 def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:
     """Gives the sizes of a static tensor; a scalar has one element on one axis, since oneDNN knows no rank 0."""
-    return tuple(dim for dim in tensor.shape if isinstance(dim, int)) or (1,)
+    return shape_of(tensor) or (1,)
 
 
 def exceeds(tensor: GraphTensor) -> str | None:

@@ -19,10 +19,11 @@ from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, Graph
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import num_threads
 
+from byoc_dnnl.calls import calls_of
 from byoc_dnnl.cost import is_small
 from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
-from byoc_dnnl.lowerings import declines
+from byoc_dnnl.lowerings import declines, require_form
 from byoc_dnnl.native import make_caller
 from byoc_dnnl.plan import Plan, Step
 from byoc_dnnl.planner import Planner
@@ -205,6 +206,8 @@ class Region:
             function = at_sizes(self._function, solve_sizes(self._function, sizes))
         except IRTypeError:
             return self.reference  # it says what is wrong, if anything is
+        if not self._is_static:
+            self._require_laws(function)
         try:
             with self._explaining():
                 choice = self._chosen[number] if number in self._chosen else self._choose(number, function)
@@ -214,6 +217,18 @@ class Region:
             if self._is_static:
                 raise
             return self.reference
+
+    def _require_laws(self, function: GraphFunction) -> None:
+        """Check the attributes of a function against the sizes of a call, before the reference kernels may read them.
+
+        Raises:
+            ExecutionError: they do not fit one another.
+        """
+        for call in calls_of(function):
+            try:
+                require_form(call)
+            except ArtifactError as error:
+                raise ExecutionError(self._where, f"cannot be computed at these sizes: {error}") from error
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm
-from byoc_dnnl.lowerings.attributes import axes_of_layout, require_rank
+from byoc_dnnl.lowerings.attributes import axes_of_layout
 from byoc_dnnl.lowerings.pooling import add_windows
 from byoc_dnnl.primitives import Windows
 
@@ -22,7 +22,6 @@ def lower_adaptive_pooling(call: Call, planner: Planner) -> str | None:
 
     Not taken: windows of several sizes, or at uneven steps.
     """
-    require_rank(call, 3, 5)
     rank = len(call.result.shape) - 2
     axes = axes_of_layout(call, "layout", "NC", rank)
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import ArtifactError
@@ -19,21 +20,25 @@ __all__ = [
     "axes_of_layout",
     "axis_of",
     "choice",
+    "distinct_axes",
     "flag",
     "in_range",
     "integer",
     "integers",
     "number",
     "numbers",
+    "require_operand",
     "require_rank",
     "require_result",
 ]
+
+_LARGEST_NUMBER = sys.float_info.max
 
 
 def number(call: Call, name: str) -> float:
     """Gives an attribute that is a number."""
     value = call.attrs.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER:
         return float(value)
     raise _misfit(call, name, "a number")
 
@@ -87,6 +92,25 @@ def axis_of(call: Call, name: str = "axis") -> int:
     return in_range(call, name, integer(call, name))
 
 
+def distinct_axes(call: Call, name: str, rank: int, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return the axes that an attribute names, of a tensor of so many axes, counted from the front.
+
+    Args:
+        call: the call.
+        name: the attribute.
+        rank: the number of axes of the tensor.
+        axes: the axes; the attribute's value where not given.
+
+    Raises:
+        ArtifactError: an axis is out of range, or named twice.
+    """
+    given = integers(call, name) if axes is None else axes
+    found = tuple(axis % rank for axis in given if -rank <= axis < rank)
+    if len(set(found)) != len(given):
+        raise _misfit(call, name, f"axes of {rank}, each named once")
+    return found
+
+
 def in_range(call: Call, name: str, axis: int) -> int:
     """Gives an axis of the first operand, counted from the front."""
     rank = len(call.operands[0].shape)
@@ -109,6 +133,17 @@ def require_rank(call: Call, least: int, most: int = MAX_NDIMS) -> None:
     rank = len(call.operands[0].shape)
     if not least <= rank <= most:
         raise ArtifactError(f"`{call.op}`", "has an operand of a wrong rank", got=rank, expected=f"{least} to {most}")
+
+
+def require_operand(call: Call, index: int, expected: Sequence[int]) -> None:
+    """Check the sizes of an operand; only a document from a file has others than its op takes.
+
+    Raises:
+        ArtifactError: the operand has other sizes.
+    """
+    if call.operands[index].shape != tuple(expected):
+        got = call.operands[index].shape
+        raise ArtifactError(f"operand {index} of `{call.op}`", "has other sizes", got=got, expected=tuple(expected))
 
 
 def require_result(call: Call, expected: Sequence[Dim], index: int = 0) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.handles import PrimitiveDesc
-from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers
+from byoc_dnnl.lowerings.attributes import axes_of_layout, integer
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.factors import Factors, factors_of
 from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image, stays_in_blocks
 from byoc_dnnl.lowerings.phases import Form, Geometry, in_phases
+from byoc_dnnl.lowerings.window_laws import geometry_of
 from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.ranges import LARGEST
 
@@ -90,9 +91,9 @@ def _plain_form(
     """Gives the form that is the convolution itself, or the reason why there is none."""
     rank = len(places) - 2
     axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes))
-    padding = integers(call, "padding", 2 * rank)
-    strides, dilation = (axes.lifted(integers(call, name, rank), 1) for name in ("strides", "dilation"))
-    geometry = Geometry(strides, dilation, axes.lifted(padding[:rank], 0), axes.lifted(padding[rank:], 0))
+    stated = geometry_of(call, rank)
+    strides, dilation = (axes.lifted(steps, 1) for steps in (stated.strides, stated.dilation))
+    geometry = Geometry(strides, dilation, axes.lifted(stated.before, 0), axes.lifted(stated.after, 0))
     _, kernel = factors.right
     filters = kernel.desc.permuted(kernel_axes)
     groups = integer(call, "groups")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import Argument, Query
-from byoc_dnnl.lowerings.attributes import axes_of_layout, integer, integers, require_rank
+from byoc_dnnl.lowerings.attributes import axes_of_layout, integer
 from byoc_dnnl.lowerings.epilogue import add_with_followers
 from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_image
+from byoc_dnnl.lowerings.window_laws import geometry_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = ["lower_deconvolution"]
 def lower_deconvolution(call: Call, planner: Planner) -> str | None:
     """Adds a transposed convolution: oneDNN's deconvolution."""
     x, weight = call.inputs
-    require_rank(call, 3, 5)
     rank = len(call.result.shape) - 2
     groups = integer(call, "groups")
     kernel = planner.place(weight)
@@ -84,8 +84,9 @@ def _windows(call: Call, axes: ImageAxes, window: Sequence[int]) -> Windows:
     """
     (_, _, *image), (_, _, *result) = (axes.sizes(of) for of in (call.operands[0], call.result))
     rank = len(axes.places) - 2
-    strides, dilation = (axes.lifted(integers(call, name, rank), 1) for name in ("strides", "dilation"))
-    before = axes.lifted(integers(call, "padding", 2 * rank)[:rank], 0)
+    stated = geometry_of(call, rank)
+    strides, dilation = (axes.lifted(steps, 1) for steps in (stated.strides, stated.dilation))
+    before = axes.lifted(stated.before, 0)
     after = tuple(
         (size - 1) * step + (taps - 1) * spread + 1 - length - pad
         for size, step, taps, spread, length, pad in zip(image, strides, window, dilation, result, before, strict=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
-from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers, require_result
+from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers
 from byoc_dnnl.lowerings.flattening import find_flattened
 from byoc_dnnl.lowerings.pieces import add_copy
 from byoc_dnnl.lowerings.quantisation import defer_integers
@@ -107,10 +107,6 @@ def lower_concat(call: Call, planner: Planner) -> str | None:
     sizes = sizes_of(call.result)
     stored = {planner.stored(id_).desc.dtype for id_ in call.inputs}
     dtype = stored.pop() if len(stored) == 1 else call.result.dtype
-    parts = [sizes_of(operand) for operand in call.operands]
-    require_result(call, [*sizes[:axis], sum(part[axis] for part in parts), *sizes[axis + 1 :]])
-    for part in parts:
-        require_result(call, [*part[:axis], sizes[axis], *part[axis + 1 :]])
     if _joins_short_runs(call, planner, axis, sizes):
         _join_by_copies(call, planner, axis, sizes, dtype)
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from byoc_dnnl.capi import MAX_INT, Isa
+from byoc_dnnl.capi import Isa
 from byoc_dnnl.derived import BlockSums, ShiftedRows
 from byoc_dnnl.primitives import Windows
 
@@ -100,7 +100,7 @@ def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Fo
     outputs, inputs, *window = form.weights.desc.sizes
     stride, taps, width = form.geometry.strides[-1], window[-1], form.target[-1]
     constants = [id_ for id_ in (weight, bias) if id_ is not None]
-    if not (_fits(form) and form.geometry.dilation[-1] == 1 and all(map(planner.is_constant, constants))):
+    if form.geometry.dilation[-1] != 1 or not all(map(planner.is_constant, constants)):
         return None
     if not form.weights.desc.is_row_major() or form.weights.desc.dtype != "float32":
         return None
@@ -122,18 +122,6 @@ def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Fo
     narrow = (form.target[0], count * outputs, *form.target[2:-1], width // count)
 
     return replace(form, target=narrow, geometry=geometry, weights=weights, bias=biases, whole=form.target)
-
-
-def _fits(form: Form) -> bool:
-    """Whether channels and rows are as long as weights and windows say; in a document from a file they may be others.
-
-    The primitive itself would not tell: what it is told of rows is computed from the result's.
-    """
-    outputs, inputs, *window = form.weights.desc.sizes
-    stride, before, after = (steps[-1] for steps in (form.geometry.strides, form.geometry.before, form.geometry.after))
-    if stride < 1 or not 0 <= before <= MAX_INT or (form.source[1], form.target[1]) != (inputs, outputs):
-        return False
-    return (form.source[-1] + before + after - window[-1]) // stride + 1 == form.target[-1]
 
 
 def _best_count(outputs: int, taps: int, stride: int, width: int, lanes: int) -> int:

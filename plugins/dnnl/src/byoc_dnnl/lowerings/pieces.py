@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import MAX_NDIMS, Argument
-from byoc_dnnl.lowerings.attributes import choice, in_range, integer, integers, require_result
+from byoc_dnnl.lowerings.attributes import choice, in_range, integer, integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +28,7 @@ def lower_split(call: Call, planner: Planner) -> str | None:
     sizes = sizes_of(call.operands[0])
     axis = in_range(call, "axis", integer(call, "axis"))
     lengths = integers(call, "sections", len(call.results))
-    if sum(lengths) != sizes[axis]:
-        return f"the sizes of the parts do not make up axis {axis}"
-    for index, (start, length) in enumerate(zip(accumulate([0, *lengths]), lengths, strict=False)):
-        require_result(call, [length if place == axis else size for place, size in enumerate(sizes)], index)
+    for index, start in enumerate(accumulate([0, *lengths[:-1]])):
         if planner.is_read(call.outputs[index]):
             starts = [start if place == axis else 0 for place in range(len(sizes))]
             _add_slice(call, planner, index, starts, [1] * len(sizes))
@@ -49,7 +46,7 @@ def lower_strided_slice(call: Call, planner: Planner) -> str | None:
     axes = [in_range(call, "axes", axis) for axis in integers(call, "axes")]
     bounds = [integers(call, name, len(axes)) for name in ("begin", "end", "strides")]
     is_strict = choice(call, "mode", ("clip", "strict")) == "strict"
-    starts, steps, counts = [0] * len(sizes), [1] * len(sizes), list(sizes)
+    starts, steps = [0] * len(sizes), [1] * len(sizes)
     for axis, begin, end, step in zip(axes, *bounds, strict=True):
         if step < 1:
             return "oneDNN walks memory forwards only"
@@ -57,9 +54,7 @@ def lower_strided_slice(call: Call, planner: Planner) -> str | None:
         first, last = (bound + size if bound < 0 else bound for bound in (begin, end))
         if is_strict and any(not 0 <= at <= size and abs(of) < _OPEN_BOUND for at, of in ((first, begin), (last, end))):
             return f"a bound lies outside axis {axis}"
-        taken = range(min(max(first, 0), size), min(max(last, 0), size), step)
-        starts[axis], steps[axis], counts[axis] = taken.start, step, len(taken)
-    require_result(call, counts)
+        starts[axis], steps[axis] = min(max(first, 0), size), step
     if len(sizes) + sum(step > 1 for step in steps) > MAX_NDIMS:
         return f"oneDNN knows no more than {MAX_NDIMS} axes"
     _add_slice(call, planner, 0, starts, steps)
@@ -69,17 +64,10 @@ def lower_strided_slice(call: Call, planner: Planner) -> str | None:
 def lower_stack(call: Call, planner: Planner) -> str | None:
     """Adds a copy of each operand into its part of the result."""
     sizes = sizes_of(call.result)
-    axis, rank = integer(call, "axis"), len(sizes)
-    if not -rank <= axis < rank:
-        return "the axis is none of the result's"
-    axis %= rank
-    shape = call.operands[0].shape
-    given = tuple(dim for dim in shape if isinstance(dim, int))
-    require_result(call, [*given[:axis], len(call.inputs), *given[axis:]])
+    rank = len(sizes)
+    axis = integer(call, "axis") % rank
     target = planner.result(call.output, planner.row_major(sizes, call.result.dtype))
     for index, (id_, operand) in enumerate(zip(call.inputs, call.operands, strict=True)):
-        if operand.shape != shape:
-            return "the parts have different sizes"
         starts = [index if place == axis else 0 for place in range(rank)]
         part = target.desc.part(starts, [1 if place == axis else size for place, size in enumerate(sizes)])
         seen = part and part.reshaped(sizes_of(operand))
@@ -97,7 +85,6 @@ def lower_roll(call: Call, planner: Planner) -> str | None:
     shifts = [0] * len(sizes)
     for axis, shift in zip(axes, integers(call, "shift", len(axes)), strict=True):
         shifts[axis] = shift % sizes[axis]
-    require_result(call, sizes)
     source = planner.place_row_major(call.inputs[0])
     target = planner.result(call.output, planner.row_major(sizes, call.result.dtype))
     pieces = [
@@ -115,7 +102,6 @@ def lower_roll(call: Call, planner: Planner) -> str | None:
 
 def _see_scalar(call: Call, planner: Planner) -> str | None:
     """Sees the one element, which has no axes to take pieces along."""
-    require_result(call, ())
     planner.set_view(call.output, planner.place(call.inputs[0]))
     return None
 

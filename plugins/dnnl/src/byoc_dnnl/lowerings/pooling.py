@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import axes_of_layout, flag, integers
 from byoc_dnnl.lowerings.quantisation import defer_integers, keeps_order
+from byoc_dnnl.lowerings.window_laws import geometry_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
@@ -24,28 +27,35 @@ __all__ = ["add_windows", "lower_pooling"]
 def lower_pooling(call: Call, planner: Planner) -> str | None:
     """Adds the mean of each window, or the largest element; that of finite ones, since oneDNN loses NaN.
 
-    Not taken: windows that may lie in the padding as a whole; a mean that counts padding, where ``ceil_mode`` adds to
+    Not taken: windows that lie in the padding as a whole; a mean that counts padding, where ``ceil_mode`` adds to
     it.
     """
     rank = len(call.result.shape) - 2
     axes = axes_of_layout(call, "layout", "NC", rank)
-    window, strides, dilation = (integers(call, name, rank) for name in ("pool_size", "strides", "dilation"))
-    padding = integers(call, "padding", 2 * rank)
+    window = integers(call, "pool_size", rank)
+    strides, dilation, before, stated = geometry_of(call, rank)
     image, result = sizes_of(call.operands[0]), sizes_of(call.result)
-    before = padding[:rank]
     after = tuple(
         (result[axis] - 1) * step + (size - 1) * spread + 1 - image[axis] - pad
         for axis, step, size, spread, pad in zip(axes[2:], strides, window, dilation, before, strict=True)
     )
-    if any(pad >= size for pad, size in zip((*before, *after), window * 2, strict=True)):
-        return "a window may lie in the padding as a whole"
+    for axis, *windows in zip(axes[2:], window, strides, dilation, before, strict=True):
+        if _misses_image(image[axis], result[axis], *windows):
+            return "a window lies in the padding as a whole"
     algorithm = Algorithm.POOLING_MAX
     if call.op.startswith("nn.avg"):
         counts = flag(call, "count_include_pad")
-        if counts and any(pad > stated for pad, stated in zip(after, padding[rank:], strict=True)):
+        if counts and any(pad > stated for pad, stated in zip(after, stated, strict=True)):
             return "oneDNN counts what `ceil_mode` adds beyond the padding"
         algorithm = Algorithm.POOLING_AVG_INCLUDE_PADDING if counts else Algorithm.POOLING_AVG_EXCLUDE_PADDING
     return add_windows(call, planner, algorithm, axes, window, Windows(strides, dilation, before, after))
+
+
+def _misses_image(size: int, count: int, taps: int, stride: int, dilation: int, before: int) -> bool:
+    """Return whether all taps of a window lie in the padding along an axis: dilated ones may leave out the image."""
+    starts = np.arange(count, dtype=np.int64) * stride - before
+    first_within = np.maximum(-(starts // dilation), 0)
+    return bool(np.any((first_within >= taps) | (starts + first_within * dilation >= size)))
 
 
 def add_windows(

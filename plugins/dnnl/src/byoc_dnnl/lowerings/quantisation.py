@@ -56,18 +56,13 @@ def has_zero_point(planner: Planner, id_: int) -> bool:
 
 
 def _misfit(call: Call) -> str | None:
-    """Gives the reason why parameters are none of their tensor, or of a kind that oneDNN does not know.
-
-    Only a document from a file has the former; oneDNN would read beyond parameters that are too few.
-    """
+    """Return the reason why parameters are of a kind that oneDNN does not know."""
     if integer(call, "block_size"):
         return "oneDNN knows no blocks of elements that share a scale"
     x, scale, zero = call.operands
     integers, floats = (x, call.result) if call.op == "dequantize" else (call.result, x)
     if (floats.dtype, scale.dtype, zero.dtype) != ("float32", "float32", integers.dtype) or integers.dtype == "float32":
         return "it has other dtypes than integers and float32"
-    if scale.shape != zero.shape or (scale.shape and scale.shape != (x.shape[axis_of(call)],)):
-        return "its parameters have other sizes than its axis"
     return None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import MAX_NDIMS, Argument
 from byoc_dnnl.handles import MemoryDesc, row_major_strides
-from byoc_dnnl.lowerings.attributes import choice, integer, integers, require_rank, require_result
+from byoc_dnnl.lowerings.attributes import choice, integer, integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,6 @@ def lower_tile(call: Call, planner: Planner) -> str | None:
     """Adds the operand repeated as a whole along each axis."""
     sizes = sizes_of(call.operands[0]) if call.operands[0].shape else ()
     repeats = integers(call, "repeats", len(sizes))
-    require_result(call, [size * count for size, count in zip(sizes, repeats, strict=True)])
     axes: list[Axis] = []
     for size, count, step in zip(sizes, repeats, row_major_strides(sizes), strict=True):
         axes += [(count, 0), (size, step)]
@@ -67,13 +66,9 @@ def lower_tile(call: Call, planner: Planner) -> str | None:
 
 def lower_depth_to_space(call: Call, planner: Planner) -> str | None:
     """Adds an image with blocks of pixels in place of channels."""
-    require_rank(call, 4, 4)
     images, channels, height, width = sizes_of(call.operands[0])
     block = integer(call, "block_size")
-    if block < 1 or channels % (block * block):
-        return "the blocks do not divide the channels"
     depth = channels // (block * block)
-    require_result(call, (images, depth, height * block, width * block))
     steps = row_major_strides((images, channels, height, width))
     is_block_first = choice(call, "mode", ("DCR", "CRD")) == "DCR"
     deep, outer, inner = (1, depth * block, depth) if is_block_first else (block * block, block, 1)
@@ -83,12 +78,8 @@ def lower_depth_to_space(call: Call, planner: Planner) -> str | None:
 
 def lower_space_to_depth(call: Call, planner: Planner) -> str | None:
     """Adds an image with channels in place of blocks of pixels."""
-    require_rank(call, 4, 4)
     images, channels, height, width = sizes_of(call.operands[0])
     block = integer(call, "block_size")
-    if block < 1 or height % block or width % block:
-        return "the blocks do not divide height and width"
-    require_result(call, (images, channels * block * block, height // block, width // block))
     steps = row_major_strides((images, channels, height, width))
     deep, rows, columns = (channels, steps[1]), (block, steps[2]), (block, steps[3])
     is_block_first = choice(call, "mode", ("DCR", "CRD")) == "DCR"

@@ -10,7 +10,7 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Direction, Isa, Query
 from byoc_dnnl.derived import BlockSums
 from byoc_dnnl.handles import MemoryDesc
-from byoc_dnnl.lowerings.attributes import choice, flag
+from byoc_dnnl.lowerings.attributes import choice, flag, require_operand, require_rank
 from byoc_dnnl.primitives import RecurrentLayer
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence"]
+__all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence", "recurrence_shapes"]
 
 NUM_STATES: Mapping[str, int] = {"nn.gru": 1, "nn.lstm": 2, "nn.rnn": 1}
 """The ops, and how many states go from step to step."""
@@ -54,8 +54,6 @@ def lower_recurrence(call: Call, planner: Planner) -> str | None:
     """Adds a recurrent layer."""
     x, weight, recurrence, bias, *states = call.inputs
     every, *last = call.outputs
-    if not _sizes_fit(call):
-        return "the operands' sizes do not fit one another"
     steps, batch, _ = sizes_of(call.operands[0])
     directions, _, hidden = sizes_of(call.operands[2])
     constants = [planner.place(id_) for id_ in (weight, recurrence, bias) if planner.is_constant(id_)]
@@ -95,16 +93,22 @@ def lower_recurrence(call: Call, planner: Planner) -> str | None:
     return None
 
 
-def _sizes_fit(call: Call) -> bool:
-    """Whether the operands fit one another; of symbolic sizes only a call tells."""
-    x, weight, recurrence, bias, *states = map(sizes_of, call.operands)
-    if len(x) != 3 or len(recurrence) != 3:
-        return False
-    directions = 2 if call.attrs.get("direction") == "bidirectional" else 1
-    (_, batch, inputs), hidden = x, recurrence[2]
+def recurrence_shapes(call: Call) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a recurrent layer's results.
+
+    Raises:
+        ArtifactError: the operands do not fit one another.
+    """
+    require_rank(call, 3, 3)
+    steps, batch, inputs = sizes_of(call.operands[0])
+    directions = 2 if choice(call, "direction", tuple(_DIRECTIONS)) == "bidirectional" else 1
+    hidden = sizes_of(call.operands[2])[-1]
     width = hidden * len(_GATES[call.op])
-    expected = (directions, width, inputs), (directions, width, hidden), (directions, 2 * width)
-    return (weight, recurrence, bias) == expected and all(state == (directions, batch, hidden) for state in states)
+    state = (directions, batch, hidden)
+    sizes = (directions, width, inputs), (directions, width, hidden), (directions, 2 * width)
+    for index, expected in enumerate((*sizes, *[state] * NUM_STATES[call.op]), start=1):
+        require_operand(call, index, expected)
+    return ((steps, directions, batch, hidden), *[state] * NUM_STATES[call.op])
 
 
 def _matrix(call: Call, planner: Planner, id_: int) -> Place:

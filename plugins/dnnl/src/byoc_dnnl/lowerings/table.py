@@ -19,6 +19,7 @@ from byoc_dnnl.lowerings.elementwise import lower_binary, lower_function
 from byoc_dnnl.lowerings.epilogue import BINARIES
 from byoc_dnnl.lowerings.functions import FUNCTIONS
 from byoc_dnnl.lowerings.group_normalisation import lower_group_norm, lower_instance_norm, lower_rms_norm
+from byoc_dnnl.lowerings.laws import require_law
 from byoc_dnnl.lowerings.movement import lower_concat, lower_permute_dims, lower_reshape
 from byoc_dnnl.lowerings.normalisation import lower_layer_norm, lower_lrn, lower_softmax
 from byoc_dnnl.lowerings.pieces import lower_roll, lower_split, lower_stack, lower_strided_slice
@@ -37,6 +38,7 @@ from byoc_dnnl.lowerings.refusals import REFUSALS
 from byoc_dnnl.lowerings.resampling import lower_resize
 from byoc_dnnl.lowerings.slopes import lower_prelu
 from byoc_dnnl.lowerings.softsign import lower_softsign
+from byoc_dnnl.lowerings.window_laws import declines_windows
 from byoc_dnnl.precision import lacks
 
 if TYPE_CHECKING:
@@ -134,12 +136,12 @@ _CHANGES_RANK = frozenset(
 
 def lower(call: Call, planner: Planner) -> str | None:
     """Adds a call's primitives to a plan, or gives the reason why there are none."""
-    reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner)
+    reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner) or declines_windows(call)
     return LOWERINGS[call.op](call, planner) if reason is None else reason
 
 
 def require_form(call: Call) -> None:
-    """Checks how many operands and results a call has, and their ranks, where it is one of an op that may be taken.
+    """Check how many operands and results a call has, their ranks, and the law of its op, where it may be taken.
 
     Raises:
         ArtifactError: it has others than its op; only a document from a file can say so.
@@ -155,6 +157,7 @@ def require_form(call: Call) -> None:
     if call.op not in _CHANGES_RANK and any(len(x.shape) != len(call.result.shape) for x in _of_one_rank(call)):
         got = ", ".join(map(str, (*call.operands, call.result)))
         raise ArtifactError(f"`{call.op}`", "has tensors of different ranks", got=got)
+    require_law(call)
 
 
 def _of_one_rank(call: Call) -> tuple[GraphTensor, ...]:
