@@ -184,7 +184,7 @@ def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float) -> NDA
     squares = np.square(x)
     total = np.zeros_like(squares)
     channels = x.shape[1]
-    for step in range(-((size - 1) // 2), size // 2 + 1):
+    for step in range(max(-((size - 1) // 2), 1 - channels), min(size // 2, channels - 1) + 1):
         first, last = max(0, -step), max(0, channels - max(0, step))
         total[:, first:last] += squares[:, first + step : max(0, last + step)]
     base = np.asarray(bias, x.dtype) + np.asarray(alpha / size, x.dtype) * total

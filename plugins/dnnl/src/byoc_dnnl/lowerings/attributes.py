@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from byoc_core.errors import ArtifactError
 
@@ -33,12 +33,13 @@ __all__ = [
 ]
 
 _LARGEST_NUMBER = sys.float_info.max
+_INTEGERS = range(-(2**63), 2**63)
 
 
 def number(call: Call, name: str) -> float:
     """Gives an attribute that is a number."""
     value = call.attrs.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER:
+    if _is_number(value):
         return float(value)
     raise _misfit(call, name, "a number")
 
@@ -46,26 +47,34 @@ def number(call: Call, name: str) -> float:
 def integer(call: Call, name: str) -> int:
     """Gives an attribute that is an integer."""
     value = call.attrs.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if _is_integer(value):
         return value
-    raise _misfit(call, name, "an integer")
+    raise _misfit(call, name, "an integer of 64 bits")
 
 
 def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:
     """Gives an attribute that is a tuple of integers; of so many where ``count`` says."""
     value = call.attrs.get(name)
     if isinstance(value, tuple):
-        found = tuple(x for x in value if isinstance(x, int) and not isinstance(x, bool))
+        found = tuple(x for x in value if _is_integer(x))
         if len(found) == len(value) and count in (None, len(found)):
             return found
-    raise _misfit(call, name, "integers" if count is None else f"{count} integers")
+    raise _misfit(call, name, "integers of 64 bits" if count is None else f"{count} integers of 64 bits")
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value in _INTEGERS
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
 
 
 def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
     """Gives an attribute that is a tuple of so many numbers."""
     value = call.attrs.get(name)
     if isinstance(value, tuple) and len(value) == count:
-        found = tuple(float(x) for x in value if isinstance(x, (int, float)) and not isinstance(x, bool))
+        found = tuple(float(x) for x in value if _is_number(x))
         if len(found) == count:
             return found
     raise _misfit(call, name, f"{count} numbers")

@@ -45,11 +45,13 @@ def _sums_rows(reader: Call | None, call: Call, axis: int) -> bool:
 def lower_lrn(call: Call, planner: Planner) -> str | None:
     """Adds local response normalisation; oneDNN's windows have as many channels before as after.
 
-    Not taken: windows of an even number of channels.
+    Not taken: windows of an even number of channels; windows that hold all channels and more.
     """
     size = integer(call, "size")
     if size % 2 == 0:
         return "oneDNN knows windows of an odd number of channels"
+    if size > 2 * sizes_of(call.result)[1]:
+        return "its windows have more channels than there are on both sides"
     alpha, beta, bias = (number(call, name) for name in ("alpha", "beta", "bias"))
     return _add(call, planner, lambda desc, _: planner.workshop.lrn(desc, size, alpha, beta, bias))
 

@@ -34,7 +34,7 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
-MAX_TAPS = 1 << 12
+MAX_TAPS = 1 << 16
 """The largest number of taps of a pooling window along one axis: oneDNN unrolls the taps of a row when it generates
 code, and generates it without the interpreter's lock."""
 
@@ -99,13 +99,20 @@ def pooling_shape(call: Call) -> Shape:
     """Return the shape of a pooling's result.
 
     Raises:
-        ArtifactError: a window is larger than the padded image.
+        ArtifactError: a window is larger than the padded image, or not larger than the padding on one side.
     """
     rank, places = spatial_rank(call), _image_axes(call)
     batch, channels, *image = _chosen(shape_of(call.operands[0]), places)
     window = _at_least(call, "pool_size", rank, 1)
     has_partial = flag(call, "ceil_mode")
     stated = _stated(call, rank)
+    _, dilation, before, after = stated
+    for taps, spread, *around in zip(window, dilation, before, after, strict=True):
+        if max(around) > (taps - 1) * spread:
+            problem = "attribute `padding` is not smaller than the window"
+            raise ArtifactError(
+                f"`{call.op}`", problem, got=max(around), expected=f"less than {(taps - 1) * spread + 1}"
+            )
     counts = [_count(call, *axis, has_partial=has_partial) for axis in zip(image, window, *stated, strict=True)]
     return _restored((batch, channels, *counts), places)
 

@@ -1,0 +1,197 @@
+"""Mutants of documents: attributes and declared shapes changed at random, alone or together, then loaded and called.
+
+Run as a program, so that a call without an end or a fault of memory ends a child process. The program names each mutant
+in a file before the mutant is loaded.
+
+    python -m plugins.dnnl.tests.mutants SEED COUNT FILE
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import byoc_dnnl.backend as dnnl
+import numpy as np
+import numpy.typing as npt
+from byoc_core.dims import evaluate
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ByocError
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph_encoding import decode_document, encode_document
+from byoc_core.runtime.module import TensorSpec
+from byoc_dnnl.calls import calls_of, shape_of
+from byoc_dnnl.engine import DnnlModule
+from byoc_dnnl.lowerings.laws import LAWS
+from byoc_dnnl.lowerings.table import dtypes_of
+from byoc_dnnl.static_form import symbols_in
+
+__all__ = ["cases_with_laws", "document_of", "run_mutants"]
+
+NDArray = npt.NDArray[Any]
+MAX_ELEMENTS = 1 << 20
+"""How many elements the arguments of a mutant that is called may have together."""
+
+_INTEGERS = (
+    *(-(2**63), -(2**31), -64, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 64, 4096, 2**16, 2**20),
+    *(2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**64 + 1),
+)
+_NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 1e30, 1e300, -1e300, 10**400)
+
+
+def document_of(case: OpCase, dtype: str = "float32", *, is_dynamic: bool = False) -> GraphFunction:
+    """Return a function of one call, which is a case; ``is_dynamic``: its first size is the symbol ``n``."""
+    types = case.symbolic_types() if is_dynamic else case.types(dtype)
+    _, binding = new_function(_op(case.op), types, case.attrs)
+    return dnnl._graph_of(binding)
+
+
+def cases_with_laws() -> list[tuple[OpCase, str]]:
+    """Return the cases of all ops that have laws, with the dtypes of oneDNN that each op takes."""
+    return [
+        (case, dtype)
+        for op in LAWS
+        for case in op_cases()[op]
+        for dtype in {case.dtype, *dtypes_of(op)}
+        if dtype in ("float32", "int8", "uint8") and dtype in case.dtypes(_op(op))
+    ]
+
+
+def _op(name: str) -> Any:
+    return default_ops()[name]
+
+
+class _Mutator:
+    """Changes one document after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._cases = sorted(cases_with_laws(), key=lambda pair: (pair[0].op, str(pair[0]), pair[1]))
+
+    def next(self) -> tuple[GraphFunction, Mapping[str, int]]:
+        """Return the next mutant, with the sizes of the symbols that it is called with."""
+        case, dtype = self.random.choice(self._cases)
+        is_dynamic = self.random.random() < 0.3
+        try:
+            function = document_of(case, dtype, is_dynamic=is_dynamic)
+        except ByocError:
+            function = document_of(case, dtype)  # the op takes no such symbol
+        for _ in range(self.random.choice((1, 1, 2, 3))):
+            function = self._changed(function)
+        is_consistent = self.random.random() < 0.6
+        first = [size for operand in case.operands[:1] for size in operand.shape[:1]]
+        return (self._consistent(function) if is_consistent else function), {"n": first[0] if first else 1}
+
+    def _changed(self, function: GraphFunction) -> GraphFunction:
+        (node,) = function.nodes
+        if node.attrs and self.random.random() < 0.7:
+            name = self.random.choice(sorted(node.attrs))
+            attrs = {**node.attrs, name: self._other(node.attrs[name])}
+            return self._with_node(function, replace(node, attrs=MappingProxyType(attrs)))
+        if self.random.random() < 0.5 and function.inputs:
+            index = self.random.randrange(len(function.inputs))
+            spec = function.inputs[index]
+            changed = TensorSpec(spec.name, spec.dtype, self._other_shape(spec.shape))
+            inputs = (*function.inputs[:index], changed, *function.inputs[index + 1 :])
+            return GraphFunction(function.name, inputs, function.constants, function.nodes, function.outputs)
+        index = self.random.randrange(len(node.outputs))
+        outputs = list(node.outputs)
+        outputs[index] = GraphTensor(outputs[index].dtype, self._other_shape(outputs[index].shape))
+        return self._with_node(function, replace(node, outputs=tuple(outputs)))
+
+    def _with_node(self, function: GraphFunction, node: GraphNode) -> GraphFunction:
+        return GraphFunction(function.name, function.inputs, function.constants, (node,), function.outputs)
+
+    def _other(self, value: Any) -> Any:
+        if isinstance(value, tuple) and value:
+            index = self.random.randrange(len(value))
+            return (*value[:index], self._other(value[index]), *value[index + 1 :])
+        if isinstance(value, bool):
+            return not value
+        if isinstance(value, float):
+            return self.random.choice(_NUMBERS)
+        if isinstance(value, int):
+            return value + self.random.choice((-1, 1)) if self.random.random() < 0.3 else self.random.choice(_INTEGERS)
+        return value
+
+    def _other_shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        if not shape or self.random.random() < 0.1:
+            return (*shape, self.random.choice((1, 2, 5)))
+        return tuple(self._other(tuple(shape)))
+
+    def _consistent(self, function: GraphFunction) -> GraphFunction:
+        """Return the function with results as the op's law has them, where it has any."""
+        (call,) = calls_of(function)
+        if symbols_in(function):
+            return function  # a law is about the sizes of a call
+        try:
+            shapes = LAWS[call.op](call)
+        except ByocError:
+            return function
+        (node,) = function.nodes
+        outputs = tuple(
+            GraphTensor(tensor.dtype, tuple(shape)) for tensor, shape in zip(node.outputs, shapes, strict=False)
+        )
+        return self._with_node(function, replace(node, outputs=outputs))
+
+
+def _run(function: GraphFunction, sizes: Mapping[str, int]) -> str:
+    """Return what became of a mutant: it was refused when loaded or called, or it ran."""
+    try:
+        payload = encode_document(GraphDocument(MappingProxyType({function.name: function})))
+        document = decode_document(payload)
+    except ByocError:
+        return "not decoded"
+    generator = np.random.default_rng(0)
+    constants = {
+        constant.digest: np.ones(shape_of(constant.tensor), to_numpy(constant.tensor.dtype))
+        for constant in function.constants
+    }
+    try:
+        module = DnnlModule(document, constants)
+    except ByocError:
+        return "not loaded"
+    signature = document.functions[function.name].signature
+    specs = (*signature.inputs, *signature.outputs)
+    shapes = [tuple(evaluate(dim, sizes) for dim in spec.shape) for spec in specs]
+    if sum(math.prod(max(1, size) for size in shape) for shape in shapes) > MAX_ELEMENTS:
+        return "too large to call"
+    arrays = [
+        generator.integers(0, 3, shape).astype(to_numpy(spec.dtype)) for spec, shape in zip(specs, shapes, strict=True)
+    ]
+    try:
+        module.get_function(function.name)(*arrays)
+    except ByocError:
+        return "call refused"
+    return "ran"
+
+
+def run_mutants(seed: int, count: int, path: Path) -> dict[str, int]:
+    """Return how many mutants came to which end.
+
+    Args:
+        seed: of the mutants.
+        count: how many.
+        path: the file that tells the mutant under way.
+    """
+    mutator, found = _Mutator(seed), dict[str, int]()
+    for number in range(count):
+        function, sizes = mutator.next()
+        path.write_text(f"{number}: {function.inputs} {function.nodes}")
+        with np.errstate(all="ignore"):
+            end = _run(function, sizes)
+        found[end] = found.get(end, 0) + 1
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(run_mutants(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))))
