@@ -21,8 +21,10 @@ _INDEX = """\
 A plugin is a module (or object) with functions marked by `hookimpl`; its entry point stands in one of two groups. A
 function may leave out arguments that it does not need. "Not supported" is an answer, never an exception.
 
-An error of `byoc_core.errors` reaches the user as it is, with a note that says whose hook raised it; any other
+An error of `byoc_core.errors` reaches the caller as it is, with a note that says whose hook raised it; any other
 exception becomes a `HookError` that names plugin, distribution, version and hook. What a hook returns is checked.
+To `build` and `explain` an error of a backend's hook is a refusal: see
+[record 51](../adr/0051-failing-hooks-are-refusals.md).
 [How hooks change](../api-stability.md#hooks) says what you can rely on. `byoc_core.backend.hook_specs()` gives all
 this as data.
 """

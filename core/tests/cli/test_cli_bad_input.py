@@ -183,8 +183,11 @@ def test_a_named_backend_that_cannot_compile_here_is_never_passed_over_in_silenc
     assert not Path("y.byoc").exists()
 
 
-def test_a_backend_that_raises_is_named_and_leaves_no_file(byoc: Any, model: Path, faulty_backends: None) -> None:
-    done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing")
+@pytest.mark.parametrize("strict", [["--strict"], ["--fallback", "error"]], ids=["strict", "fallback"])
+def test_a_backend_that_raises_is_named_and_leaves_no_file(
+    byoc: Any, model: Path, faulty_backends: None, strict: list[str]
+) -> None:
+    done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing", *strict)
     assert (done.code, done.out, done.err) == (
         1,
         "",
@@ -195,6 +198,18 @@ def test_a_backend_that_raises_is_named_and_leaves_no_file(byoc: Any, model: Pat
     )
     assert not Path("x.byoc").exists()
     assert byoc("compile", model, "-o", "x.byoc", "--backend", "host").code == 0
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_backend_that_raises_takes_nothing_and_the_model_compiles(
+    byoc: Any, model: Path, faulty_backends: None
+) -> None:
+    done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing")
+    assert done.code == 0
+    assert "warning: backend `failing`: its hook `byoc_codegen` raised ZeroDivisionError: kaboom" in done.err
+    assert "failing: hook byoc_codegen raised ZeroDivisionError: kaboom for 1 op" in done.out
+    told = json.loads(byoc("explain", "x.byoc", "--json").out)
+    assert told["hook_failures"][0]["traceback"].endswith("ZeroDivisionError: kaboom")
 
 
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

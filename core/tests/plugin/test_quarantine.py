@@ -415,7 +415,7 @@ def test_the_process_that_met_them_all_still_compiles(answers: Any) -> None:
 
 
 def test_hooks_that_fail_later(fakes: Installation, tmp_path: Path) -> None:
-    """A status that raises is the answer no; a hook that wants to end the process is an error that names it."""
+    """A status that raises is the answer no; a hook that wants to end the process is one that raises."""
     fickle = replace(fakes, site=Site(tmp_path / "site"), marks=tmp_path / "marks")
     for folder in (fickle.site.folder, fickle.marks):
         folder.mkdir()
@@ -429,7 +429,7 @@ def test_hooks_that_fail_later(fakes: Installation, tmp_path: Path) -> None:
         "note   backend `unsure` (byoc-unsure 1.0): cannot do its work here: plugin `unsure` (byoc-unsure 1.0), "
         "hook `byoc_compile_status`: raised OSError: no device." in found.stdout
     )
-    done = fickle.byoc("compile", "m.onnx", "-o", "none.byoc", "--backend", "leaving")
+    done = fickle.byoc("compile", "m.onnx", "-o", "none.byoc", "--backend", "leaving", "--strict")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "error: plugin `leaving` (byoc-leaving 1.0), hook `byoc_codegen`: raised SystemExit: 0. "

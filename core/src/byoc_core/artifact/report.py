@@ -30,7 +30,8 @@ _MAX_BORDERS = 8
 def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     """Gives the report for people to read.
 
-    A header line for each backend with its share of FLOPs, and its unit roundoffs where they are coarse; the reasons
+    A header line for each backend with its share of FLOPs, and its unit roundoffs where they are coarse; the hooks that
+    raised (``hook_failures`` of the data holds the tracebacks); the reasons
     why ops stayed on the host, the most expensive first, an op once for each backend that gave one; near misses of
     patterns that are not among them; the regions of one backend that stay apart although one reads from the other; the
     dynamic sizes that no input determines.
@@ -41,11 +42,29 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
     """
     if not items_of(data.get("backends")) and not items_of(data.get("ops")):
         return "no offload report"
-    lines = [*_header(data), *_reason_lines(data), *_near_miss_lines(data), *_border_lines(data), *_size_lines(data)]
+    lines = [
+        *_header(data),
+        *_failure_lines(data),
+        *_reason_lines(data),
+        *_near_miss_lines(data),
+        *_border_lines(data),
+        *_size_lines(data),
+    ]
     lines = [to_printable(line) for line in lines]
     if width is None:
         return "\n".join(lines)
     return "\n".join(part for line in lines for part in _broken(line, width))
+
+
+def _failure_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a line for each exception of a hook, and how many ops it was raised for."""
+    lines = []
+    for item in items_of(data.get("hook_failures")):
+        ops = item.get("ops")
+        count = len(ops) if isinstance(ops, list) else 0
+        times = f" for {count} op{'' if count == 1 else 's'}" if count else ""
+        lines.append(f"  {_text(item.get('backend'))}: hook {_text(item.get('hook'))} {_text(item.get('text'))}{times}")
+    return ["hooks of backends that raised:", *lines[:_MAX_REASONS]] if lines else []
 
 
 @dataclass

@@ -18,7 +18,7 @@ from byoc_core.backend.info import (
     coarsest_roundoff,
 )
 from byoc_core.backend.options import validate_options
-from byoc_core.errors import HookError
+from byoc_core.errors import ByocError, HookError
 from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime.module import RuntimeModule
@@ -167,6 +167,19 @@ class BackendHandle:
     def where(self, hook: str) -> str:
         """Gives the place for messages about a hook."""
         return self._plugin.where(hook)
+
+    def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
+        """Raise the error of a hook; :class:`byoc_core.backend.contained.ContainedBackend` makes a refusal of it.
+
+        Args:
+            hook: the hook's name.
+            error: what the hook, or an object that the hook returned, raised.
+            op: the op that the hook was asked about; empty where the hook speaks for the whole backend.
+
+        Raises:
+            ByocError: ``error``.
+        """
+        raise error
 
     def estimate(self, function: Function, context: CompileContext) -> Estimate | None:
         """Gives what running a function costs on it; ``None`` where it does not say.

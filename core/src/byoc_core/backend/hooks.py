@@ -6,8 +6,13 @@ A backend is a module (or object) whose functions are marked with :data:`hookimp
 backend's name. A function may leave out arguments that it does not need.
 
 "Not supported" is an answer, given as a :class:`Rejection`. Every hook may raise an error of :mod:`byoc_core.errors`,
-which reaches the user as it is with a note that says whose hook raised it; any other exception becomes a ``HookError``
-that names plugin, distribution, version and hook. What a hook returns is checked; a wrong type is a ``HookError`` too.
+which reaches the caller as it is with a note that says whose hook raised it; any other exception becomes a
+``HookError`` that names plugin, distribution, version and hook. What a hook returns is checked; a wrong type is a
+``HookError`` too.
+
+To ``build`` and ``explain`` an error of a hook is a refusal: other backends and the host take what the hook was asked
+about, a warning says so, and the report keeps the traceback. With ``strict=True`` or ``fallback="error"``, and where
+``partition`` or ``RunCodegen`` is called by itself, the caller gets the error.
 
 The smallest backend::
 
@@ -97,7 +102,8 @@ def byoc_compile_status(context: CompileContext) -> Status:
     How often: a few times per compilation, so it should be quick; it must have no effect.
     Result: a no with its reason and remedy is shown. ``build`` warns, and the backend takes nothing; ``RunCodegen``
         raises a ``CodegenError`` for a function that is annotated for the backend.
-    If it raises: compilation stops. ``byoc backends`` and ``byoc doctor`` show the failure as the reason.
+    If it raises: the backend cannot compile, with the failure as the reason. ``byoc backends`` and ``byoc doctor`` show
+        it too.
 
     Example::
 
@@ -122,7 +128,7 @@ def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
     When: after the core's own passes and before partition, in backend order.
     How often: once per compilation.
     Result: it replaces the module for all backends, so it must mean the same; the verifier runs after it.
-    If it raises: compilation stops.
+    If it raises: the module stays as it is, and the backend takes nothing. So it is if the verifier refuses the result.
 
     Example::
 
@@ -146,7 +152,8 @@ def byoc_patterns() -> Sequence[CompositePattern]:
     Result: each match becomes one ``composite`` binding that bears the pattern's name; which of several overlapping
         matches wins is decided by :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`. A pattern that is
         not named ``<backend>.<what>`` is a ``HookError``.
-    If it raises: partition stops. So it does if a condition or a check of a pattern raises.
+    If it raises: the backend takes nothing. If a condition or a check of a pattern raises, the pattern does not match
+        at this op.
 
     Example::
 
@@ -172,7 +179,7 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     How often: once per op and partition; by ``ByCost``, and where regions turn out too small for the user's limits,
         several times. The answer must depend on the arguments only.
     Result: ``Support`` claims the op; a ``Rejection`` is shown by ``explain``.
-    If it raises: partition stops.
+    If it raises: the backend does not take the op.
 
     Example::
 
@@ -204,7 +211,7 @@ def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
         that holds one as a whole. Regions are made of the claims later, so it need not care for convexity.
         ``byoc_supports``, where the backend has it too, is asked for the ops of a region that another backend's codegen
         has refused.
-    If it raises: partition stops. So it does if it does anything but claim.
+    If it raises: the backend takes nothing. So it is if the hook does anything but claim.
 
     Example::
 
@@ -236,7 +243,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
         not depend on these.
     Result: the seconds are weighed against those of other backends and the host, so they should be measured, if
         roughly. A figure that is negative or not finite is a ``HookError``.
-    If it raises: partition stops.
+    If it raises: the backend does not take the ops of the function.
 
     Example::
 
@@ -257,11 +264,13 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     Called by: ``RunCodegen``, which ``build``, ``explain`` and ``debug_model`` run; the lint with ``--compile``.
     When: after partition, with all functions whose ``Codegen`` attribute names the backend, in module order. Each has a
         ``global_symbol``, and its bindings are single ops and ``composite`` bindings.
-    How often: once per module, and once more where regions are handed to it that another backend's codegen refused.
+    How often: once per module; once more where regions are handed to it that another backend's codegen refused; and
+        more often where it raises.
     Result: for every function there must be a function of its symbol in the resulting module, or a ``Rejection``:
         ``build`` then offers the region to the next backend, and ``RunCodegen`` by itself raises. Equal functions
         should give equal modules.
-    If it raises: compilation stops.
+    If it raises: it is called again with fewer functions, to find those for which it raises; these are refused, as by a
+        ``Rejection``.
 
     Example::
 

@@ -29,6 +29,7 @@ __all__ = [
     "RequireOffloadOption",
     "SeedOption",
     "SizeOption",
+    "StrictOption",
     "build_model",
     "check_output",
     "choose_backends",
@@ -66,6 +67,13 @@ PolicyOption = Annotated[
         help="Who takes what: each backend, in order, all it can (greedy, the default), or whoever makes the whole "
         "cheapest, transfers included (cost).",
         show_default=False,
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Stop with an error if a hook of a backend raises; else others take what it was asked about.",
     ),
 ]
 RequireOffloadOption = Annotated[
@@ -230,6 +238,8 @@ def build_model(
     observer: PassObserver | None = None,
     constraints: PartitionOptions | None = None,
     policy: PolicyName | None = None,
+    *,
+    strict: bool = False,
 ) -> Executable:
     """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
@@ -250,6 +260,7 @@ def build_model(
             chosen,
             options=options,
             fallback=fallback,
+            strict=strict,
             policy=new_policy(policy),
             progress=show,
             on_pass=observer,
@@ -263,6 +274,8 @@ def explain_model(
     given_options: Sequence[str] | None,
     constraints: PartitionOptions | None = None,
     policy: PolicyName | None = None,
+    *,
+    strict: bool = False,
 ) -> Explanation:
     """Imports an ONNX model and explains who would take what, showing its progress.
 
@@ -278,5 +291,12 @@ def explain_model(
     with show_stages(path.name) as show:
         show("import")
         module = import_model(path)
-        decide = new_policy(policy)
-        return explain(module, chosen, options=options, policy=decide, progress=show, partition_options=constraints)
+        return explain(
+            module,
+            chosen,
+            options=options,
+            strict=strict,
+            policy=new_policy(policy),
+            progress=show,
+            partition_options=constraints,
+        )

@@ -11,9 +11,10 @@ from typing import Any
 from byoc_core.artifact import Executable
 from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.contained import ContainedBackend, HookFailure
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.driver.explanation import Explanation
-from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback
+from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback, warn_of_failures
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
@@ -53,6 +54,7 @@ class BuildOptions:
         progress: called with the name of each stage as it begins.
         on_pass: called after each pass with its name, the seconds it took and the module it gave.
         partition_options: constraints on who takes what.
+        strict: whether an exception in a hook of a backend is an error in place of a refusal.
     """
 
     fallback: Fallback = "allow"
@@ -61,6 +63,7 @@ class BuildOptions:
     progress: Progress | None = field(default=None, repr=False)
     on_pass: OnPass | None = field(default=None, repr=False)
     partition_options: PartitionOptions = field(default_factory=PartitionOptions)
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -73,6 +76,7 @@ def build(
     *,
     options: Mapping[str, Mapping[str, object]] | None = None,
     fallback: Fallback = "allow",
+    strict: bool = False,
     policy: Policy | None = None,
     dump: str | Path | None = None,
     progress: Progress | None = None,
@@ -89,6 +93,9 @@ def build(
         fallback: what to do when ops stay on the host: ``"allow"`` (the report and the log say why), ``"warn"``, or
             ``"error"``. Listing ``"host"`` among the backends permits it. A backend that cannot compile on this
             machine takes nothing, and a warning says so.
+        strict: whether an exception in a hook of a backend is an error, as it is with ``fallback="error"``. Else it is
+            the backend's refusal of what the hook was asked about: other backends and the host take it, a warning says
+            so, and the report keeps the traceback.
         policy: who takes what; greedy by order by default.
         dump: a folder that gets the printed module after every pass.
         progress: called with the name of each stage as it begins.
@@ -105,10 +112,11 @@ def build(
             the reasons. Or the backend that an op is forced to does not take it. Or a policy did anything but claim.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
+        HookError: ``strict`` or ``fallback="error"``, and a hook of a backend raised.
     """
     folder = Path(dump) if dump is not None else None
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes)
+    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes, strict)
     job = _Build(module, backends, options or {}, chosen)
     made = job.compile()
     if job.asked and HOST_NAME not in backends:
@@ -121,6 +129,7 @@ def explain(
     backends: Sequence[str | object] = (),
     *,
     options: Mapping[str, Mapping[str, object]] | None = None,
+    strict: bool = False,
     policy: Policy | None = None,
     progress: Progress | None = None,
     partition_options: PartitionOptions | None = None,
@@ -131,6 +140,7 @@ def explain(
         module: what to explain.
         backends: names or plugin objects, from the first to be asked to the last.
         options: each backend's options, by backend name.
+        strict: whether an exception in a hook of a backend is an error; else the explanation tells of it.
         policy: who takes what; greedy by order by default.
         progress: called with the name of each stage as it begins.
         partition_options: constraints on who takes what.
@@ -142,9 +152,10 @@ def explain(
         PartitionError: the backend that an op is forced to does not take it, or a policy did anything but claim.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
+        HookError: ``strict``, and a hook of a backend raised.
     """
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes)
+    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes, strict=strict)
     made = _Build(module, backends, options or {}, chosen).compile()
     return Explanation(made.partitioned, made.report_data)
 
@@ -161,7 +172,7 @@ def carve_regions(
     """Gives the module as :func:`build` has it just before it compiles for these backends.
 
     What they claim stands in functions annotated for them, but for views at the borders (see :class:`PeelViews`); what
-    they leave, :func:`build` gives to the host.
+    they leave, :func:`build` gives to the host. An exception in a hook of a backend is an error, as with ``strict``.
 
     Args:
         module: what to partition.
@@ -175,7 +186,7 @@ def carve_regions(
         ByocError: what :func:`build` raises before it compiles.
     """
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes)
+    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes, strict=True)
     job = _Build(module, backends, options or {}, chosen)
     return job.peel(job.offload(job.prepare()))
 
@@ -221,7 +232,13 @@ class _Build:
         if isinstance(backends, str):
             raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
         self._module = module
-        self._handles = installed_backends().order(backends)
+        self._failures: list[HookFailure] = []
+        handles = installed_backends().order(backends)
+        is_strict = chosen.strict or chosen.fallback == "error"
+        self._handles = [
+            handle if is_strict or handle.name == HOST_NAME else ContainedBackend(handle, self._failures)
+            for handle in handles
+        ]
         self._options = options
         self._chosen = chosen
         self._log = PartitionLog()
@@ -282,6 +299,9 @@ class _Build:
         stated = {h.name: h.info(self._options.get(h.name)).unit_roundoff for h in self._handles}
         told = build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked, whole=whole, roundoffs=stated)
         report = {**told, "sizes": sizes}
+        if self._failures:
+            report["hook_failures"] = [failure.to_data() for failure in self._failures]
+            warn_of_failures(self._failures)
         return _Compiled(partitioned, compiled, report)
 
     def keeps_on_host(self, function: str, name: str) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from byoc_core.backend.contained import HookFailure
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import PartitionError
 
-__all__ = ["FALLBACKS", "Fallback", "judge_fallback"]
+__all__ = ["FALLBACKS", "Fallback", "judge_fallback", "warn_of_failures"]
 
 _LOGGER = logging.getLogger("byoc_core")
 
@@ -41,3 +42,21 @@ def judge_fallback(fallback: Fallback, report: Mapping[str, Any], keeps_on_host:
         warnings.warn("\n".join([share, *lines]), stacklevel=3)
     else:
         _LOGGER.info("%s\n%s", share, "\n".join(lines))
+
+
+def warn_of_failures(failures: Sequence[HookFailure]) -> None:
+    """Warn of hooks that raised, once for each backend and hook; the report holds the tracebacks.
+
+    A failure of ``byoc_compile_status`` is left out: the warning of a backend that cannot compile tells of it.
+    """
+    told = dict.fromkeys((failure.backend, failure.hook) for failure in failures)
+    for backend, hook in told:
+        if hook != "byoc_compile_status":
+            texts = list(dict.fromkeys(f.text for f in failures if (f.backend, f.hook) == (backend, hook)))
+            more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+            warnings.warn(
+                f"backend `{backend}`: its hook `{hook}` {texts[0]}{more}.\n"
+                "Other backends and the host take what it was asked about; the report's `hook_failures` hold the "
+                "tracebacks, and `strict=True` (`--strict`) makes an error of it.",
+                stacklevel=4,
+            )

@@ -55,13 +55,14 @@ class PluginHandle:
             HookError: the hook raised something else than one of byoc's own errors, or wanted to end the process; the
                 cause is chained.
             ByocError: the hook reported an error in byoc's terms; a note says whose hook it was.
+            KeyboardInterrupt, MemoryError: as they are: neither is the plugin's fault.
         """
         try:
             return getattr(self._manager.hook, hook)(**arguments)
         except ByocError as error:
             error.add_note(f"raised by {self.record.label}, hook `{hook}`")
             raise
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:
             raise HookError(

@@ -25,6 +25,7 @@ from byoc_core.cli.selection import (
     PolicyOption,
     RequireOffloadOption,
     SizeOption,
+    StrictOption,
 )
 
 __all__ = ["compile_model"]
@@ -40,6 +41,7 @@ def compile_model(
     fallback: Annotated[
         Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
     ] = "allow",
+    strict: StrictOption = False,
     policy: PolicyOption = None,
     force: ForceOption = None,
     stop_at: StopAtOption = None,
@@ -79,7 +81,7 @@ def compile_model(
     if print_after or timing:
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
-    executable = build_model(model, backend, option, fallback, observer, constraints, policy)
+    executable = build_model(model, backend, option, fallback, observer, constraints, policy, strict=strict)
     if observer is not None:
         observer.print_timing()
     if required is not None:

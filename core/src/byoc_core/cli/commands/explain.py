@@ -24,6 +24,7 @@ from byoc_core.cli.selection import (
     PolicyOption,
     RequireOffloadOption,
     SizeOption,
+    StrictOption,
 )
 from byoc_core.errors import OptionsError
 
@@ -42,6 +43,7 @@ def explain_offload(
     ],
     backend: BackendOption = None,
     option: OptionOption = None,
+    strict: StrictOption = False,
     policy: PolicyOption = None,
     force: ForceOption = None,
     stop_at: StopAtOption = None,
@@ -87,7 +89,7 @@ def explain_offload(
     )
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
-    explanation, report = _read(model, backend, option, dim, constraints, policy, as_ir=as_ir)
+    explanation, report = _read(model, backend, option, dim, constraints, policy, as_ir=as_ir, strict=strict)
     if as_ir and explanation is not None:
         typer.echo(explanation.to_script(), nl=False)
     elif as_json:
@@ -109,6 +111,7 @@ def _read(
     policy: PolicyName | None,
     *,
     as_ir: bool,
+    strict: bool,
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
     """Gives the explanation, ``None`` where only its report is known, and the report."""
     from byoc_core.artifact import inspect
@@ -126,11 +129,13 @@ def _read(
         if constraints != PartitionOptions():
             where = "--force, --stop-at, --allow, --min-* and --sideways"
             raise OptionsError(where, f"do not apply to `{model}`, which is compiled already")
+        if strict:
+            raise OptionsError("--strict", f"does not apply to `{model}`, which is compiled already")
         if policy is not None:
             raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    explanation = explain_model(model, backend, option, constraints, policy)
+    explanation = explain_model(model, backend, option, constraints, policy, strict=strict)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 

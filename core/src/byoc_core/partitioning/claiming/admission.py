@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from byoc_core.backend import BackendHandle
 from byoc_core.ir import Binding, TensorType, Trait, Type
 from byoc_core.ir.sizes import attribute_symbols, is_data_dependent
+from byoc_core.partitioning.op_sites import OpKey, op_key
 from byoc_core.pattern import Rejection
 
-__all__ = ["Admission", "admit_all", "core_refusal", "join_admissions", "new_admission"]
+__all__ = ["Admission", "admit_all", "core_refusal", "join_admissions", "new_admission", "without_ops"]
 
 Admission = Callable[[str, Binding], Rejection | None]
 """Called with the name of the function of the module that an op stands in, and the op: a reason not to ask about it."""
@@ -35,6 +36,27 @@ def join_admissions(*admissions: Admission) -> Admission:
 def new_admission(handle: BackendHandle, *others: Admission) -> Admission:
     """Gives the admission to one backend: the core's own conditions first, then the others, in order."""
     return join_admissions(lambda _, binding: core_refusal(binding, handle), *others)
+
+
+def without_ops(
+    refused: Mapping[tuple[str, OpKey], Rejection], admissions: Callable[[str], Admission]
+) -> Callable[[str], Admission]:
+    """Return the admissions by backend that turn away, after the given ones, ops that a backend may not have.
+
+    Args:
+        refused: the reasons, by backend and op; what is added later counts too.
+        admissions: the others, by backend.
+    """
+
+    def admission(backend: str) -> Admission:
+        others = admissions(backend)
+
+        def admit(source: str, binding: Binding) -> Rejection | None:
+            return others(source, binding) or refused.get((backend, op_key(source, binding)))
+
+        return admit
+
+    return admission
 
 
 def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from byoc_core.errors import ByocError, InternalError, PatternError
@@ -33,6 +33,8 @@ class FuseOpsByPattern(Pass):
             ``MergeCompositeFunctions`` makes regions of neighbours.
         log: gets the refusals.
         admit: asked of every op of a match before the pattern's check; one that is turned away declines the match.
+        contain: gives the refusal that an error of a pattern's condition or check stands for, or raises; called with
+            the error and the name of the op that the pattern ends with. Without it the error is raised.
     """
 
     patterns: Sequence[CompositePattern]
@@ -40,13 +42,14 @@ class FuseOpsByPattern(Pass):
     annotate_codegen: bool = False
     log: PartitionLog | None = None
     admit: Admission = admit_all
+    contain: Callable[[ByocError, str], Rejection] | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with composites.
 
         Raises:
             PatternError: a condition or the check of a pattern raised, or a check gave something else than a
-                ``Rejection`` or ``None``.
+                ``Rejection`` or ``None``, and :attr:`contain` does not make a refusal of it.
 
         Cost: per op, the patterns that can end at it; then :func:`byoc_core.partitioning.claiming.selection.select`.
         """
@@ -91,7 +94,7 @@ class _Fuser:
         for root in index.function.bindings:
             for order, pattern in self._by_root.get(root.op.name, ()):
                 limits: list[str] = []
-                for number, match in enumerate(self._matches(pattern, root, index, limits)):
+                for number, match in enumerate(self._matches(pattern, root, index, source, limits)):
                     candidate = Candidate(
                         pattern, order, match, tuple(index.position[id(b)] for b in match.bindings), number
                     )
@@ -106,16 +109,34 @@ class _Fuser:
                     self._refuse(pattern, root, source, Rejection("search-limit", limit), ())
 
     def _matches(
-        self, pattern: CompositePattern, root: Binding, index: FunctionIndex, limits: list[str]
+        self, pattern: CompositePattern, root: Binding, index: FunctionIndex, source: str, limits: list[str]
     ) -> Iterator[Match]:
         try:
-            yield from find_matches(pattern.pattern, root, index, limits.append)
-        except ByocError:
-            raise
-        except Exception as error:
-            problem = f"a condition raised {type(error).__name__}: {error}"
-            window = binding_window(index.function, root, self._module.constants)
-            raise PatternError(f"pattern `{pattern.name}`", problem, detail=window) from error
+            yield from self._find_matches(pattern, root, index, limits)
+        except PatternError as error:
+            self._refuse(pattern, root, source, self._contain(error, root), ())
+
+    def _find_matches(
+        self, pattern: CompositePattern, root: Binding, index: FunctionIndex, limits: list[str]
+    ) -> Iterator[Match]:
+        matches = find_matches(pattern.pattern, root, index, limits.append)
+        while True:
+            try:
+                match = next(matches, None)
+            except (ByocError, MemoryError):
+                raise
+            except Exception as error:
+                problem = f"a condition raised {type(error).__name__}: {error}"
+                window = binding_window(index.function, root, self._module.constants)
+                raise PatternError(f"pattern `{pattern.name}`", problem, detail=window) from error
+            if match is None:
+                return
+            yield match
+
+    def _contain(self, error: ByocError, root: Binding) -> Rejection:
+        if self._options.contain is None:
+            raise error
+        return self._options.contain(error, root.results[0].name)
 
     def _refuse(
         self, pattern: CompositePattern, root: Binding, source: str, rejection: Rejection, ops: tuple[str, ...]
@@ -139,11 +160,17 @@ class _Fuser:
         dependent = next((b for b in match.bindings if is_data_dependent(b)), None)
         if dependent is not None:
             return Rejection("data-dependent-size", f"only the data tells the sizes that `{dependent.op.name}` gives")
-        if pattern.check is None:
-            return None
+        try:
+            return self._check(pattern, match)
+        except PatternError as error:
+            return self._contain(error, match.root)
+
+    def _check(self, pattern: CompositePattern, match: Match) -> Rejection | None:
         where = f"pattern `{pattern.name}`"
         try:
-            answer: object = pattern.check(match)
+            answer: object = pattern.check(match) if pattern.check is not None else None
+        except MemoryError:
+            raise
         except Exception as error:
             problem = f"its check raised {type(error).__name__}: {error}"
             raise PatternError(where, problem, detail=self._window(match)) from error

@@ -6,14 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.backend import BackendHandle
+from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claiming.admission import Admission, admit_all, join_admissions, new_admission
 from byoc_core.partitioning.claiming.annotate import AnnotateSupported
 from byoc_core.partitioning.claiming.claim_by_hook import claim_by_hook
 from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
 from byoc_core.partitioning.log import PartitionLog
+from byoc_core.pattern import Rejection
 
-__all__ = ["PartitionRequest"]
+__all__ = ["PartitionRequest", "contain_patterns"]
+
+
+def contain_patterns(backend: BackendHandle) -> Callable[[ByocError, str], Rejection]:
+    """Return what becomes of an error that a pattern of a backend raised at an op: :meth:`BackendHandle.contain`."""
+    return lambda error, op: backend.contain("byoc_patterns", error, op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,16 @@ class PartitionRequest:
         admitted = new_admission(backend, wished)
         options = self.options.get(backend.name, {})
         if backend.claims_by_itself:
-            return claim_by_hook(module, backend, backend.context(module, options), admitted, self.log)
+            context = backend.context(module, options)
+            try:
+                return claim_by_hook(module, backend, context, admitted, self.log)
+            except ByocError as error:
+                backend.contain("byoc_partition", error)  # raises, or the backend refuses all ops below
         patterns = backend.patterns()
         if patterns:
             embed = backend.info().constants == "embedded"
-            module = FuseOpsByPattern(patterns, bind_constants=embed, log=self.log, admit=admitted)(module)
+            fuse = FuseOpsByPattern(
+                patterns, bind_constants=embed, log=self.log, admit=admitted, contain=contain_patterns(backend)
+            )
+            module = fuse(module)
         return AnnotateSupported(backend, options, log=self.log, admit=wished)(module)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from byoc_core.dims import evaluate_at_one
 from byoc_core.ir import Binding, IRModule
 from byoc_core.ir.sizes import cited_symbols
-from byoc_core.partitioning.claiming.admission import Admission
+from byoc_core.partitioning.claiming.admission import without_ops
 from byoc_core.partitioning.claiming.claims import Claim, claims_of, drop_claims
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
@@ -45,7 +45,7 @@ def claim_within_limits(
     given_back: dict[tuple[str, OpKey], Rejection] = {}
     while True:
         log = PartitionLog()
-        admissions = _without(given_back, request.admissions)
+        admissions = without_ops(given_back, request.admissions)
         claimed = claim(module, replace(request, log=log, admissions=admissions))
         if given_back:  # a policy that claims by itself need not have asked
             claimed = drop_claims(
@@ -57,20 +57,6 @@ def claim_within_limits(
             request.log.extend(log)
             return claimed
         given_back.update(((first, key), rejection) for key, rejection in small[first].items())
-
-
-def _without(
-    given_back: dict[tuple[str, OpKey], Rejection], admissions: Callable[[str], Admission]
-) -> Callable[[str], Admission]:
-    def admission(backend: str) -> Admission:
-        others = admissions(backend)
-
-        def admit(source: str, binding: Binding) -> Rejection | None:
-            return others(source, binding) or given_back.get((backend, op_key(source, binding)))
-
-        return admit
-
-    return admission
 
 
 def _small_regions(module: IRModule, claimed: IRModule, constraints: Constraints) -> dict[str, dict[OpKey, Rejection]]:

@@ -10,6 +10,7 @@ from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
+from byoc_core.partitioning.claiming.admission import without_ops
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpKey, op_key
@@ -70,8 +71,7 @@ class ByCost:
         self._check_machines([handle.name for handle in request.backends])
         asked = [handle for handle in request.backends if handle.name != HOST_NAME]
         if asked and not _is_partitioned(module, [handle.name for handle in asked]):
-            plan = _Plan(self, module, replace(request, backends=asked))
-            module = plan.claim_best()
+            module = _claim_best(self, module, replace(request, backends=asked))
         for handle in request.backends:
             if handle.name == HOST_NAME:  # where it takes part as a backend, it takes what is left
                 module = request.claim(module, handle)
@@ -100,6 +100,22 @@ def _check_mapping(what: str, value: object, example: str) -> None:
         )
 
 
+def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> IRModule:
+    """Claims what costs least, and plans anew without the ops for which a backend's estimate failed.
+
+    It ends: each round takes one op more from a backend.
+    """
+    refused: dict[tuple[str, OpKey], Rejection] = {}
+    while True:
+        log = PartitionLog()
+        plan = _Plan(policy, module, replace(request, log=log, admissions=without_ops(refused, request.admissions)))
+        claimed = plan.claim_best()
+        if plan.refused.keys() <= refused.keys():
+            request.log.extend(log)
+            return claimed
+        refused.update(plan.refused)
+
+
 class _Plan:
     """What is known of a module before anything is claimed for good."""
 
@@ -114,6 +130,11 @@ class _Plan:
         self._prices = Prices(module, request, policy.machines, Sizes(policy.sizes))
         units = [self._prices.units(module, trial, label) for label, trial in enumerate(trials)]
         self._bodies = [Body(source, body, self._prices, units) for source, body in bodies_of(module)]
+
+    @property
+    def refused(self) -> Mapping[tuple[str, OpKey], Rejection]:
+        """The ops, with the backends' names, for which an estimate failed."""
+        return self._prices.refused
 
     def claim_best(self) -> IRModule:
         """Claims what costs least once it has been claimed: the best placement, greedy by order, or nothing at all."""

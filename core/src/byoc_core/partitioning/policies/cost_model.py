@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, replace
 
 from byoc_core.backend import BackendHandle, CompileContext, Estimate
 from byoc_core.dims import Dim, evaluate, symbols_of
-from byoc_core.errors import IRTypeError, OptionsError
+from byoc_core.errors import ByocError, IRTypeError, OptionsError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, TensorType, Type, Value, Var, tensor
 from byoc_core.ir.sizes import cited_symbols
 from byoc_core.ir.structural_equality import attributes_text
 from byoc_core.partitioning.op_sites import members_of
+from byoc_core.pattern import Rejection
 from byoc_core.transform.infer_types import retype
 from byoc_core.transform.rewrite import clone_bindings
 
@@ -127,19 +128,23 @@ class BackendCosts:
         self._machine = machine
         self._sizes = sizes
         self._known: dict[tuple[object, ...], Estimate] = {}
+        self._refused: dict[tuple[object, ...], Rejection] = {}
 
-    def estimate(self, binding: Binding) -> Estimate:
-        """Gives what an op, or a composite, costs there.
+    def estimate(self, binding: Binding) -> Estimate | Rejection:
+        """Gives what an op, or a composite, costs there, or why the backend cannot say so and so cannot have it.
 
         Raises:
-            HookError: the backend's hook failed.
+            HookError: the backend's hook failed, and its failures are not contained.
         """
         key = _structure(binding, {})
-        if key not in self._known:
+        if key not in self._known and key not in self._refused:
             function = self._sized(_as_function(binding, self._handle.name))
-            answer = None if function is None else self._handle.estimate(function, self._context)
-            self._known[key] = answer or self._machine.estimate(*self._sizes.work(binding))
-        return self._known[key]
+            try:
+                answer = None if function is None else self._handle.estimate(function, self._context)
+                self._known[key] = answer or self._machine.estimate(*self._sizes.work(binding))
+            except ByocError as error:
+                self._refused[key] = self._handle.contain("byoc_estimate", error, binding.results[0].name)
+        return self._refused.get(key) or self._known[key]
 
     def border(self) -> Estimate:
         """Gives the costliest border of all that has been asked; free of charge where nothing has."""

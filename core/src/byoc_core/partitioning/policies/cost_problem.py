@@ -22,6 +22,7 @@ from byoc_core.partitioning.policies.cost_model import (
     to_units,
 )
 from byoc_core.partitioning.policies.placement import Cost, Flow, PlacementProblem
+from byoc_core.pattern import Rejection
 
 __all__ = ["Body", "Prices", "Unit", "backends_of", "bodies_of"]
 
@@ -61,6 +62,11 @@ class Prices:
         request: who takes part.
         machines: by name; replace the core's figures for the host, and for backends that give none.
         sizes: the expected sizes.
+
+    Attributes:
+        labels: the names of the backends, the host's last.
+        sizes: as given.
+        refused: the ops, with the backends' names, for which an estimate failed.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class Prices:
     ) -> None:
         self.labels = (*(handle.name for handle in request.backends), HOST_NAME)
         self.sizes = sizes
+        self.refused: dict[tuple[str, OpKey], Rejection] = {}
         self._host = machines.get(HOST_NAME, HOST_MACHINE)
         self._backends = []
         for handle in request.backends:
@@ -89,7 +96,12 @@ class Prices:
             HookError: the backend's hook failed.
         """
         if label < len(self._backends):
-            return to_units(self._backends[label].estimate(binding).seconds)
+            estimate = self._backends[label].estimate(binding)
+            if not isinstance(estimate, Rejection):
+                return to_units(estimate.seconds)
+            ops = members_of(binding)
+            self.refused.update(((self.labels[label], op_key(source, op)), estimate) for op in ops)
+            return to_units(math.inf)
         if binding.op in STRUCTURAL_OPS and binding.op is not COMPOSITE:
             return 0
         if self._admit_to_host(source, binding) is not None:

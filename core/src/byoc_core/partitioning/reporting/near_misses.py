@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from byoc_core.backend import BackendHandle
+from byoc_core.errors import PatternError
 from byoc_core.ir import Binding, Function, IRModule
 from byoc_core.partitioning.claiming.admission import core_refusal
 from byoc_core.partitioning.log import PartitionLog, Refusal
@@ -73,7 +74,16 @@ def _log_best(
 ) -> None:
     best: tuple[Mismatch, CompositePattern] | None = None
     for pattern in patterns:
-        mismatch = explain_mismatch(pattern.pattern, binding, index)
+        try:
+            mismatch = explain_mismatch(pattern.pattern, binding, index)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a condition is the backend's own code
+            problem = f"a condition raised {type(error).__name__}: {error}"
+            told = PatternError(f"pattern `{pattern.name}`", problem)
+            told.__cause__ = error
+            handle.contain("byoc_patterns", told, binding.results[0].name)
+            continue
         if mismatch is not None and (best is None or mismatch.num_matched > best[0].num_matched):
             best = mismatch, pattern
     if best is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from byoc_core.backend.contained import HOOK_FAILED
+
 __all__ = ["REASONS"]
 
 REASONS: Mapping[str, str] = MappingProxyType(
@@ -27,6 +29,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "lost": "the op's match of this pattern lost to a better one",
         "would-close-cycle": "taken together, the ops would depend on themselves by way of others",
         "no-kernel": "the numpy host has no kernel for the op",
+        HOOK_FAILED: "a hook of the backend raised an exception",
         # What the user or the policy decided.
         "forced": "the user placed the op elsewhere",
         "stopped": "the op depends on a value at which the user stops offloading",

@@ -1,0 +1,199 @@
+"""Backends whose hooks may fail: an exception becomes a refusal of the backend, kept with its traceback."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from byoc_core.backend.handle import BackendHandle
+from byoc_core.backend.info import CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.errors import ByocError, HookError, OptionsError
+
+if TYPE_CHECKING:
+    from byoc_core.ir.module import Binding, Function, IRModule
+    from byoc_core.pattern import CompositePattern
+
+__all__ = ["HOOK_FAILED", "ContainedBackend", "HookFailure"]
+
+HOOK_FAILED = "hook-failed"
+"""The code of a refusal that stands for an exception."""
+
+_LOGGER = logging.getLogger("byoc_core")
+
+
+@dataclass(slots=True)
+class HookFailure:
+    """An exception that a hook raised; one for all ops that it was raised for alike.
+
+    Attributes:
+        backend: whose hook.
+        hook: the hook's name.
+        text: the exception's type and text, as a clause.
+        traceback: the frames from the first to the last, and the exception; module names in place of file paths, so
+            that the same build gives the same text on every machine.
+        ops: the ops, or the functions, that the hook was asked about; empty where it speaks for the whole backend.
+    """
+
+    backend: str
+    hook: str
+    text: str
+    traceback: str
+    ops: list[str] = field(default_factory=list)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the failure as plain JSON values."""
+        return {
+            "backend": self.backend,
+            "hook": self.hook,
+            "text": self.text,
+            "traceback": self.traceback,
+            "ops": list(self.ops),
+        }
+
+
+class ContainedBackend(BackendHandle):
+    """A backend whose failing hooks are refusals.
+
+    A hook that is asked about an op, or about a function, refuses this op or function. A hook that speaks for the whole
+    backend takes the backend out: it claims nothing more. Ctrl-C, a lack of memory and options that the user gave wrong
+    are no failures of the backend: they pass.
+
+    Args:
+        handle: the backend.
+        failures: gets the exceptions.
+    """
+
+    def __init__(self, handle: BackendHandle, failures: list[HookFailure]) -> None:
+        self._plugin = handle._plugin
+        self._info = handle._info
+        self._failures = failures
+        self._out: Rejection | None = None
+        self._status: Status | None = None
+
+    def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
+        """Record what a hook raised.
+
+        Args:
+            hook: the hook's name.
+            error: what it raised, as :meth:`BackendHandle` raises it.
+            op: the op or function that the hook was asked about; without one the backend is taken out.
+
+        Returns:
+            The refusal.
+
+        Raises:
+            OptionsError: the error is one.
+        """
+        if isinstance(error, OptionsError):
+            raise error
+        cause = error.__cause__ if isinstance(error, HookError) and error.__cause__ is not None else error
+        text = error.problem if isinstance(error, HookError) else f"raised {type(error).__name__}: {error}"
+        text = text.partition("\n")[0]
+        told = HookFailure(self.name, hook, text, _traceback_text(cause))
+        known = next((f for f in self._failures if replace(f, ops=[]) == told), None)
+        if known is None:
+            self._failures.append(known := told)
+            _LOGGER.debug("%s %s", self.where(hook), text, exc_info=error)
+        if op and op not in known.ops:
+            known.ops.append(op)
+        rejection = Rejection(HOOK_FAILED, f"its hook `{hook}` {text}")
+        if not op:
+            self._out = self._out or rejection
+        return rejection
+
+    def compile_status(self, context: CompileContext | None = None) -> Status:
+        """Tell whether the backend can compile, asked once; not where it cannot tell."""
+        if self._status is None:
+            try:
+                self._status = super().compile_status(context)
+            except ByocError as error:
+                self._status = Status(ok=False, reason=self.contain("byoc_compile_status", error).text)
+        return self._status
+
+    def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
+        """Return the module as the backend likes it, which is verified; as it is where that fails."""
+        from byoc_core.ir.verify import verify
+
+        try:
+            prepared = super().prepare(module, context)
+            if prepared is not module:
+                verify(prepared)
+            return prepared
+        except ByocError as error:
+            self.contain("byoc_prepare", error)
+            return module
+
+    def patterns(self) -> tuple[CompositePattern, ...]:
+        """Return the patterns; none where the backend is out."""
+        try:
+            return () if self._out is not None else super().patterns()
+        except ByocError as error:
+            self.contain("byoc_patterns", error)
+            return ()
+
+    def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:
+        """Tell whether the backend can compile one op."""
+        if self._out is not None:
+            return self._out
+        try:
+            return super().supports(binding, context)
+        except ByocError as error:
+            return self.contain("byoc_supports", error, binding.results[0].name)
+
+    @property
+    def claims_by_itself(self) -> bool:
+        """Whether it claims by an algorithm of its own; it does not where it is out."""
+        return self._out is None and super().claims_by_itself
+
+    def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
+        """Compile functions; where that fails for some of them, compile the others.
+
+        Cost: one call of the hook; where it raises, about ``2 * log2(functions)`` more for each guilty function.
+        """
+        try:
+            return super().codegen(functions, context)
+        except ByocError as error:
+            if len(functions) == 1:
+                return self._refuse(functions, error)
+        guilty = self._find_guilty(functions, context)
+        rest = [function for function in functions if function.name not in guilty]
+        if not rest:
+            return CodegenResult(None, rejections=guilty)
+        try:
+            result = super().codegen(rest, context)
+        except ByocError as error:  # each half compiled by itself, and both together do not
+            result = self._refuse(rest, error)
+        return replace(result, rejections={**result.rejections, **guilty})
+
+    def _find_guilty(self, functions: Sequence[Function], context: CompileContext) -> dict[str, Rejection]:
+        """Return the refusals of the functions that cannot be compiled even alone, found by halving."""
+        guilty: dict[str, Rejection] = {}
+        middle = len(functions) // 2
+        for half in (functions[:middle], functions[middle:]):
+            try:
+                super().codegen(half, context)
+            except ByocError as error:
+                if len(half) == 1:
+                    guilty[half[0].name] = self.contain("byoc_codegen", error, half[0].name)
+                else:
+                    guilty.update(self._find_guilty(half, context))
+        return guilty
+
+    def _refuse(self, functions: Sequence[Function], error: ByocError) -> CodegenResult:
+        refusals: Mapping[str, Rejection] = {f.name: self.contain("byoc_codegen", error, f.name) for f in functions}
+        return CodegenResult(None, rejections=refusals)
+
+
+def _traceback_text(error: BaseException) -> str:
+    """Return a traceback with module names in place of file paths, causes first."""
+    parts = []
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        parts = [_traceback_text(cause), "", "then:"]
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", "?"))
+        parts.append(f"  {module}:{line} in {frame.f_code.co_qualname}")
+    return "\n".join([*parts, f"{type(error).__name__}: {error}"])
