@@ -115,7 +115,7 @@ class ContainedBackend(BackendHandle):
 
     def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
         """Return the module as the backend likes it, which is verified; as it is where that fails."""
-        from byoc_core.ir.verify import verify
+        from byoc_core.ir import verify
 
         try:
             prepared = super().prepare(module, context)
