@@ -146,7 +146,7 @@ class _Linker:
                         f"`{function.name}` returns its results, and fills no buffers",
                         expected="a call_packed",
                     )
-                implementation = function.impl if isinstance(function, PackedFunction) else function
+                implementation = self._implementation(call, function)
                 return Step.of(implementation, (*call.args, *outputs, *workspace), index)
             case CallKind.PACKED:
                 return Step.of(self._packed(index, call), (self._frame, *call.args), index)
@@ -154,6 +154,13 @@ class _Linker:
                 return Step.of(self._function(call), (self._frame, *call.args, *call.results), index)
             case CallKind.BUILTIN:
                 return self._builtin(index, call)
+
+    def _implementation(self, call: Call, function: Extern) -> Callable[..., object]:
+        """Return what a call runs; what the user gave in place of a module's function cannot write to its inputs."""
+        implementation = function.impl if isinstance(function, PackedFunction) else function
+        is_native = isinstance(function, PackedFunction) and function.native is not None
+        is_user = self._target.program.externs[call.callee] in self._replaced
+        return _with_read_only_inputs(implementation, len(call.args)) if is_user and not is_native else implementation
 
     def _results(self, index: int, call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Gives a call's outputs, and the workspace that the called function is given."""
@@ -217,7 +224,7 @@ class _Linker:
                         f"`{function.name}` cannot return results of unknown size: it fills buffers",
                         expected="a Python callable in externs={...}",
                     )
-            implementation = function.impl
+            implementation = self._implementation(call, function)
 
             def fill(frame: Frame, *arguments: NDArray) -> None:
                 buffers = [frame.allocate(spec) for spec in specs]
@@ -225,7 +232,7 @@ class _Linker:
                 frame.define(results, specs, buffers)
 
             return fill
-        returning = function.impl if isinstance(function, PackedFunction) else function
+        returning = self._implementation(call, function)
 
         def take(frame: Frame, *arguments: NDArray) -> None:
             frame.define(results, specs, returning(*arguments), arguments)
@@ -278,6 +285,18 @@ class _Linker:
 
             return Step.of(allocate, (self._frame,), index)
         return Step.of(_BUILTINS[builtin], (*call.args, *call.results), index)
+
+
+def _with_read_only_inputs(function: Callable[..., object], num_inputs: int) -> Callable[..., object]:
+    """Return the function with views of its inputs that it cannot write: they may be the caller's own arrays."""
+
+    def call(*arrays: NDArray) -> object:
+        views = [array.view() for array in arrays[:num_inputs]]
+        for view in views:
+            view.flags.writeable = False
+        return function(*views, *arrays[num_inputs:])
+
+    return call
 
 
 def _copy(source: NDArray, target: NDArray) -> None:

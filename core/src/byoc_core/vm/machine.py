@@ -166,7 +166,8 @@ class VirtualMachine:
         executable: program, modules and constants.
         externs: callables by symbol, for symbols that no module defines, or instead of a module's.
             One that is called in destination-passing style is ``f(*inputs, *outputs)`` and its value is ignored; one
-            that ``call_packed`` calls returns an array or a tuple of arrays.
+            that ``call_packed`` calls returns an array or a tuple of arrays. Inputs are read-only views: they may be
+            the caller's own arrays, or values that are read again.
         native: whether native calls may run in one go, through the C extension, where that is there. Without it each
             is made by Python; the results are the same.
         num_threads: how many threads each call may use, its own among them; the number of the process where not given
