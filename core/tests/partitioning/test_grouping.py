@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import byoc_core.partitioning.merging.grouping
 import pytest
@@ -76,6 +76,37 @@ def test_a_search_goes_on_while_the_budget_lasts(monkeypatch: pytest.MonkeyPatch
     bounded = group_claims(bindings, [0] * len(bindings))
     assert are_acyclic(bindings, bounded)
     assert len(set(bounded)) > len(set(groups))
+
+
+def wide_below() -> list[Binding]:
+    """Gives `before` and `after`, and a crowd of ancestors of `after` that lie no higher than `before`."""
+    claims: dict[str, tuple[str | None, Sequence[str]]] = {f"s{index}": (None, ()) for index in range(50)}
+    claims |= {"before": ("one", ("s0",)), "level": (None, [f"s{index}" for index in range(1, 50)])}
+    claims |= {f"reader{index}": (None, ("before",)) for index in range(50)}
+    return graph(claims | {"between": (None, ("level",)), "after": ("one", ("before", "between"))})
+
+
+def wide_above() -> list[Binding]:
+    """Gives `before` and `after`, and a crowd of readers behind one that lies no lower than `after`."""
+    claims: dict[str, tuple[str | None, Sequence[str]]] = {f"s{index}": (None, ()) for index in range(50)}
+    claims |= {"root": (None, ()), "before": ("one", ("root",)), "other": (None, ("root",))}
+    claims |= {f"middle{index}": (None, (f"s{index}",)) for index in range(50)}
+    claims |= {"far": (None, ("other",)), "level": (None, ("before", "far"))}
+    claims |= {f"reader{index}": (None, ("level",)) for index in range(50)}
+    return graph(claims | {"after": ("one", ("before", "far", *(f"middle{index}" for index in range(50))))})
+
+
+@pytest.mark.parametrize("make", [wide_below, wide_above])
+def test_searches_stay_between_the_stages_of_the_two_groups(
+    make: Callable[[], list[Binding]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_FREE_VISITS", 12)
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_SEARCH_BUDGET", 0)
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_SEARCH_BUDGET_PER_BINDING", 0)
+    bindings = make()
+    names = [binding.results[0].name for binding in bindings]
+    groups = group_claims(bindings, [0] * len(bindings))
+    assert groups[names.index("after")] == groups[names.index("before")]
 
 
 @pytest.mark.parametrize("seed", range(20))

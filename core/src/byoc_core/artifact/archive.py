@@ -192,9 +192,9 @@ def _read_directory(data: memoryview) -> Iterator[tuple[str, int, int]]:
         if end < 0:
             raise ValueError(end)
         *_, count, _count, size, position = _END_64.unpack_from(data, end)
-    # The file itself bounds how much is read for a claimed count.
-    if count * _CENTRAL.size > size or position + size != end:
-        raise ValueError(count)
+    if position + size != end:
+        raise ValueError(position)
+    # The file's end bounds the records that are read, whatever count is claimed.
     for _ in range(count):
         fields = _CENTRAL.unpack_from(data, position)
         crc, nbytes, name_length, extra_length = fields[7], fields[9], fields[10], fields[11]
