@@ -9,9 +9,9 @@ those, and core's tests that ask what is installed, without plugins (``core-alon
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors`` and
 ``nox -s tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
 random graphs, ``nox -s thorough``, which holds all properties to more examples, ``nox -s sanitizers``, which runs the C
-extensions' tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, ``nox -s mutation``,
-which changes the code and counts the changes that no test notices, and ``nox -s zig``, which compiles all that
-ccompiler's tests generate by zig.
+extensions' tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them,
+``nox -s mutation``, which changes the code and counts the changes that no test notices, and ``nox -s zig``, which
+compiles all that ccompiler's tests generate by zig.
 
 Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
 (``nox --reuse-venv=no`` makes them anew), as is what C compilers made (``out/build-cache``, by a key of all that goes
