@@ -27,12 +27,14 @@
     └── InternalError               a law that byoc itself guarantees is broken: our bug
 
 Constructors take fields; the text is made here and nowhere else:
-``where: problem; got X, expected Y. hint``.
+``where: problem; got X, expected Y. hint``. What no terminal should be sent is replaced in the text, not in the fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from byoc_core.printable import to_printable_lines
 
 __all__ = [
     "ArtifactError",
@@ -106,7 +108,7 @@ class ByocError(Exception):
             text += f". {self.hint}"
         if self.detail:
             text += f"\n{self.detail}"
-        return text
+        return to_printable_lines(text)
 
 
 class IRError(ByocError):

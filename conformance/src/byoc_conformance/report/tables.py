@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from byoc_core.artifact.report import to_printable
 from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP
+from byoc_core.printable import to_printable
 
 from byoc_conformance.outcome import Status
 from byoc_conformance.report.badge import describe_result

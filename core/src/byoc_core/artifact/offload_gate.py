@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from byoc_core.artifact.report import counting, host_reasons, to_printable
+from byoc_core.artifact.report import counting, host_reasons
 from byoc_core.errors import OptionsError, PartitionError
+from byoc_core.printable import to_printable
 
 __all__ = ["check_offload"]
 

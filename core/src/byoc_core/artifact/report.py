@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from byoc_core.offload_shares import HOST, MAX_FLOPS, decisive_reasons, items_of, reason_keys
+from byoc_core.printable import to_printable
 
 __all__ = ["counting", "host_reasons", "percent", "render_report", "to_printable"]
 
@@ -127,15 +128,6 @@ def _joined(reasons: Sequence[HostReason], text: str | None) -> HostReason:
 def percent(share: object) -> str:
     """Gives a share for people to read."""
     return f"{share:.1%}" if isinstance(share, int | float) and 0 <= share <= 1 + 1e-4 else "?"
-
-
-def to_printable(text: str) -> str:
-    """Gives a text with a mark in the place of what no terminal should be sent, such as the start of an escape."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    )
 
 
 def counting(data: Mapping[str, Any]) -> str:

@@ -1,4 +1,8 @@
-"""Where text goes: results to stdout, everything about the way there to stderr."""
+"""Where text goes: results to stdout, everything about the way there to stderr.
+
+Everything that a command prints goes through here. Names come from strangers' models, artifacts and plugins: whatever a
+terminal would obey is replaced, whatever rich would take for markup is printed as it is.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, TextIO
 
+from byoc_core.printable import to_printable, to_printable_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["new_table", "open_console", "print_error", "print_warning", "show_bytes", "show_stages"]
+__all__ = ["new_table", "open_console", "print_error", "print_text", "print_warning", "show_bytes", "show_stages"]
 
 _PIPED_WIDTH = 200
 
 
 def open_console(stream: IO[str] | None = None) -> Console:
-    """Gives a console for a stream (stdout by default); wide where no terminal limits the width."""
+    """Return a console for a stream (stdout by default); wide where no terminal limits the width.
+
+    The console prints nothing that a terminal obeys, but for rich's own styles.
+    """
     from rich.console import Console
+
+    from byoc_core.cli.printable_console import PrintableHook
 
     stream = stream or sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    console.push_render_hook(PrintableHook())
+    return console
+
+
+def print_text(text: str, stream: TextIO | None = None) -> None:
+    """Print lines as they are, whatever their width, to a stream (stdout by default)."""
+    stream = stream or sys.stdout
+    stream.write(to_printable_lines(text))
+    stream.flush()
 
 
 def new_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -75,8 +95,11 @@ def show_stages(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], 
     if quiet or not sys.stderr.isatty():
         yield lambda _stage: None
         return
-    with open_console(sys.stderr).status(title) as status:
-        yield lambda stage: status.update(f"{title}: {stage}")
+    from rich.text import Text
+
+    # A status takes plain strings for markup, whatever its console does.
+    with open_console(sys.stderr).status(Text(to_printable(title))) as status:
+        yield lambda stage: status.update(Text(to_printable(f"{title}: {stage}")))
 
 
 @contextmanager
@@ -87,7 +110,7 @@ def show_bytes(title: str) -> Iterator[Callable[[int, int], None]]:
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=open_console(sys.stderr), transient=True) as progress:
-        task = progress.add_task(title, total=None)
+        task = progress.add_task(to_printable(title), total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

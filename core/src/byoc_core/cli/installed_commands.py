@@ -13,6 +13,7 @@ that is broken is a line in ``byoc --help`` and ``byoc doctor``, an error when i
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from byoc_core.cli.own_commands import OwnCommands
 from byoc_core.errors import ByocError, PluginError
+from byoc_core.printable import to_printable, to_printable_lines
 
 if TYPE_CHECKING:
     from byoc_core.plugin import Catalog, PluginRecord
@@ -51,7 +53,8 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command; what goes wrong in one of another distribution is told as that distribution's fault."""
         try:
-            return super().invoke(ctx)
+            with _printable_usage_errors():
+                return super().invoke(ctx)
         except (ByocError, OSError, MemoryError, typer.Abort):
             raise
         except Exception as error:
@@ -61,6 +64,17 @@ class CommandGroup(TyperGroup):
                 raise
             hint = f"Report this to the authors of {record.distribution}."
             raise PluginError(record.label, f"raised {type(error).__name__}: {error}", hint=hint) from error
+
+
+@contextlib.contextmanager
+def _printable_usage_errors() -> Iterator[None]:
+    """Make the message of a wrong command line printable; the command-line parser prints the message itself."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "exit_code") and isinstance(message := getattr(error, "message", None), str):
+            error.__dict__["message"] = to_printable_lines(message)
+        raise
 
 
 def find_command_faults(own: CommandGroup) -> list[PluginRecord]:
@@ -121,6 +135,7 @@ def _load(name: str) -> Any:
 
 def _new_stub(name: str, error: PluginError, *, hidden: bool = False) -> TyperCommand:
     """Gives a command that takes any arguments and raises an error."""
+    from rich.markup import escape
 
     def fail() -> NoReturn:
         raise error
@@ -128,7 +143,7 @@ def _new_stub(name: str, error: PluginError, *, hidden: bool = False) -> TyperCo
     return TyperCommand(
         name,
         callback=fail,
-        help=error.problem,
+        help=escape(to_printable(error.problem)),
         hidden=hidden,
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},

@@ -8,7 +8,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from byoc_core.cli.console import print_error, print_warning
+from byoc_core.cli.console import print_error, print_text, print_warning
 from byoc_core.errors import ByocError, InternalError
 from byoc_core.version import __version__
 
@@ -80,4 +80,4 @@ def _print_traceback(error: BaseException) -> None:
     if os.environ.get("BYOC_DEBUG") or "--debug" in sys.argv[1:]:
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
+        print_text("".join(traceback.format_exception(error)), sys.stderr)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from byoc_core.cli.console import print_text
 from byoc_core.errors import OptionsError, near_names
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class PassObserver:
         """Takes note of a pass that has run."""
         self._seconds.append((run.name, run.seconds))
         if run.name in self._names:
-            sys.stderr.write(f"# after {run.name}\n{run.module}\n")
+            print_text(f"# after {run.name}\n{run.module}\n", sys.stderr)
 
     def print_timing(self) -> None:
         """Prints a table of the passes' times, if asked for."""

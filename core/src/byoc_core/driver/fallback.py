@@ -10,6 +10,7 @@ from typing import Any, Literal
 from byoc_core.backend.contained import HookFailure
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import PartitionError
+from byoc_core.printable import to_printable
 
 __all__ = ["FALLBACKS", "Fallback", "judge_fallback", "warn_of_failures"]
 
@@ -35,7 +36,7 @@ def judge_fallback(fallback: Fallback, report: Mapping[str, Any], keeps_on_host:
     if not left:
         return
     share = f"{len(left)} ops with {sum(row['share'] for row in left):.1%} of the FLOPs stay on the host"
-    lines = [f"  {row['name']} = {row['op']}: {row['text']}" for row in left]
+    lines = [to_printable(f"  {row['name']} = {row['op']}: {row['text']}") for row in left]
     if fallback == "error":
         raise PartitionError('fallback="error"', share, detail="\n".join(lines))
     if fallback == "warn":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_core.errors import ByocError, PluginError
 from byoc_core.plugin.record import PluginRecord, PluginState
+from byoc_core.printable import to_printable, to_printable_lines
 
 if TYPE_CHECKING:
     import logging
@@ -102,7 +103,7 @@ class Catalog:
         try:
             plugin = _import_object(record.value)
         except KeyboardInterrupt:
-            _logger().warning("interrupted while %s was imported", record.label)
+            _logger().warning("interrupted while %s was imported", to_printable(record.label))
             raise
         except BaseException as error:
             reason = f"importing `{record.value}` raised {type(error).__name__}: {error}"
@@ -133,7 +134,7 @@ class Catalog:
         broken = replace(record, state=PluginState.BROKEN, reason=reason, remedy=remedy)
         records, problems = self._claims(record.name)
         self._judged[record.name] = Judgement(tuple(broken if r == record else r for r in records), problems)
-        _logger().info("%s is quarantined: %s", record.label, reason)
+        _logger().info("%s is quarantined: %s", to_printable(record.label), to_printable_lines(reason))
         return _unusable(broken)
 
     def quarantine_faulty(self, record: PluginRecord, fault: ByocError) -> PluginError:

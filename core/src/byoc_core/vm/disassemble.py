@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from byoc_core.dims import Dim
+from byoc_core.printable import to_printable
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import BUILTINS, Builtin, Call, CallKind, Goto, If, Instruction, Ret
 from byoc_core.vm.program import Program, VMFunction
@@ -23,7 +24,7 @@ def disassemble(program: Program) -> str:
         if lines:
             lines.append("")
         lines += _function_lines(program, function)
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(to_printable, lines)) + "\n"
 
 
 def callee_name(program: Program, call: Call) -> str:

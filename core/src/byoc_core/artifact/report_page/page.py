@@ -13,9 +13,10 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from byoc_core.artifact.report import render_report, to_printable
+from byoc_core.artifact.report import render_report
 from byoc_core.artifact.report_page.layout import lay_out
 from byoc_core.offload_shares import HOST, items_of
+from byoc_core.printable import to_printable
 
 __all__ = ["render_page"]
 

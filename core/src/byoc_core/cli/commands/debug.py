@@ -94,7 +94,7 @@ def debug(
     """
     import json
 
-    from byoc_core.cli.console import show_stages
+    from byoc_core.cli.console import print_text, show_stages
     from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
     from byoc_core.cli.selection import choose_backends, import_model, new_policy, parse_options
@@ -130,10 +130,10 @@ def debug(
     folders = save_reproducers(report, save) if save is not None else ()
     if as_json:
         data = {**report.to_data(), "sizes": drawn_sizes, "saved": [str(folder) for folder in folders]}
-        typer.echo(json.dumps(data, indent=2, allow_nan=False))
+        print_text(json.dumps(data, indent=2, allow_nan=False) + "\n")
     else:
         for folder in folders:
-            typer.echo(f"wrote {folder / 'repro.py'}")
+            print_text(f"wrote {folder / 'repro.py'}\n")
     if not report.is_right or not report.is_tested:
         raise typer.Exit(_DIVERGES)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from byoc_core.cli.console import print_text
 from byoc_core.cli.constraints import (
     AllowOption,
     ForceOption,
@@ -91,7 +93,7 @@ def explain_offload(
         raise OptionsError("--ir and --json", "exclude each other")
     explanation, report = _read(model, backend, option, dim, constraints, policy, as_ir=as_ir, strict=strict)
     if as_ir and explanation is not None:
-        typer.echo(explanation.to_script(), nl=False)
+        print_text(explanation.to_script())
     elif as_json:
         _print_json(report, only_host=only_host)
     else:
@@ -146,7 +148,7 @@ def _write_page(page: Path, report: Mapping[str, Any], title: str) -> None:
 
     with replace_file(page) as file:
         file.write(render_page(report, title).encode())
-    typer.echo(f"wrote {page}", err=True)
+    print_text(f"wrote {page}\n", sys.stderr)
 
 
 def _print_json(report: Mapping[str, Any], *, only_host: bool) -> None:
@@ -155,7 +157,7 @@ def _print_json(report: Mapping[str, Any], *, only_host: bool) -> None:
     rows = _rows(report)
     if only_host:
         rows = [row for row in rows if row.get("outcome") == "host"]
-    typer.echo(json.dumps({"schema": 1, **report, "ops": rows}, indent=2))
+    print_text(json.dumps({"schema": 1, **report, "ops": rows}, indent=2) + "\n")
 
 
 def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool) -> None:
@@ -207,10 +209,10 @@ def _new_table(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    from byoc_core.artifact.report import percent, to_printable
+    from byoc_core.artifact.report import percent
 
     flops, outcome = row.get("flops", ""), str(row.get("outcome", ""))
-    cells = {
+    return {
         "function": str(row.get("function", "")),
         "value": str(row.get("name", "")),
         "op": str(row.get("op", "")),
@@ -220,7 +222,6 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         "region": str(row.get("region") or "") if outcome != "host" else "",
         "why not others": _why(row),
     }
-    return {name: to_printable(cell) for name, cell in cells.items()}
 
 
 def _why(row: Mapping[str, Any]) -> str:
@@ -236,12 +237,11 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 def _new_size_table(report: Mapping[str, Any]) -> Any:
-    from byoc_core.artifact.report import to_printable
     from byoc_core.cli.console import new_table
     from byoc_core.offload_shares import items_of
 
     columns = ("size", "kind", "function", "where")
     table = new_table("Dynamic sizes", *columns)
     for row in items_of(report.get("sizes")):
-        table.add_row(*(to_printable(str(row.get(column, ""))) for column in columns))
+        table.add_row(*(str(row.get(column, "")) for column in columns))
     return table

@@ -30,13 +30,15 @@ def lint_installed_backend(
     An error is something that cannot work: a pattern that never matches or never wins, a check that raises. A warning
     is something that may be meant: a pattern that takes every dtype. Exits with 1 where there is an error.
     """
+    from byoc_core.cli.console import print_text
     from byoc_core.lint import lint_backend
 
     findings = lint_backend(name, compile_claims=compile_claims)
     if as_json:
         import json
 
-        typer.echo(json.dumps({"backend": name, "findings": [finding.as_dict() for finding in findings]}, indent=2))
+        found = {"backend": name, "findings": [finding.as_dict() for finding in findings]}
+        print_text(json.dumps(found, indent=2) + "\n")
     else:
         _print(name, findings)
     if any(strict or finding.severity == "error" for finding in findings):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from byoc_core.cli.console import print_text
 from byoc_core.scaffold.kind import Kind
 
 __all__ = ["write_new_backend"]
@@ -47,7 +48,7 @@ def write_new_backend(
         "pytest": "the kit is green as it stands",
         f"byoc lint-backend {name} --compile": "finds what tests do not meet",
     }
-    typer.echo(f"Wrote {len(written)} files into {folder}. Next:\n")
+    print_text(f"Wrote {len(written)} files into {folder}. Next:\n\n")
     for command, why in steps.items():
-        typer.echo(f"  {command:<40}{why}".rstrip())
-    typer.echo(f"\nThen change src/byoc_{name}/{kind.first_file} first; README.md says what each file is.")
+        print_text(f"  {command:<40}{why}".rstrip() + "\n")
+    print_text(f"\nThen change src/byoc_{name}/{kind.first_file} first; README.md says what each file is.\n")
