@@ -18,9 +18,9 @@ OTHERS = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/sr
 PLUGIN_SOURCES = [path for path in sorted(OTHERS) if path.name.isidentifier()]
 
 # Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
-# other, except on the ground floor, which is one piece (of it, `errors` imports `printable` alone). A part is a package or module
-# of byoc_core. Those with a dot are modules of a package that stand on a floor of their own: the rest of the package is
-# a part without them.
+# other, except on the ground floor, which is one piece (of it, `errors` imports `printable` alone). A part is a package
+# or module of byoc_core. Those with a dot are modules of a package that stand on a floor of their own: the rest of the
+# package is a part without them.
 RUN_SIDE = (
     ("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "offload_shares", "printable"),
     ("plugin",),
