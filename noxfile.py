@@ -10,8 +10,10 @@ those, and core's tests that ask what is installed, without plugins (``core-alon
 ``nox -s tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
 random graphs, ``nox -s thorough``, which holds all properties to more examples, ``nox -s sanitizers``, which runs the C
 extensions' tests under gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them,
-``nox -s mutation``, which changes the code and counts the changes that no test notices, and ``nox -s zig``, which
-compiles all that ccompiler's tests generate by zig.
+``nox -s mutation``, which changes the code and counts the changes that no test notices, ``nox -s zig``, which compiles
+all that ccompiler's tests generate by zig, ``nox -s release``, which builds and checks what a package index takes
+(``-- --rehearse`` before all that a release needs is there), and ``nox -s minimums``, which tries the oldest
+dependencies.
 
 Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
 (``nox --reuse-venv=no`` makes them anew), as is what C compilers made (``out/build-cache``, by a key of all that goes
@@ -34,17 +36,40 @@ nox.needs_version = ">=2025.5.1"
 
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
-PYTHONS = ("3.11", "3.12", "3.13")
+GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
+PYTHONS: tuple[str, ...] = tuple(GROUPS["tool"]["byoc"]["pythons"])
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 MAIN = OWN if OWN in PYTHONS else PYTHONS[0]
-OTHERS = tuple(version for version in PYTHONS if version != MAIN)
-FARTHEST = max(OTHERS, key=lambda version: abs(PYTHONS.index(version) - PYTHONS.index(MAIN)))
-(THIRD,) = (version for version in OTHERS if version != FARTHEST)
+
+
+def answers(version: str) -> bool:
+    """Tells whether there is an interpreter on the search path; a shim of pyenv may be none."""
+    found = shutil.which(f"python{version}")
+    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+
+
+def find_pyenv_interpreters() -> None:
+    """Puts pyenv's interpreters on the search path: its shims answer only for the version that is switched on."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for version in PYTHONS:
+        for found in [] if answers(version) else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
+            os.environ["PATH"] = f"{found}{os.pathsep}{os.environ['PATH']}"
+
+
+find_pyenv_interpreters()
+# Those that are here first, of these the farthest from MAIN first.
+OTHERS = tuple(
+    sorted(
+        (version for version in PYTHONS if version != MAIN),
+        key=lambda version: (answers(version), abs(PYTHONS.index(version) - PYTHONS.index(MAIN))),
+        reverse=True,
+    )
+)
+FARTHEST, THIRD = OTHERS[:2]
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
 WITH_PEERS = ("core", "ccompiler", "dnnl")
 """Packages with tests that compare with other programs, or run in them."""
 PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
-GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
 REPORTS = ROOT / "out" / "conformance"
 KIT_EXAMPLES = 5
@@ -83,6 +108,7 @@ ASKING_FOR_PLUGINS = (
 nox.options.sessions = [
     "lint",
     "types",
+    "packaging",
     *(f"tests-{name}-{MAIN}" for name in PACKAGES),
     f"pythons-{FARTHEST}",
     "core-alone",
@@ -99,23 +125,6 @@ nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False  # shown as skipped in nox's closing list
 os.environ.setdefault("UV_NATIVE_TLS", "1")  # as pip, it trusts whom the system trusts
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all that it imports
-
-
-def answers(version: str) -> bool:
-    """Tells whether there is an interpreter on the search path; a shim of pyenv may be none."""
-    found = shutil.which(f"python{version}")
-    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
-
-
-def find_pyenv_interpreters() -> None:
-    """Puts pyenv's interpreters on the search path: its shims answer only for the version that is switched on."""
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for version in PYTHONS:
-        for found in [] if answers(version) else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
-            os.environ["PATH"] = f"{found}{os.pathsep}{os.environ['PATH']}"
-
-
-find_pyenv_interpreters()
 
 
 def group(*names: str) -> tuple[str, ...]:
@@ -194,6 +203,51 @@ def types(session: nox.Session) -> None:
     """Checks the types of sources, tests, examples and benchmarks, strictly."""
     install_wheels(session, tuple(PACKAGES), *group("types"))
     session.run("mypy", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def packaging(session: nox.Session) -> None:
+    """Checks the metadata of all packages, and their wheels by the tools of packagers: the quick part of a release."""
+    install_wheels(session, ("core",), *group("test", "packaging"))
+    session.run("pytest", "-q", "release", *session.posargs)
+    wheels = sorted(map(str, DIST.glob("*.whl")))
+    session.run("python", "-m", "twine", "check", "--strict", *wheels)
+    session.run("python", "-m", "check_wheel_contents", *wheels)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Builds what a package index takes into out/release, and checks it: ``nox -s release -- --rehearse``.
+
+    Not among the default ones: it takes a quarter of an hour, and needs qemu and a network.
+    """
+    session.install(*group("release"))
+    session.run("python", "-m", "release.run", *session.posargs)
+
+
+MINIMUM_TESTS = (
+    *(path for path in DIFFERING if not path.startswith("plugins/ccompiler")),
+    *(f"core/tests/{name}" for name in ("cli", "frontend", "kernels", "scaffold", "test_dims.py", "test_dtypes.py")),
+    "conformance/tests/test_command.py",
+    "conformance/tests/report",
+)
+"""Tests of what calls other packages."""
+
+
+@nox.session(python=PYTHONS[0], requires=["wheels"], reuse_venv=False)
+def minimums(session: nox.Session) -> None:
+    """Runs tests with the lowest version of each dependency that the packages permit, on the oldest Python."""
+    if session.venv_backend != "uv":
+        session.error('only uv finds the lowest versions: pip install "nox[uv]"')
+    files = {name: nox.project.load_toml(ROOT / folder / "pyproject.toml") for name, folder in PACKAGES.items()}
+    lines = {line for file in files.values() for line in file["project"]["dependencies"]}
+    lines |= set(files["core"]["project"]["optional-dependencies"]["onnx"])
+    lowest = sorted(line for line in lines if not line.startswith("byoc-"))
+    # What a wheel depends on does not count as named, so it is named here.
+    session.install("--resolution", "lowest-direct", *lowest, *(str(wheel(name)) for name in PACKAGES))
+    session.install(*group("test"), "onnxruntime>=1.20")  # what is there stays
+    session.run("uv", "pip", "list", external=True)
+    run_tests(session, *(session.posargs or MINIMUM_TESTS))
 
 
 @nox.session(requires=["wheels"])

@@ -118,16 +118,18 @@ def _find_extension() -> Finding:
     if is_there:
         return Finding("fine", "native calls", "run in one go, by the C extension")
     cost = "half a microsecond more for each step of a model, and five for each call"
-    return Finding("note", "native calls", f"are made one by one, by Python ({cost}): {reason}", _extension_remedy())
+    return Finding(
+        "note", "native calls", f"are made one by one, by Python ({cost}): {reason}", _extension_remedy(os.name)
+    )
 
 
-def _extension_remedy() -> str:
-    """Return what brings the C extension back."""
+def _extension_remedy(system: str) -> str:
+    """Return what brings the C extension back, on a system that ``os.name`` calls so."""
     from byoc_core.runtime.extension import SWITCH
 
     if os.environ.get(SWITCH) == "0":
         return f"Unset {SWITCH}."
-    if os.name == "nt":
+    if system == "nt":
         return "There is no C extension for Windows."
     return "Install byoc-core from its source, a checkout or an sdist, where there is a C compiler."
 

@@ -1,0 +1,174 @@
+"""Checks of the files of a release, each by the tool that an index or a packager would use."""
+
+from __future__ import annotations
+
+import email
+import json
+import re
+import struct
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+
+from release.commands import ReleaseError, python_module, run
+from release.project import PACKAGES, ROOT
+from release.targets import TARGETS, Target
+
+__all__ = ["audit_files", "check_sdist", "check_wheels", "list_missing_files"]
+
+_MINIMUM_MACOS = re.compile(r"^macosx_(\d+)_(\d+)_")
+
+
+def audit_files(files: Path, scratch: Path) -> list[str]:
+    """Check all files of a release, and return a line for each check.
+
+    Raises:
+        ReleaseError: a file is missing or a check fails.
+    """
+    wheels, sdists = sorted(files.glob("*.whl")), sorted(files.glob("*.tar.gz"))
+    if missing := list_missing_files([path.name for path in (*wheels, *sdists)]):
+        raise ReleaseError(f"files: missing are {', '.join(missing)}")
+    lines = [f"files: {len(wheels)} wheels and {len(sdists)} sdists, none missing"]
+    run(python_module("twine", "check", "--strict", *wheels, *sdists))
+    lines.append(f"twine check --strict: {len(wheels) + len(sdists)} files")
+    lines.append(check_wheels(wheels))
+    lines += [check_sdist(sdist) for sdist in sdists]
+    for target in TARGETS:
+        for wheel in (path for path in wheels if path.stem.endswith(target.tag)):
+            lines.append(_check_abi(wheel))
+            lines.append(_check_macos(wheel, target) if target.is_macos else _check_linux(wheel, target, scratch))
+    return lines
+
+
+def list_missing_files(names: Sequence[str]) -> list[str]:
+    """Return what a release lacks: for each package an sdist, a wheel without, and wheels with its extension."""
+    present: set[tuple[str, str]] = {
+        (parse_sdist_filename(name)[0], "sdist") for name in names if name.endswith(".tar.gz")
+    }
+    for name in names:
+        if name.endswith(".whl"):
+            package, _, _, tags = parse_wheel_filename(name)
+            present |= {(package, f"wheel {tag}") for tag in tags}
+    wanted = []
+    for folder in PACKAGES:
+        named = f"byoc-{Path(folder).name}"
+        platforms = [f"cp311-abi3-{target.tag}" for target in TARGETS if folder in target.packages]
+        wanted += [(named, kind) for kind in ("sdist", "wheel py3-none-any", *(f"wheel {tag}" for tag in platforms))]
+    return [f"{package}: {kind}" for package, kind in wanted if (package, kind) not in present]
+
+
+def check_wheels(wheels: Sequence[Path]) -> str:
+    """Check by check-wheel-contents what wheels hold, and that each holds its licence and tells its changes.
+
+    Raises:
+        ReleaseError: a check fails.
+    """
+    run(python_module("check_wheel_contents", *wheels))
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+            (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+            described = email.message_from_bytes(archive.read(metadata))
+        package = str(described["Name"])
+        if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
+            raise ReleaseError(f"{wheel.name}: holds no LICENSE")
+        if f"# Changelog of {package}" not in str(described.get_payload()):
+            raise ReleaseError(f"{wheel.name}: its description has no changelog")
+    return f"check-wheel-contents, licence, changelog: {len(wheels)} wheels"
+
+
+def check_sdist(sdist: Path) -> str:
+    """Check that an sdist holds all sources and no test.
+
+    Raises:
+        ReleaseError: a source is missing, or there is a test.
+    """
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    package, _ = parse_sdist_filename(sdist.name)
+    (folder,) = (ROOT / folder for folder in PACKAGES if Path(folder).name == package.removeprefix("byoc-"))
+    tracked = run(["git", "ls-files", "-z", "src", "csrc"], folder).split("\0")
+    wanted = {name for name in tracked if name} | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}
+    if missing := sorted(wanted - held):
+        raise ReleaseError(f"{sdist.name}: lacks {', '.join(missing)}")
+    if tests := sorted(name for name in held if name.startswith("tests/")):
+        raise ReleaseError(f"{sdist.name}: holds a part of the tests: {', '.join(tests[:3])}, ...")
+    return f"sdist {sdist.name}: all {len(wanted)} files, no tests"
+
+
+def _read_json(printed: str) -> Any:
+    """Return the JSON document among what a program printed; warnings may stand before and behind it."""
+    return json.JSONDecoder().raw_decode(printed, printed.index("{"))[0]
+
+
+def _check_abi(wheel: Path) -> str:
+    printed = run(python_module("abi3audit", "--strict", "--report", wheel))
+    report = _read_json(printed)
+    results = [found for spec in report["specs"].values() for found in spec["wheel"]]
+    if not results:
+        raise ReleaseError(f"{wheel.name}: abi3audit found no extension in it")
+    return f"abi3audit --strict: {wheel.name}: {len(results)} extension"
+
+
+def _check_linux(wheel: Path, target: Target, scratch: Path) -> str:
+    environment = {}
+    if target.is_musl:
+        # auditwheel opens the C library that it finds; on a machine with glibc, there is none of musl.
+        folder = scratch / "musl" / target.machine
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "empty.c").write_text("int byoc_nothing;\n", "utf-8")
+        library = folder / f"libc.musl-{target.machine}.so.1"
+        options = ("-target", target.zig, "-shared", "-nostdlib", folder / "empty.c", "-o", library)
+        run(python_module("ziglang", "cc", *options))
+        environment["AUDITWHEEL_LD_LIBRARY_PATH"] = str(folder)
+    printed = run(python_module("auditwheel", "show", "--json", wheel), environment=environment)
+    found = _read_json(printed)
+    if found["overall_tag"] != target.tag:
+        raise ReleaseError(f"{wheel.name}: auditwheel says that it is {found['overall_tag']}\n{printed}")
+    return f"auditwheel show: {wheel.name}: {found['overall_tag']}"
+
+
+def _check_macos(wheel: Path, target: Target) -> str:
+    """Check that the extension is for the processor and the version of macOS that the tag names."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/_native.abi3.so"))
+        data = archive.read(name)
+    processor, version, needed = read_mach_o(data)
+    tagged = _MINIMUM_MACOS.match(target.tag)
+    assert tagged is not None
+    if (processor, version) != (target.machine, (int(tagged[1]), int(tagged[2]))):
+        raise ReleaseError(f"{wheel.name}: is for {processor} and macOS {version}")
+    if foreign := [library for library in needed if not library.startswith(("/usr/lib/", "/System/"))]:
+        raise ReleaseError(f"{wheel.name}: needs libraries that macOS lacks: {', '.join(foreign)}")
+    return f"Mach-O: {wheel.name}: {processor}, macOS {version[0]}.{version[1]}, needs {', '.join(needed)}"
+
+
+def read_mach_o(data: bytes) -> tuple[str, tuple[int, int], tuple[str, ...]]:
+    """Return processor, lowest macOS and needed libraries of a 64-bit Mach-O file.
+
+    Source: ``mach-o/loader.h`` of macOS: a header of 32 bytes, then commands that begin with their number and size.
+
+    Raises:
+        ReleaseError: it is none.
+    """
+    if data[:4] != b"\xcf\xfa\xed\xfe":
+        raise ReleaseError("the extension is no 64-bit Mach-O file")
+    cpu, _, _, num_commands = struct.unpack_from("<iiII", data, 4)
+    place, version, needed = 32, (0, 0), []
+    for _ in range(num_commands):
+        number, nbytes = struct.unpack_from("<II", data, place)
+        if number == 0x32:  # LC_BUILD_VERSION: platform, lowest version, ...
+            lowest = struct.unpack_from("<I", data, place + 12)[0]
+            version = (lowest >> 16, lowest >> 8 & 255)
+        elif number == 0x24:  # LC_VERSION_MIN_MACOSX
+            lowest = struct.unpack_from("<I", data, place + 8)[0]
+            version = (lowest >> 16, lowest >> 8 & 255)
+        elif number in (0xC, 0x8000_0018):  # LC_LOAD_DYLIB, LC_LOAD_WEAK_DYLIB
+            start = place + struct.unpack_from("<I", data, place + 8)[0]
+            needed.append(data[start : data.index(0, start)].decode())
+        place += nbytes
+    return {0x0100_0007: "x86_64", 0x0100_000C: "arm64"}.get(cpu, str(cpu)), version, tuple(needed)

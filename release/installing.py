@@ -1,0 +1,142 @@
+"""Install byoc by name from an index on this machine into empty environments, and do what a stranger does first."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from release.commands import ReleaseError, python_module, run
+from release.index import serve_index, write_index
+from release.project import ROOT, read_settings, read_version
+from release.targets import TARGETS
+
+__all__ = ["SMOKE", "check_choices", "check_installs", "find_pythons"]
+
+SMOKE = ROOT / "release" / "smoke.py"
+
+_PLATFORMS = {
+    **{target.tag: target.tag for target in TARGETS},
+    "manylinux_2_28_x86_64": "manylinux_2_17_x86_64",
+    "macosx_15_0_arm64": "macosx_11_0_arm64",
+    "win_amd64": "any",
+    "win_arm64": "any",
+    "manylinux_2_28_ppc64le": "any",
+}
+"""For platforms of users, the platform tag of the wheel of byoc-core that pip has to choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Install:
+    """An environment to try: what is installed, and what has to work there.
+
+    Attributes:
+        packages: names for pip, as a stranger says them.
+        backend: the backend to run.
+        has_extension: whether the C extension has to be there.
+        files: the glob of files that the index has.
+        options: further options of pip.
+        is_everywhere: whether all Pythons are tried, or the one of this process's version alone.
+    """
+
+    packages: tuple[str, ...]
+    backend: str
+    has_extension: bool = True
+    files: str = "*"
+    options: tuple[str, ...] = ()
+    is_everywhere: bool = False
+
+
+_INSTALLS = (
+    _Install(("byoc-core", "byoc-ccompiler"), "ccompiler", is_everywhere=True),
+    _Install(("byoc-core[onnx]", "byoc-dnnl"), "dnnl"),
+    _Install(("byoc-examplejson", "byoc-conformance"), "examplejson"),
+    _Install(("byoc-core",), "host", has_extension=False, files="*none-any.whl"),
+    _Install(("byoc-core",), "host", files="*.tar.gz"),
+)
+
+
+def find_pythons() -> dict[str, str]:
+    """Return the interpreters of this machine by version, for the versions that are supported."""
+    found = {}
+    for version in read_settings().pythons:
+        if path := shutil.which(f"python{version}"):
+            done = subprocess.run([path, "-c", "import venv, ensurepip"], capture_output=True, check=False)
+            if done.returncode == 0:
+                found[version] = path
+    return found
+
+
+def check_installs(files: Path, scratch: Path) -> list[str]:
+    """Install by name into an empty environment for each way, run the smoke test in it, and return a line for each.
+
+    Raises:
+        ReleaseError: an installation or the smoke test fails, or no supported Python is there.
+    """
+    pythons = find_pythons()
+    if not pythons:
+        raise ReleaseError(f"Python: none of {', '.join(read_settings().pythons)} is on the search path")
+    lines = []
+    for install in _INSTALLS:
+        write_index(sorted(files.glob(install.files)), scratch / "index")
+        with serve_index(scratch / "index") as address:
+            tried = list(pythons) if install.is_everywhere else list(pythons)[:1]
+            environment = scratch / "environment"
+            lines += [_try_install(install, address, version, pythons[version], environment) for version in tried]
+    if absent := [version for version in read_settings().pythons if version not in pythons]:
+        lines.append(f"not tried, for want of an interpreter: Python {', '.join(absent)}")
+    return lines
+
+
+def check_choices(files: Path, scratch: Path) -> list[str]:
+    """Check which wheel of byoc-core pip chooses on each platform, and return a line for it.
+
+    Raises:
+        ReleaseError: it chooses another.
+    """
+    write_index(sorted(files.glob("*.whl")), scratch / "index")
+    with serve_index(scratch / "index") as address:
+        for platform, expected in _PLATFORMS.items():
+            shutil.rmtree(scratch / "choice", ignore_errors=True)
+            options = (
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--pre",
+                "--index-url",
+                address,
+                "--platform",
+                platform,
+            )
+            run(python_module("pip", "download", *options, "--dest", scratch / "choice", "byoc-core"))
+            (wheel,) = (scratch / "choice").glob("*.whl")
+            if expected not in {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}:
+                raise ReleaseError(f"pip on {platform}: chooses {wheel.name}, expected {expected}")
+    return [f"pip chooses on {platform}: {expected}" for platform, expected in _PLATFORMS.items()]
+
+
+def _try_install(install: _Install, address: str, version: str, python: str, environment: Path) -> str:
+    shutil.rmtree(environment, ignore_errors=True)
+    run([python, "-m", "venv", environment])
+    own = environment / "bin" / "python"
+    # Everything else comes from the index that pip is set up for.
+    options = ("--quiet", "--disable-pip-version-check", "--extra-index-url", address, *install.options)
+    run([own, "-m", "pip", "install", *options, *install.packages])
+    run([own, "-m", "pip", "check"])
+    installed = run([own, "-c", "from importlib.metadata import version; print(version('byoc-core'))"]).strip()
+    if installed != read_version():
+        raise ReleaseError(f"pip installed byoc-core {installed}, which is not the one of this release")
+    extension = "present" if install.has_extension else "absent"
+    isolated = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1", "BYOC_CACHE_DIR": str(environment / "cache")}
+    said = run(
+        [own, "-W", "error", SMOKE, "--backend", install.backend, "--extension", extension], environment, isolated
+    )
+    assert "works" in said
+    kind = install.files if install.files != "*" else "all files"
+    return (
+        f"pip install {' '.join(install.packages)} ({kind}), Python {version}: {install.backend}, extension {extension}"
+    )

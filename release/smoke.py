@@ -1,0 +1,83 @@
+"""What a stranger does first, run by an environment that has byoc from an index; it knows nothing of the repository.
+
+::
+
+    python smoke.py --backend ccompiler --extension present
+
+Compiles and runs a small model by a backend, saves, loads and runs it again, and runs `byoc doctor` and `byoc demo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import byoc_core
+import numpy as np
+from byoc_core import script as R
+from byoc_core.runtime.extension import extension_status
+
+MODULE = """
+@R.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((3, 16), "float32"), w: R.Tensor((8, 16), "float32")):
+        h = R.nn.dense(x, w)
+        y = R.nn.relu(h)
+        return y
+"""
+
+
+def run_byoc(*arguments: str) -> str:
+    """Return what a command printed."""
+    code = "from byoc_core.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"byoc {' '.join(arguments)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--backend", default="host")
+    parser.add_argument("--extension", choices=("present", "absent"), required=True)
+    parser.add_argument("--site", help="where byoc is installed; by default the environment's packages")
+    chosen = parser.parse_args()
+
+    homes = {Path(chosen.site)} if chosen.site else {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    assert Path(byoc_core.__file__).parents[1] in homes, f"byoc_core comes from {byoc_core.__file__}"
+    is_present, reason = extension_status()
+    assert is_present == (chosen.extension == "present"), f"the C extension: {reason or 'is there'}"
+
+    module = R.parse(MODULE)
+    backends = [] if chosen.backend == "host" else [chosen.backend]
+    executable = byoc_core.build(module, backends=backends)
+    if backends:
+        executable.require_offload(1.0)
+    rng = np.random.default_rng(0)
+    # Small integers: products and sums are exact in float32, in any order.
+    x, w = (rng.integers(-8, 8, shape).astype(np.float32) for shape in ((3, 16), (8, 16)))
+    expected = np.maximum(x @ w.T, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.byoc"
+        executable.save(file)
+        for ready in (executable, byoc_core.load(file, allow_native=True)):
+            assert (byoc_core.VirtualMachine(ready)["main"](x, w) == expected).all()
+
+    doctor = run_byoc("doctor")
+    assert ("run in one go, by the C extension" in doctor) == is_present, doctor
+    assert ("are made one by one, by Python (half a microsecond" in doctor) != is_present, doctor
+    assert "No faults found." in doctor, doctor
+    demo = run_byoc("demo", *(f"--backend={name}" for name in backends))
+    assert "largest difference from the host alone" in demo, demo
+    print(f"byoc {byoc_core.__version__} works: {chosen.backend}, extension {chosen.extension}")
+
+
+if __name__ == "__main__":
+    main()
