@@ -277,10 +277,11 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
     from byoc_core.runtime.registry import runtimes
 
     handles: dict[str, RuntimeHandle] = {}
+    with_payloads = {module.type_key for module in artifact.manifest.modules}
     for entry in artifact.manifest.runtimes:
         handle = runtimes().get(entry.type_key, distribution=entry.distribution)
         formats = handle.info().formats
-        if entry.payload_format not in formats:
+        if entry.type_key in with_payloads and entry.payload_format not in formats:
             raise ArtifactError(
                 artifact.where,
                 f"needs runtime `{entry.type_key}` of {entry.distribution} {entry.version} or newer: its payload format"

@@ -63,7 +63,9 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
     members: dict[str, Buffer] = {}
     needed: dict[str, RuntimeEntry] = {}
     entries: list[ModuleEntry] = []
+    borrowed: set[str] = set()
     for index, module in enumerate(executable.modules):
+        borrowed.update(module.needed_runtimes)
         handle = runtimes().get(module.type_key)
         payload = handle.save(module)
         members[f"modules/{index}/payload"] = payload
@@ -83,6 +85,11 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
                 digest=hashlib.sha256(payload).hexdigest(),
             )
         )
+    for type_key in borrowed - needed.keys():
+        handle = runtimes().get(type_key)
+        record = handle.record
+        # No payload of this runtime is there: its format says nothing.
+        needed[type_key] = RuntimeEntry(type_key, record.distribution, record.version, min(handle.info().formats))
     constants: dict[str, ConstantEntry] = {}
     for digest, array in sorted(_cited_constants(executable).items()):
         constants[digest] = ConstantEntry(dtype_name(array.dtype), array.shape)

@@ -27,9 +27,11 @@ from byoc_core.runtime.graph_document import (
     GraphFunction,
     GraphNode,
     GraphTensor,
+    KernelOrigin,
     attr_symbols,
 )
 from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.runtime.plugin_kernels import PluginKernel, core_kernel, find_origin, kernel_of
 
 __all__ = ["GraphCodegen", "GraphTranslation", "check_binding"]
 
@@ -93,10 +95,11 @@ class GraphCodegen:
         Args:
             functions: what to compile.
             context: where constants come from.
-            engine: how the module runs; numpy's kernels where not given. A function with a node that it refuses is
-                rejected with the engine's reason.
+            engine: how the module runs; numpy's kernels where not given, those of plugins' ops included. A function
+                with a node that it refuses is rejected with the engine's reason.
         """
-        engine = engine or KernelEngine()
+        plugin_ops = _plugin_ops(functions) if engine is None else {}
+        engine = engine or KernelEngine(plugin_kernels={op: kernel for op, (kernel, _) in plugin_ops.items()})
         translation = self.translate(functions, context)
         names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
         rejections = dict(translation.rejections)
@@ -110,7 +113,10 @@ class GraphCodegen:
                 rejections[names[symbol]] = refusal
         if not kept:
             return CodegenResult(None, rejections=rejections)
-        module = GraphModule(GraphDocument(MappingProxyType(kept)), translation.constants, engine)
+        used = GraphDocument(MappingProxyType(kept)).ops()
+        origins = {op: origin for op, (_, origin) in plugin_ops.items() if origin is not None and op in used}
+        document = GraphDocument(MappingProxyType(kept), MappingProxyType(origins))
+        module = GraphModule(document, translation.constants, engine)
         return CodegenResult(module, rejections=rejections)
 
     def _translate_function(self, function: Function) -> GraphFunction | Rejection:
@@ -204,11 +210,26 @@ class _Translator:
         return self._ids[value] if isinstance(value, Var) else self._constant_ids[value.digest]
 
 
+def _plugin_ops(functions: Sequence[Function]) -> dict[str, tuple[PluginKernel, KernelOrigin | None]]:
+    """Return the kernels of the ops that are not the core's own, and who brings each when the module is loaded."""
+    ops = {binding.op.name: binding.op for function in functions for binding in function.walk()}
+    found: dict[str, tuple[PluginKernel, KernelOrigin | None]] = {}
+    for name, op in sorted(ops.items()):
+        if op.kernel is None or core_kernel(name) is not None:
+            continue
+        origin = find_origin(name)
+        kernel = PluginKernel(name, op.kernel) if origin is None else kernel_of(name, origin, f"op `{name}`")
+        found[name] = kernel, origin
+    return found
+
+
 def check_binding(binding: Binding) -> Rejection | None:
     """Gives the reason why a graph document cannot hold a binding as one node, or ``None``."""
     op = binding.op.name
     if binding.regions or binding.op.kernel is None:
         return Rejection("structural", f"`{op}` is control flow or a call, which a graph document does not hold")
+    if core_kernel(op) not in (None, binding.op.kernel):
+        return Rejection("name", f"`{op}` is not the core's op of this name, and a graph document knows ops by name")
     for index, value in enumerate((*binding.operands, *binding.results)):
         name = value.name if isinstance(value, Var) else f"operand {index}"
         rejection = _check_type(value.type, f"{name} of `{op}`")

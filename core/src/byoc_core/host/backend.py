@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from byoc_core.authoring.graph import GraphCodegen, check_binding
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support, hookimpl
 from byoc_core.ir.module import Binding, Function
-from byoc_core.kernels import KERNELS
 
 __all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_supports"]
 
@@ -29,15 +28,13 @@ def byoc_compile_status() -> Status:
 
 @hookimpl
 def byoc_supports(binding: Binding) -> Support | Rejection:
-    """Takes an op that has a kernel, on tensors of known rank."""
+    """Takes an op that has a kernel, the core's or a plugin's, on tensors of known rank."""
     if binding.op.name == "composite":
         inner = (byoc_supports(item) for region in binding.regions for item in region.bindings)
         return next((answer for answer in inner if isinstance(answer, Rejection)), Support())
     rejection = check_binding(binding)
     if rejection is not None:
         return rejection
-    if binding.op.name not in KERNELS:
-        return Rejection("no-kernel", f"`{binding.op.name}` has no numpy kernel")
     return Support()
 
 

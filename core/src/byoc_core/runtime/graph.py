@@ -16,14 +16,17 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from byoc_core.dims import Dim
-from byoc_core.errors import ArtifactError, near_names
+from byoc_core.errors import ArtifactError, PluginError, near_names
 from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
-from byoc_core.runtime.graph_encoding import decode_document, encode_document
+from byoc_core.runtime.graph_encoding import decode_document, document_version, encode_document
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule
 
 __all__ = ["BuiltFunction", "ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
 
 Kernel = Callable[..., Any]
+
+KERNEL_ENGINE_KEY = "graph"
+"""The type key of modules that the core's own engine runs."""
 
 
 class ConstantSource(Protocol):
@@ -175,9 +178,37 @@ class GraphModule(RuntimeModule):
         """The arrays that the document cites, by digest."""
         return MappingProxyType(self._constants)
 
+    @property
+    def payload_format(self) -> int | None:
+        """The version of the document for the core's own runtime; ``None`` for others, which have their formats."""
+        return document_version(self.document) if self.type_key == KERNEL_ENGINE_KEY else None
+
+    @property
+    def needed_runtimes(self) -> tuple[str, ...]:
+        """The runtimes that bring kernels of plugins' ops."""
+        return tuple(sorted({origin.runtime for origin in self.document.kernels.values()}))
+
+    @property
+    def unnamed_kernels(self) -> tuple[str, ...]:
+        """The ops that a kernel from this process alone computes: the document does not say who brings it."""
+        given = self._engine.plugin_kernels if isinstance(self._engine, KernelEngine) else frozenset()
+        return tuple(sorted(given - self.document.kernels.keys()))
+
 
 def save_graph(module: GraphModule) -> bytes:
-    """Gives the payload of a graph module: its document, constants cited by digest."""
+    """Gives the payload of a graph module: its document, constants cited by digest.
+
+    Raises:
+        PluginError: the module runs the kernel of a plugin's op that no installed runtime brings, so that nobody could
+            load the payload.
+    """
+    if lost := module.unnamed_kernels:
+        prefix = lost[0].partition(".")[0]
+        raise PluginError(
+            f"op `{lost[0]}`",
+            "has a kernel that no installed runtime brings, so a saved module could not find it",
+            hint=f"Give the kernel by the hook `byoc_kernels` of an entry point `{prefix}` in the group `byoc.runtimes`.",
+        )
     return encode_document(module.document)
 
 
@@ -193,6 +224,8 @@ def load_graph(payload: bytes, context: ConstantSource, engine: GraphEngine | No
         ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run.
     """
     document = decode_document(payload)
+    if engine is None and document.kernels:
+        engine = KernelEngine(plugin_kernels=_plugin_kernels(document))
     digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
     return GraphModule(document, {digest: context.constant(digest) for digest in digests}, engine)
 
@@ -204,20 +237,24 @@ class KernelEngine(GraphEngine):
 
     Args:
         kernels: by op name; the core's own where not given.
+        plugin_kernels: kernels of plugins' ops, by op name, beside these.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel] | None = None) -> None:
+    def __init__(
+        self, kernels: Mapping[str, Kernel] | None = None, *, plugin_kernels: Mapping[str, Kernel] | None = None
+    ) -> None:
         self._has_own_kernels = kernels is None
         if kernels is None:
             from byoc_core.kernels import KERNELS
 
             kernels = KERNELS
-        self._kernels = kernels
+        self._kernels: Mapping[str, Kernel] = {**plugin_kernels, **kernels} if plugin_kernels else kernels
+        self.plugin_kernels = frozenset(plugin_kernels or ())
 
     @property
     def type_key(self) -> str:
         """``"graph"``."""
-        return "graph"
+        return KERNEL_ENGINE_KEY
 
     @property
     def uses_threads(self) -> bool:
@@ -263,11 +300,24 @@ class KernelEngine(GraphEngine):
         return BuiltFunction(*implement(function, constants, find))
 
 
+def _plugin_kernels(document: GraphDocument) -> Mapping[str, Kernel]:
+    from byoc_core.runtime.plugin_kernels import core_kernel, find_kernels
+
+    for op in document.kernels:
+        if core_kernel(op) is not None:
+            raise ArtifactError("graph document, kernels", "names a plugin's kernel for an op of the core", got=repr(op))
+    return find_kernels(document.kernels, "graph document")
+
+
 @lru_cache(maxsize=1024)
 def _misfit(kernel: Kernel, num_inputs: int, attr_names: tuple[str, ...]) -> str | None:
     """Gives the reason why a kernel cannot be called with so many operands and these attributes, or ``None``."""
     try:
-        inspect.signature(kernel).bind(*range(num_inputs), **dict.fromkeys(attr_names))
+        signature = inspect.signature(kernel)
+    except ValueError:  # a function in C that does not tell
+        return None
+    try:
+        signature.bind(*range(num_inputs), **dict.fromkeys(attr_names))
     except TypeError as error:
         return f"the kernel does not take these operands and attributes: {error}"
     return None

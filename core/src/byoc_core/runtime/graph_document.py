@@ -30,6 +30,7 @@ __all__ = [
     "GraphFunction",
     "GraphNode",
     "GraphTensor",
+    "KernelOrigin",
     "attr_symbols",
     "print_document",
 ]
@@ -134,10 +135,34 @@ class GraphFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelOrigin:
+    """The runtime that brings the kernel of a plugin's op.
+
+    Attributes:
+        runtime: the name of its entry point in the group ``byoc.runtimes``.
+        distribution: what to install where there is no such runtime.
+    """
+
+    runtime: str
+    distribution: str
+
+
+@dataclass(frozen=True, slots=True)
 class GraphDocument:
-    """Functions by name, in order."""
+    """Functions by name, in order.
+
+    Attributes:
+        functions: the functions.
+        kernels: who brings the kernel of each plugin's op that the functions use, by the op's name.
+    """
 
     functions: Mapping[str, GraphFunction]
+    kernels: Mapping[str, KernelOrigin] = field(default_factory=lambda: MappingProxyType({}))
+
+    def ops(self) -> frozenset[str]:
+        """Return the names of the ops of all nodes without a body."""
+        nodes = (node for function in self.functions.values() for node in function.walk())
+        return frozenset(node.op for node in nodes if node.body is None)
 
 
 def attr_symbols(attr: GraphAttr) -> frozenset[str]:

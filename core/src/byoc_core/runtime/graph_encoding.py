@@ -20,15 +20,19 @@ from byoc_core.runtime.graph_document import (
     GraphFunction,
     GraphNode,
     GraphTensor,
+    KernelOrigin,
     attr_symbols,
 )
 from byoc_core.runtime.graph_types import check_document_types
 from byoc_core.runtime.module import TensorSpec
 
-__all__ = ["GRAPH_VERSION", "decode_document", "encode_document"]
+__all__ = ["GRAPH_VERSION", "NEWEST_GRAPH_VERSION", "decode_document", "document_version", "encode_document"]
 
 GRAPH_VERSION = 1
-"""The version of the JSON form that this core writes, and the newest that it reads."""
+"""The version of the JSON form of documents that name no kernels of plugins: those of engines."""
+
+NEWEST_GRAPH_VERSION = 2
+"""The newest version of the JSON form that this core reads: version 2 names kernels of plugins."""
 
 _SCHEMA = "byoc.graph"
 _MAX_SIZE = 2**63 - 1
@@ -47,13 +51,23 @@ def encode_document(document: GraphDocument, *, indent: int | None = None) -> by
         document: what to write.
         indent: for people to read; ``None`` writes the compact form.
     """
-    data = {
+    data: dict[str, Any] = {
         "schema": _SCHEMA,
-        "version": GRAPH_VERSION,
+        "version": document_version(document),
         "functions": [_encode_function(function) for function in document.functions.values()],
     }
+    if document.kernels:
+        data["kernels"] = [
+            {"op": op, "runtime": origin.runtime, "distribution": origin.distribution}
+            for op, origin in sorted(document.kernels.items())
+        ]
     separators = (",", ":") if indent is None else None
     return json.dumps(data, sort_keys=True, allow_nan=False, separators=separators, indent=indent).encode()
+
+
+def document_version(document: GraphDocument) -> int:
+    """Return the version of the JSON form in which a document is written: the oldest that can express it."""
+    return NEWEST_GRAPH_VERSION if document.kernels else GRAPH_VERSION
 
 
 def decode_document(payload: bytes) -> GraphDocument:
@@ -66,16 +80,16 @@ def decode_document(payload: bytes) -> GraphDocument:
         data = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant, object_hook=_sharing())
     except (ValueError, RecursionError) as error:
         raise ArtifactError(_WHERE, "is not JSON text", hint=f"{error}.") from error
-    document = _fields(data, _WHERE, "schema", "version", "functions")
+    document = _fields(data, _WHERE, "schema", "version", "functions", optional=("kernels",))
     if document["schema"] != _SCHEMA:
         raise ArtifactError(_WHERE, "is of another schema", got=repr(document["schema"]), expected=repr(_SCHEMA))
     version = document["version"]
-    if type(version) is not int or not 1 <= version <= GRAPH_VERSION:
+    if type(version) is not int or not 1 <= version <= NEWEST_GRAPH_VERSION:
         raise ArtifactError(
             _WHERE,
             "is of a version that this byoc-core cannot read",
             got=repr(version),
-            expected=f"1 to {GRAPH_VERSION}",
+            expected=f"1 to {NEWEST_GRAPH_VERSION}",
         )
     functions: dict[str, GraphFunction] = {}
     shared: _Shared = {}
@@ -84,9 +98,14 @@ def decode_document(payload: bytes) -> GraphDocument:
         if function.name in functions:
             raise ArtifactError(f"{_WHERE}, function {index}", f"the name `{function.name}` is taken")
         functions[function.name] = function
-    made = GraphDocument(MappingProxyType(functions))
-    check_document_types(made, _WHERE)
-    return made
+    if version == 1 and "kernels" in document:
+        raise ArtifactError(_WHERE, "has an unknown field 'kernels'", expected="schema, version, functions")
+    kernels = _decode_kernels(document.get("kernels", []), f"{_WHERE}, kernels")
+    decoded = GraphDocument(MappingProxyType(functions), MappingProxyType(kernels))
+    if unused := sorted(kernels.keys() - decoded.ops()):
+        raise ArtifactError(f"{_WHERE}, kernels", "names a kernel for an op that no node has", got=repr(unused[0])[:80])
+    check_document_types(decoded, _WHERE)
+    return decoded
 
 
 def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -177,6 +196,18 @@ def _text(data: object, where: str) -> str:
     if not isinstance(data, str) or not data:
         raise ArtifactError(where, "is not a text", got=repr(data))
     return data
+
+
+def _decode_kernels(data: object, where: str) -> dict[str, KernelOrigin]:
+    kernels: dict[str, KernelOrigin] = {}
+    for index, value in enumerate(_list(data, where)):
+        place = f"{where}, item {index}"
+        item = _fields(value, place, "op", "runtime", "distribution")
+        op, runtime, distribution = (_text(item[key], f"{place}, {key}") for key in ("op", "runtime", "distribution"))
+        if op in kernels:
+            raise ArtifactError(place, "names a kernel twice", got=repr(op)[:80])
+        kernels[op] = KernelOrigin(runtime, distribution)
+    return kernels
 
 
 def _decode_shape(data: object, where: str) -> tuple[Dim, ...]:

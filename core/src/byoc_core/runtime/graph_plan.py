@@ -17,12 +17,14 @@ from byoc_core.dims import Dim, bound_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ByocError
 from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel
+from byoc_core.kernels.plugin_kernel import PluginKernel
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.graph_function_plan import Computes, DType, FunctionPlan, PlannedNode, Runner, kernel_attrs
 from byoc_core.runtime.graph_memory import PlacedArray, Storages, WorkspacePlan
 from byoc_core.runtime.graph_steps import Step, store_step
 from byoc_core.runtime.module import NDArray, Signature
+from byoc_core.runtime.plugin_kernels import check_results
 
 __all__ = ["implement"]
 
@@ -214,6 +216,8 @@ class _Planner:
             computes = _Planner(node.body, self._constants, self._find, body, dtypes, takes_outputs=False).plan()
         assert computes is not None  # an op without a body has a kernel
         form = None
+        if isinstance(computes, PluginKernel):
+            computes = check_results(computes, node.op, [value.type for value in reads], node.outputs)
         if isinstance(computes, NumpyKernel):
             form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], kernel_attrs(node))
             computes = form.call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from byoc_core.runtime.graph import GraphModule, load_graph, save_graph
-from byoc_core.runtime.graph_encoding import GRAPH_VERSION
+from byoc_core.runtime.graph_encoding import NEWEST_GRAPH_VERSION
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
@@ -16,7 +16,7 @@ __all__ = ["byoc_load_file", "byoc_load_module", "byoc_runtime_info", "byoc_runt
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
     """Gives the type key ``graph`` and the versions of graph documents that can be read."""
-    return RuntimeInfo("graph", formats=tuple(range(1, GRAPH_VERSION + 1)), file_formats=("graph",))
+    return RuntimeInfo("graph", formats=tuple(range(1, NEWEST_GRAPH_VERSION + 1)), file_formats=("graph",))
 
 
 @hookimpl

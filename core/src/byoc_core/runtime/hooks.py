@@ -28,7 +28,7 @@ The smallest runtime::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -42,6 +42,7 @@ __all__ = [
     "LoadContext",
     "RuntimeInfo",
     "Status",
+    "byoc_kernels",
     "byoc_load_file",
     "byoc_load_module",
     "byoc_runtime_info",
@@ -255,4 +256,35 @@ def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeMod
                     raise ArtifactError(f"{context.source}, line {number}", "is not `name = number`", got=repr(line))
                 values[name.strip()] = float(text)
             return Constants(values)
+    """
+
+
+@hookspec(since="0.2")
+def byoc_kernels() -> Mapping[str, Callable[..., object]]:
+    """Gives numpy kernels of the package's own ops. Optional: the host needs it to save models with these ops.
+
+    Called by: the numpy host, when it compiles an op that ``byoc_ops`` brings, and when it loads an artifact with one.
+    When: an op of the package stays on the host, or an artifact names this runtime for the kernel of an op.
+    How often: once per process.
+    Result: functions by the name of the op: ``kernel(*inputs, **attributes)`` gives an array, or a tuple of arrays.
+        Inputs are read-only numpy arrays in row-major order. The results are checked against the types that the op's
+        type rule gave. The same function serves as ``OpDef.kernel`` on the compile side. A kernel must be re-entrant,
+        and attributes and inputs may come from a file that anyone may have written. Names of the core's own ops say
+        nothing.
+    If it raises: compiling or loading stops.
+
+    Example::
+
+        import numpy as np
+
+        from byoc_core.runtime.hooks import hookimpl
+
+
+        def swish(x):
+            return x / (1 + np.exp(-x))
+
+
+        @hookimpl
+        def byoc_kernels():
+            return {"mynpu.swish": swish}
     """

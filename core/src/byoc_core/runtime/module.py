@@ -202,6 +202,11 @@ class RuntimeModule(ABC):
         return None
 
     @property
+    def needed_runtimes(self) -> tuple[str, ...]:
+        """The names of other runtimes whose code the module calls; an artifact names them as needed."""
+        return ()
+
+    @property
     def is_native(self) -> bool:
         """Whether the saved payload holds machine code, which a user must permit before it is loaded."""
         return False

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names
+from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names, type_name
 from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, installed
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
@@ -32,6 +35,7 @@ class RuntimeHandle:
         if not info.formats:
             raise HookError(plugin.where("byoc_runtime_info"), "names no payload format", expected="formats=(1,)")
         self._info = info
+        self._kernels: Mapping[str, Callable[..., object]] | None = None
 
     @property
     def type_key(self) -> str:
@@ -91,6 +95,30 @@ class RuntimeHandle:
         hook = "byoc_load_file"
         module = self._plugin.call(hook, data=data, format=format, context=context)
         return self.guard(self._plugin.check(hook, module, RuntimeModule))  # type: ignore[type-abstract]
+
+    def kernels(self) -> Mapping[str, Callable[..., object]]:
+        """Return the kernels of the plugin's own ops, by op name; asked for once.
+
+        Raises:
+            HookError: the hook raised, or gave something else than functions by name.
+        """
+        if self._kernels is None:
+            hook = "byoc_kernels"
+            found: object = {}
+            if self._plugin.has(hook):
+                found = self._plugin.check(hook, self._plugin.call(hook), Mapping)  # type: ignore[type-abstract]
+            self._kernels = MappingProxyType(dict(self._checked_kernels(hook, found)))
+        return self._kernels
+
+    def _checked_kernels(self, hook: str, found: Any) -> Iterator[tuple[str, Callable[..., object]]]:
+        for op, kernel in found.items():
+            if not isinstance(op, str) or not callable(kernel):
+                raise HookError(
+                    self._plugin.where(hook),
+                    "gave among others something else than a function by the name of an op",
+                    got=f"{op!r}: {type_name(kernel)}",
+                )
+            yield op, kernel
 
     def guard(self, module: RuntimeModule) -> RuntimeModule:
         """Gives the module as several threads may call it: behind a lock unless the runtime says it is re-entrant."""

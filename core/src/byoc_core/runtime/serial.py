@@ -40,6 +40,11 @@ class SerialModule(RuntimeModule):
         return self.inner.constants
 
     @property
+    def needed_runtimes(self) -> tuple[str, ...]:
+        """The runtimes whose code the inner module calls."""
+        return self.inner.needed_runtimes
+
+    @property
     def is_native(self) -> bool:
         """Whether the inner module is native code."""
         return self.inner.is_native

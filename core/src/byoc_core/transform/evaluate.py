@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from byoc_core.dims import DimExpr, evaluate, solve_symbol, substitute, symbols_of
 from byoc_core.dtypes import is_float
-from byoc_core.errors import ExecutionError, IRTypeError
+from byoc_core.errors import IRTypeError
 from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.ir.sizes import learnt_symbols
+from byoc_core.ops.own import run_kernel
 
 __all__ = ["OnCall", "evaluate_binding", "evaluate_function", "resolve_dims"]
 
@@ -56,12 +57,9 @@ def evaluate_binding(binding: Binding, inputs: Sequence[Array], sizes: Mapping[s
     """Runs the reference kernel of one op.
 
     Raises:
-        ExecutionError: the op has none.
+        ExecutionError: the op has none, or the kernel of a plugin's op failed.
     """
-    if binding.op.kernel is None:
-        raise ExecutionError(f"op `{binding.op.name}`", "has no reference kernel")
-    outputs = binding.op.kernel(*inputs, **resolve_dims(binding.attrs, sizes))
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+    return run_kernel(binding.op, inputs, resolve_dims(binding.attrs, sizes))
 
 
 def resolve_dims(attrs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:

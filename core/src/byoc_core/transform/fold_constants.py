@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
-from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, is_static
+from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, Var, is_static
 from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.ir.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
@@ -115,12 +116,28 @@ def _is_open(binding: Binding) -> bool:
 
 
 def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any], ...] | None:
-    """Gives the results of an op of constants; ``None`` where it depends on a size, or fails (as when it runs)."""
+    """Return the results of an op of constants, ``None`` where it depends on a size.
+
+    ``None`` as well where the kernel fails, or gives something else than the declared types: running it says so.
+    """
     arrays = [store[operand.digest] for operand in binding.operands if isinstance(operand, Constant)]
     try:
-        return evaluate_binding(binding, arrays, {})
+        outputs = evaluate_binding(binding, arrays, {})
     except (ExecutionError, IRTypeError):
         return None
+    fits = len(outputs) == len(binding.results) and all(map(_is_of_type, outputs, binding.results))
+    return outputs if fits else None
+
+
+def _is_of_type(array: npt.NDArray[Any], result: Var) -> bool:
+    """Return whether an array has the declared dtype and rank, and the sizes that are known."""
+    type_ = result.type
+    return (
+        isinstance(type_, TensorType)
+        and array.dtype == to_numpy(type_.dtype)
+        and (type_.shape is None or array.ndim == len(type_.shape))
+        and all(dim == size for dim, size in zip(type_.shape or (), array.shape, strict=False) if isinstance(dim, int))
+    )
 
 
 def _nbytes(values: Sequence[Value]) -> int:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Value, Var, infer_results, is_pure
 from byoc_core.ir.sizes import learnt_symbols
 from byoc_core.ops import default_ops
+from byoc_core.ops.own import is_own
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
@@ -70,12 +71,17 @@ class RewriteGraph(FunctionIndex):
         return self._module.constants.add(array)
 
     def emit(
-        self, op: str, operands: Sequence[Value], attrs: Mapping[str, object] | None = None, *, name: str | None = None
+        self,
+        op: str | OpDef,
+        operands: Sequence[Value],
+        attrs: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
     ) -> Var:
         """Adds an op of one result to what replaces the root.
 
         Args:
-            op: its name.
+            op: one of the core's ops by its name, or the ``OpDef`` of any op: a plugin's, say.
             operands: what it reads.
             attrs: its attributes.
             name: name hint of its result; the root's by default.
@@ -83,7 +89,7 @@ class RewriteGraph(FunctionIndex):
         Raises:
             IRTypeError: operands or attributes do not fit the op.
         """
-        opdef = default_ops().find(op)
+        opdef = default_ops().find(op) if isinstance(op, str) else op
         normal = opdef.normalise_attrs(attrs or {})
         (type_,) = infer_results(opdef, operands, normal)
         hint, location = ("", None) if self._root is None else (self._root.results[0].name, self._root.location)
@@ -145,11 +151,6 @@ def _rewrite(function: Function, module: IRModule, rules: Rules) -> Function:
     while after is not before:
         before, after = after, _Walk(after, module, rules).run()
     return after
-
-
-def is_own(op: OpDef) -> bool:
-    """Tells whether an op is byoc's own, whatever it is called."""
-    return default_ops().get(op.name) is op
 
 
 class _Walk:
