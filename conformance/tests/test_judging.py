@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from byoc_conformance.judging import Rule, judge, rule_of
 from byoc_core.dtypes import all_dtypes, float_limits, is_float, to_numpy
-from byoc_core.ir import FunctionBuilder, IRModule, TensorType
+from byoc_core.ir import FunctionBuilder, IRModule, OpDef, OperandSpec, TensorType, no_flops
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import new_function, op_cases
 from byoc_core.transform import evaluate_function
@@ -119,6 +119,21 @@ def test_moved_data_keeps_every_bit() -> None:
         changed = x[::-1].copy()
         changed[place] = value
         assert "1 of 6 elements are wrong" in text_of("flip", (x,), changed, axis=0)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_op_of_a_plugin_moves_data_only_if_it_says_so(*, moves: bool) -> None:
+    terms = {"flops": no_flops} if moves else {}
+    op = OpDef(
+        "toy.softsign", (OperandSpec("x"),), lambda c: (c.tensor(0),), kernel=lambda x: x / (1 + abs(x)), **terms
+    )
+    function, binding = new_function(op, [TensorType(X.shape, "float32")], {})
+    assert rule_of(binding) is (Rule.MOVEMENT if moves else Rule.DEBUG)
+    module = IRModule({"main": function})
+    (exact,) = evaluate_function(module, "main", (X,))
+    assert judge(module, "main", (X,), [exact], {}).text == ""
+    assert bool(judge(module, "main", (X,), [np.nextafter(exact, np.float32(2))], {}).text) is moves
+    assert judge(module, "main", (X,), [exact + np.float32(0.1)], {}).text
 
 
 def test_nan_and_infinities_are_not_lost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,14 @@ def relu_function(name: str) -> Function:
 
 WHERE = "plugin `npu`, hook"
 UNANSWERED = "neither compiled nor rejected function `f`"
+
+
+def test_layouts_that_no_pass_reads_are_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match=r"`BackendInfo\(preferred_layouts=...\)` is deprecated") as told:
+        info = BackendInfo("npu", preferred_layouts=("NHWC",))
+    assert [warning.filename for warning in told] == [__file__]
+    assert info == BackendInfo("npu") == replace(info)
+    assert "preferred_layouts" not in {field.name for field in fields(info)}
 
 
 def test_a_plugin_object_works_like_an_installed_one() -> None:

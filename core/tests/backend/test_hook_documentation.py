@@ -140,7 +140,16 @@ def try_codegen(hook: Any) -> None:
 def try_ops(hook: Any) -> None:
     registry = default_ops().extended(backends().get(backend_of(byoc_ops=hook)).ops())
     text = "def main(x: R.Tensor((2, 3))):\n    s = R.mynpu.swish(x)\n    return s\n"
-    assert str(R.parse(text, ops=registry)["main"].results[0].type) == str(MODULE["main"].results[0].type)
+    module = R.parse(text, ops=registry)
+    assert str(module["main"].results[0].type) == str(MODULE["main"].results[0].type)
+    x = np.linspace(-3, 3, 6, dtype=np.float32).reshape(2, 3)
+    main = byoc_core.VirtualMachine(byoc_core.build(module))["main"]
+    assert np.array_equal(main(x), x / (1 + np.exp(-x)))
+
+
+def try_kernels(hook: Any) -> None:
+    kernel: Any = runtime_of(byoc_kernels=hook).kernels()["mynpu.swish"]
+    assert kernel(np.float32(0)) == 0
 
 
 def try_runtime_info(hook: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from byoc_core.backend import Status, Support
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.errors import BackendNotFoundError
-from byoc_core.ir import Binding, OpDef, TensorType
+from byoc_core.ir import Binding, OpDef, TensorType, no_flops
 from byoc_core.lint import CODES, Finding, lint_backend
 from byoc_core.lint.shadowing import have_equal_form
 from byoc_core.ops import default_ops
@@ -113,6 +113,11 @@ def _give_add(self: object) -> Sequence[OpDef]:
     return [default_ops()["add"]]
 
 
+def _give_op_without_flops(self: object) -> Sequence[OpDef]:
+    stated = OpDef("fake.shuffle", (), infer=lambda context: (), flops=no_flops)
+    return [stated, OpDef("fake.sum", (), infer=lambda context: ())]
+
+
 def _give_bad_dtype(self: object) -> Any:
     return _named(wildcard().has_dtype("float23"))
 
@@ -129,6 +134,7 @@ _BAD: dict[str, Callable[[Fake], Any]] = {
     "bad-options": _supports(_takes_float32, options=_Options),
     "bad-status": _supports(_takes_float32, status=Status(ok=False, reason="")),
     "bad-ops": _with_hooks(byoc_ops=_give_add),
+    "unstated-flops": _with_hooks(byoc_ops=_give_op_without_flops),
     "bad-patterns": _with_hooks(byoc_patterns=_give_bad_dtype),
     "foreign-name": lambda fake: fake(patterns=_named(_conv(), name="other.it"), supports=_takes_float32),
     "duplicate-name": lambda fake: fake(patterns=[*_named(_conv()), *_named(_relu())], supports=_takes_float32),

@@ -291,10 +291,14 @@ def byoc_ops() -> Sequence[OpDef]:
     Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; the lint.
     When: the ops of chosen backends are asked for: ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``.
     How often: each time they are asked for.
-    Result: ops beside the core's. Their names must be new and should begin with the backend's name.
+    Result: ops beside the core's. Their names must be new and should begin with the backend's name. The host runs an op
+        with a kernel. A model with the op on the host can be saved if a runtime of the package brings the kernel by
+        ``byoc_kernels``. An op that states no FLOPs counts one operation for each element of its results.
     If it raises: the caller gets the error.
 
     Example::
+
+        import numpy as np
 
         from byoc_core.backend.hooks import hookimpl
         from byoc_core.ir import OpDef, OperandSpec
@@ -305,5 +309,12 @@ def byoc_ops() -> Sequence[OpDef]:
             def infer(context):
                 return [context.tensor(0)]
 
-            return [OpDef("mynpu.swish", (OperandSpec("x"),), infer=infer, doc="x * sigmoid(x)")]
+            def flops(context):
+                return 4 * context.elements()
+
+            def swish(x):
+                return x / (1 + np.exp(-x))
+
+            x = OperandSpec("x")
+            return [OpDef("mynpu.swish", (x,), infer=infer, flops=flops, kernel=swish, doc="x * sigmoid(x)")]
     """

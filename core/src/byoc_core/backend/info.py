@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -50,12 +51,14 @@ class BackendInfo:
             of its modules return such results instead of filling buffers. Such sizes are symbolic, so
             it says nothing without ``dynamic_shapes``.
         deterministic: whether equal functions give equal modules, and equal inputs equal outputs, bit for bit.
-        native: whether its modules hold native code, which an artifact's user must permit.
+        native: whether its modules may hold native code. The conformance kit alone reads it, and holds it against the
+            modules: an artifact asks its user's permission where a module says that it holds native code
+            (:attr:`byoc_core.runtime.module.RuntimeModule.is_native`).
         options: pydantic model of its options, every field with a default; ``None`` where it has no options. Where
             options make its arithmetic coarser, a property ``unit_roundoff`` of the model tells, in the form of the one
             below.
         constants: ``"embedded"``: constants reach it as ``Constant`` operands; ``"lifted"``: as parameters.
-        preferred_layouts: data layouts that it likes best, best first (``("NHWC",)``).
+        preferred_layouts: deprecated since 0.2 and ignored: no pass plans layouts by it.
         unit_roundoff: by the name of a floating-point dtype, the unit roundoff with which it computes on that dtype,
             where that is coarser than the dtype's own (``{"float32": 2**-11}`` for TF32). Who judges its numbers
             goes by it.
@@ -73,10 +76,19 @@ class BackendInfo:
     native: bool = False
     options: type[BaseModel] | None = None
     constants: Literal["embedded", "lifted"] = "embedded"
-    preferred_layouts: tuple[str, ...] = ()
+    preferred_layouts: InitVar[tuple[str, ...] | None] = None
     unit_roundoff: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     strided: bool = False
     quantised: bool = False
+
+    def __post_init__(self, preferred_layouts: tuple[str, ...] | None) -> None:
+        if preferred_layouts is not None:
+            warnings.warn(
+                "`BackendInfo(preferred_layouts=...)` is deprecated since byoc-core 0.2 and will be removed in 0.4: "
+                "leave it out, no pass reads it.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
 
 
 def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:

@@ -275,7 +275,13 @@ def _sizes_of(function: Function, inputs: Sequence[NDArray]) -> dict[str, int]:
 
 
 def _operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
-    """Gives the floating-point operations of an op over the elements of its results; sizes that nobody knows are 1."""
+    """Return the floating-point operations of an op over the elements of its results; unknown sizes count as 1.
+
+    Where an op does not state its operations, each element of a result may be a sum of products of all operands.
+    """
+    if not binding.op.states_flops:
+        context = binding.cost_context()
+        return max(1.0, 2.0 * sum(_size(context.operand_elements(i), sizes) for i in range(len(binding.operands))))
     elements = sum(
         math.prod(_size(dim, sizes) for dim in result.type.shape)
         for result in binding.results

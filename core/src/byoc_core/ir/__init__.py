@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         OpRegistry,
         Trait,
         TypeContext,
+        no_flops,
     )
     from byoc_core.ir.parser import parse_function, parse_module
     from byoc_core.ir.printer import binding_window, print_function, print_module
@@ -74,6 +75,7 @@ __all__ = [
     "infer_results",
     "is_pure",
     "is_static",
+    "no_flops",
     "parse_function",
     "parse_module",
     "print_function",
@@ -120,6 +122,7 @@ _HOMES = {
     "infer_results": "infer",
     "is_pure": "structural",
     "is_static": "types",
+    "no_flops": "opdef",
     "parse_function": "parser",
     "parse_module": "parser",
     "print_function": "printer",

@@ -31,6 +31,7 @@ __all__ = [
     "OperandSpec",
     "Trait",
     "TypeContext",
+    "no_flops",
 ]
 
 Kernel = Callable[..., "npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]"]
@@ -155,6 +156,14 @@ def no_flops(context: CostContext) -> Dim:
     return 0
 
 
+def unstated_flops(context: CostContext) -> Dim:
+    """Return one operation for each element of the results: what an op counts that states no formula."""
+    total: Dim = 0
+    for type_ in context.results:
+        total = total + _elements(type_)
+    return total
+
+
 @dataclass(frozen=True, eq=False)
 class OpDef:
     """An op, as data.
@@ -166,7 +175,9 @@ class OpDef:
         infer: type rule: result types from a :class:`TypeContext`; raises :class:`IRTypeError` on a misfit. The core
             calls it through :func:`byoc_core.ir.infer_results`, which also takes other iterables, or one type alone.
         traits: what passes may assume.
-        flops: floating-point operations (a multiply-add counts two).
+        flops: floating-point operations (a multiply-add counts two). :func:`no_flops` says that the op only moves data,
+            so that its results are judged bit for bit. An op that states nothing is judged as arithmetic, and counts
+            one operation for each element of its results.
         nbytes: bytes read and written.
         kernel: the numpy reference kernel that defines the op; ``None`` for structural ops.
         canonicalise: brings equivalent attribute values to one form (``padding=(1, 1)`` to four ints);
@@ -181,7 +192,7 @@ class OpDef:
     infer: Callable[[TypeContext], tuple[Type, ...]]
     attrs: tuple[AttrSpec, ...] = ()
     traits: frozenset[Trait] = frozenset({Trait.PURE})
-    flops: Callable[[CostContext], Dim] = no_flops
+    flops: Callable[[CostContext], Dim] = unstated_flops
     nbytes: Callable[[CostContext], Dim] = bytes_touched
     kernel: Kernel | None = None
     canonicalise: Callable[[Mapping[str, AttrValue]], Mapping[str, AttrValue]] | None = None
@@ -195,6 +206,11 @@ class OpDef:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    @property
+    def states_flops(self) -> bool:
+        """Whether the op says how many operations it needs."""
+        return self.flops is not unstated_flops
 
     def has_trait(self, trait: Trait) -> bool:
         """Tells whether the op has a trait."""

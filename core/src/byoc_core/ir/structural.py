@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from byoc_core.dims import Dim, DimExpr, substitute
 from byoc_core.ir.module import Binding, Function
-from byoc_core.ir.opdef import REQUIRED, AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
+from byoc_core.ir.opdef import REQUIRED, AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 
 __all__ = [
@@ -182,6 +182,7 @@ CALL = OpDef(
     (OperandSpec("arguments", variadic=True),),
     _infer_call,
     (AttrSpec("callee", AttrKind.STR, REQUIRED, doc="A function of the module."),),
+    flops=no_flops,
     doc="Calls a function of the module: its parameters are the operands. Printed `callee(a, b)`.",
 )
 
@@ -191,6 +192,7 @@ CALL_DPS_PACKED = OpDef(
     _infer_declared,
     (AttrSpec("symbol", AttrKind.STR, REQUIRED, doc="The external function."),),
     declares_results=True,
+    flops=no_flops,
     doc="Calls an external function in destination-passing style: the runtime allocates the results, calls "
     "`symbol(*arguments, *results)` and ignores what it returns. Pure.",
 )
@@ -205,6 +207,7 @@ CALL_PACKED = OpDef(
     ),
     traits=frozenset(),
     declares_results=True,
+    flops=no_flops,
     doc="Calls an external function that returns its results. Unless `pure`, it is never removed, repeated or moved.",
 )
 
@@ -217,6 +220,7 @@ COMPOSITE = OpDef(
         AttrSpec("pattern", AttrKind.STR, "", doc="The ops inside in match order, each followed by an underscore."),
     ),
     num_regions=1,
+    flops=no_flops,
     doc="Several ops that a backend computes as one; the region holds them and takes the operands as parameters.",
 )
 
@@ -225,6 +229,7 @@ IF = OpDef(
     (OperandSpec("condition"), OperandSpec("inputs", variadic=True)),
     _infer_if,
     num_regions=2,
+    flops=no_flops,
     doc="Runs the first region where the bool scalar `condition` is true, else the second; both take the inputs.",
 )
 
@@ -233,6 +238,7 @@ LOOP = OpDef(
     (OperandSpec("max_trip"), OperandSpec("condition"), OperandSpec("carried", variadic=True)),
     _infer_loop,
     num_regions=1,
+    flops=no_flops,
     doc="While `condition` holds and fewer than `max_trip` (int64) rounds ran: "
     "`condition, *carried = body(round, *carried)`. Gives the carried values.",
 )

@@ -65,7 +65,13 @@ def _lint(handle: BackendHandle, *, compile_claims: bool) -> Iterator[Finding]:
 def _find_ops(handle: BackendHandle) -> Generator[Finding, None, OpRegistry]:
     """Gives the core's ops and the backend's own."""
     try:
-        return default_ops().extended(handle.ops())
+        own = handle.ops()
+        for op in own:
+            if not op.states_flops:
+                text = "states no FLOPs: reports count one operation for each element, and bounds of errors are wide"
+                hint = "Give `OpDef(flops=...)` a formula; `no_flops` where the op only moves data."
+                yield Finding("unstated-flops", f"hook `byoc_ops`, op `{op.name}`", text, hint=hint)
+        return default_ops().extended(own)
     except ByocError as error:
         yield Finding("bad-ops", "hook `byoc_ops`", str(error))
         return default_ops()

@@ -23,10 +23,6 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
     if info.constants not in ("embedded", "lifted"):
         text = f"`constants` is {info.constants!r}, expected 'embedded' or 'lifted'"
         yield Finding("bad-info", where, text)
-    for layout in info.preferred_layouts:
-        if sorted(str(layout)) != sorted(set(str(layout))) or not {"N", "C"} <= set(str(layout)):
-            text = f"{layout!r} in `preferred_layouts` is no layout, expected letters of axes such as 'NCHW'"
-            yield Finding("bad-info", where, text)
     for dtype, stated in cast("Mapping[str, object]", info.unit_roundoff).items():
         if dtype not in all_dtypes() or not is_float(dtype):
             text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"

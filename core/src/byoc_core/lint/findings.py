@@ -42,6 +42,9 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "bad-options": _error("an option has no default, so the backend cannot be used without options"),
         "bad-status": _error("`byoc_compile_status` raises, or says no without a reason"),
         "bad-ops": _error("`byoc_ops` raises, or gives an op that is defined already"),
+        "unstated-flops": _warning(
+            "an op of `byoc_ops` states no FLOPs, so that its costs and error bounds are guesses"
+        ),
         "bad-patterns": _error("`byoc_patterns` raises, or gives something else than patterns"),
         "foreign-name": _error("a pattern is named for another backend"),
         "duplicate-name": _error("two patterns have one name, so codegen and reports cannot tell them apart"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.dims import Dim
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import require_rank
@@ -74,6 +74,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("k", AttrKind.DIM, 0, doc="The diagonal that bounds it: 0 the main one, above it 1, below it -1."),
             AttrSpec("upper", AttrKind.BOOL, True, doc="Whether what is above the diagonal stays, not what is below."),
         ),
+        flops=no_flops,
         kernel=KERNELS["trilu"],
         doc="Gives the matrices of the last two axes with zeros on one side of a diagonal, which stays itself.\n\n"
         "Shapes: ``(..., M, N) -> (..., M, N)``.",
@@ -83,6 +84,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_depth_to_space,
         attrs=(_BLOCK_SIZE, _MODE),
+        flops=no_flops,
         kernel=KERNELS["depth_to_space"],
         doc="Gives an image with blocks of pixels in place of channels.\n\n"
         "Shapes: ``(N, C*B*B, H, W) -> (N, C, H*B, W*B)``.",
@@ -92,6 +94,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_space_to_depth,
         attrs=(_BLOCK_SIZE, _MODE),
+        flops=no_flops,
         kernel=KERNELS["space_to_depth"],
         doc="Gives an image with channels in place of blocks of pixels: undoes ``depth_to_space``.\n\n"
         "Shapes: ``(N, C, H*B, W*B) -> (N, C*B*B, H, W)``.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext, no_flops
 from byoc_core.ir.types import Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import padded_type
@@ -35,6 +35,7 @@ OPS: tuple[OpDef, ...] = (
                 "``wrap``: from the other end.",
             ),
         ),
+        flops=no_flops,
         kernel=KERNELS["nn.border_pad"],
         doc="Gives ``x`` continued on all sides by its own elements.\n\nShapes: each size grows by its two widths.",
     ),

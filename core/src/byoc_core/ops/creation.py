@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.dims import Dim, ceildiv, dim_max
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import NUMBER_KINDS, require_dtype_kind, require_rank, require_sizes
@@ -51,6 +51,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("step", AttrKind.DIM, 1, doc="What each number is more than the one before; not 0."),
             AttrSpec("dtype", AttrKind.DTYPE, "int64", doc="The dtype of the result."),
         ),
+        flops=no_flops,
         kernel=KERNELS["arange"],
         doc="Gives the numbers ``start``, ``start + step``, ... before ``stop``.\n\n"
         "Shapes: ``-> (max(0, ceil((stop - start) / step)),)``.",
@@ -60,6 +61,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("fill_value"),),
         _infer_full,
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result."),),
+        flops=no_flops,
         kernel=KERNELS["full"],
         doc="Gives a tensor whose elements are all ``fill_value``; ``FoldShapes`` makes it a ``broadcast_to``.\n\n"
         "Shapes: ``() -> shape``.",
@@ -68,6 +70,7 @@ OPS: tuple[OpDef, ...] = (
         "shape_of",
         (OperandSpec("x"),),
         _infer_shape_of,
+        flops=no_flops,
         kernel=KERNELS["shape_of"],
         doc="Gives the sizes of ``x``.\n\nShapes: any to ``(rank,)``.",
     ),
@@ -75,6 +78,7 @@ OPS: tuple[OpDef, ...] = (
         "size",
         (OperandSpec("x"),),
         _infer_size,
+        flops=no_flops,
         kernel=KERNELS["size"],
         doc="Gives the number of elements of ``x``.\n\nShapes: any to ``()``.",
     ),
@@ -83,6 +87,7 @@ OPS: tuple[OpDef, ...] = (
         (),
         _infer_shape_to_tensor,
         attrs=(AttrSpec("sizes", AttrKind.DIMS, doc="The elements; they may be negative."),),
+        flops=no_flops,
         kernel=KERNELS["shape_to_tensor"],
         doc="Gives sizes as data.\n\nShapes: ``-> (k,)`` for ``k`` sizes.",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from byoc_core.dims import Dim, is_name, product, symbol
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.kernels.data_dependent import range_length
@@ -39,6 +39,7 @@ def _data_dependent(
         infer,
         attrs=attrs,
         traits=frozenset({Trait.PURE, Trait.DATA_DEPENDENT}),
+        flops=no_flops,
         kernel=KERNELS[name],
         declares_results=True,
         doc=doc,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.dims import Dim
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import (
@@ -100,6 +100,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_gather_elements,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."),),
         nbytes=gathered_nbytes,
+        flops=no_flops,
         kernel=KERNELS["gather_elements"],
         doc="Gives for each index the element of ``x`` at that index along ``axis`` and at the index's own place along "
         f"the other axes. {INDICES_DOC}\n\n"
@@ -112,6 +113,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_gather_nd,
         attrs=(AttrSpec("batch_dims", AttrKind.INT, 0, doc="The number of leading axes that both operands share."),),
         nbytes=gathered_nbytes,
+        flops=no_flops,
         kernel=KERNELS["gather_nd"],
         doc="Gives the slices of ``x`` at tuples of integers, which lie along the last axis of ``indices``. "
         f"{INDICES_DOC}\n\n"
@@ -125,6 +127,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("depth", AttrKind.DIM, doc="The size of the new axis."),
             AttrSpec("axis", AttrKind.INT, -1, doc="Where the new axis stands in the result."),
         ),
+        flops=no_flops,
         kernel=KERNELS["one_hot"],
         doc="Gives ``on_value`` at each index along a new axis and ``off_value`` elsewhere. Negative indices count "
         "from the end; one outside has ``off_value`` everywhere.\n\n"

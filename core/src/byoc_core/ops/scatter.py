@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.dims import Dim
-from byoc_core.ir.opdef import AttrKind, AttrSpec, CostContext, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, CostContext, OpDef, OperandSpec, TypeContext, no_flops
 from byoc_core.ir.types import Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.indexing import INDICES_DOC, count_coordinates, paired_indices
@@ -106,6 +106,7 @@ OPS: tuple[OpDef, ...] = (
                 "``circular``: they go on at the front, and a start is taken modulo the axis.",
             ),
         ),
+        flops=no_flops,
         kernel=KERNELS["scatter_slice"],
         doc="Gives ``x`` with ``updates`` written over its slices along ``axis`` from a start on, as a cache of keys "
         "is extended: one start, or one for each item of axis 0.\n\n"

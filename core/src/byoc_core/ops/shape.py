@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, exact_div, is_nonnegative, is_positive, product
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.kernels.shape import OPEN_BOUND
@@ -237,6 +237,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_reshape,
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result; one may be -1: what is left."),),
         traits=frozenset({Trait.PURE, Trait.RESHAPING}),
+        flops=no_flops,
         kernel=KERNELS["reshape"],
         doc="Gives the elements of ``x`` in row-major order in another shape.\n\n"
         "Shapes: any to any of as many elements.",
@@ -250,6 +251,7 @@ OPS: tuple[OpDef, ...] = (
                 "axes", AttrKind.INTS, None, doc="For each axis of the result the axis of ``x``; ``None``: reversed."
             ),
         ),
+        flops=no_flops,
         kernel=KERNELS["permute_dims"],
         doc="Gives ``x`` with its axes in another order.\n\n"
         "Shapes: axis ``i`` of the result is axis ``axes[i]`` of ``x``.",
@@ -259,6 +261,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_broadcast_to,
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result."),),
+        flops=no_flops,
         kernel=KERNELS["broadcast_to"],
         doc="Gives ``x`` repeated along new leading axes and along axes of size 1.\n\n"
         "Shapes: ``x`` broadcasts to ``shape``.",
@@ -268,6 +271,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("parts", variadic=True),),
         _infer_concat,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis along which the parts are joined."),),
+        flops=no_flops,
         kernel=KERNELS["concat"],
         doc="Gives the parts joined along one axis.\n\nShapes: equal but for ``axis``, whose sizes add up.",
     ),
@@ -279,6 +283,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts."),
             AttrSpec("axis", AttrKind.INT, 0, doc="The axis that is split."),
         ),
+        flops=no_flops,
         kernel=KERNELS["split"],
         doc="Gives consecutive parts of ``x`` along one axis, one result for each of ``sections``.\n\n"
         "Shapes: that of ``x``, with ``sections[i]`` in place of the size of ``axis``.",
@@ -299,6 +304,7 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         nbytes=gathered_nbytes,
+        flops=no_flops,
         kernel=KERNELS["take"],
         doc="Gives the slices of ``x`` at integer ``indices`` along one axis.\n\n"
         "Shapes: ``(A..., N, B...), (I...) -> (A..., I..., B...)``.",
@@ -321,6 +327,7 @@ OPS: tuple[OpDef, ...] = (
                 "for those of 2**62 and more, which are its ends.",
             ),
         ),
+        flops=no_flops,
         kernel=KERNELS["strided_slice"],
         doc="Gives every ``strides``-th slice between two bounds along axes, as ONNX's Slice does; bounds "
         "are cut at the axis's ends, so with a negative stride an ``end`` below minus the size means through the first."
@@ -337,6 +344,7 @@ OPS: tuple[OpDef, ...] = (
             ),
             AttrSpec("pad_value", AttrKind.FLOAT, 0.0, doc="The value of the new elements."),
         ),
+        flops=no_flops,
         kernel=KERNELS["nn.pad"],
         doc="Gives ``x`` with a constant around it.\n\nShapes: each size grows by its two widths.",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import (
@@ -73,6 +73,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_tile,
         attrs=(AttrSpec("repeats", AttrKind.DIMS, doc="How often ``x`` is repeated along each of its axes."),),
+        flops=no_flops,
         kernel=KERNELS["tile"],
         doc="Gives ``x`` repeated as a whole along each axis.\n\n"
         "Shapes: each size is multiplied by its number of ``repeats``.",
@@ -82,6 +83,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_flip,
         attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis reversed."),),
+        flops=no_flops,
         kernel=KERNELS["flip"],
         doc="Gives the slices of ``x`` along one axis in reverse order.\n\nShapes: any, kept.",
     ),
@@ -93,6 +95,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("shift", AttrKind.INTS, doc="By how many places elements move towards the end of each axis."),
             AttrSpec("axis", AttrKind.INTS, doc="The axes along which they move, each once."),
         ),
+        flops=no_flops,
         kernel=KERNELS["roll"],
         doc="Gives ``x`` shifted along axes; what leaves at one end comes in at the other.\n\nShapes: any, kept.",
     ),
@@ -101,6 +104,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("parts", variadic=True),),
         _infer_stack,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="Where the new axis stands in the result."),),
+        flops=no_flops,
         kernel=KERNELS["stack"],
         doc="Gives the parts side by side along a new axis.\n\n"
         "Shapes: equal; the result has one axis more, of as many places as parts.",
@@ -113,6 +117,7 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("batch_axis", AttrKind.INT, 0, doc="The axis of the items, each with a length of its own."),
             AttrSpec("seq_axis", AttrKind.INT, 1, doc="The axis along which each item is reversed."),
         ),
+        flops=no_flops,
         kernel=KERNELS["reverse_sequence"],
         doc="Gives each item of a batch with the first ``lengths`` slices of its sequence in reverse order, and the "
         "rest as it is. A length beyond the axis is an error when the program runs.\n\n"

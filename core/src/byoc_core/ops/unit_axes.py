@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext
+from byoc_core.ir.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
 from byoc_core.ir.types import TensorType, Type
 from byoc_core.kernels import KERNELS
 from byoc_core.ops.type_rules import require_equal, resolve_axes, shape_text
@@ -48,6 +48,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_squeeze,
         attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes removed, all of size 1; ``None``: all such axes."),),
         traits=_TRAITS,
+        flops=no_flops,
         kernel=KERNELS["squeeze"],
         doc="Gives ``x`` without axes of size 1.\n\nShapes: that of ``x`` without those axes.",
     ),
@@ -57,6 +58,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_expand_dims,
         attrs=(AttrSpec("axis", AttrKind.INTS, doc="The places of the new axes in the result."),),
         traits=_TRAITS,
+        flops=no_flops,
         kernel=KERNELS["expand_dims"],
         doc="Gives ``x`` with more axes of size 1.\n\nShapes: that of ``x`` with a 1 at each of the places.",
     ),

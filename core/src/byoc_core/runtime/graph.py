@@ -203,11 +203,10 @@ def save_graph(module: GraphModule) -> bytes:
             load the payload.
     """
     if lost := module.unnamed_kernels:
-        prefix = lost[0].partition(".")[0]
         raise PluginError(
             f"op `{lost[0]}`",
             "has a kernel that no installed runtime brings, so a saved module could not find it",
-            hint=f"Give the kernel by the hook `byoc_kernels` of an entry point `{prefix}` in the group `byoc.runtimes`.",
+            hint="Give the kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`.",
         )
     return encode_document(module.document)
 
@@ -305,7 +304,9 @@ def _plugin_kernels(document: GraphDocument) -> Mapping[str, Kernel]:
 
     for op in document.kernels:
         if core_kernel(op) is not None:
-            raise ArtifactError("graph document, kernels", "names a plugin's kernel for an op of the core", got=repr(op))
+            raise ArtifactError(
+                "graph document, kernels", "names a plugin's kernel for an op of the core", got=repr(op)
+            )
     return find_kernels(document.kernels, "graph document")
 
 

@@ -280,11 +280,10 @@ def byoc_kernels() -> Mapping[str, Callable[..., object]]:
         from byoc_core.runtime.hooks import hookimpl
 
 
-        def swish(x):
-            return x / (1 + np.exp(-x))
-
-
         @hookimpl
         def byoc_kernels():
+            def swish(x):
+                return x / (1 + np.exp(-x))
+
             return {"mynpu.swish": swish}
     """

@@ -48,7 +48,6 @@ def byoc_backend_info() -> BackendInfo:
         dynamic_shapes=True,
         native=True,
         options=CCompilerOptions,
-        preferred_layouts=("NHWC",),
         quantised=True,
     )
 

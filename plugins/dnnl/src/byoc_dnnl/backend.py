@@ -55,9 +55,7 @@ __all__ = [
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
     """Says what the backend can do."""
-    return BackendInfo(
-        name="dnnl", options=DnnlOptions, quantised=True, dynamic_shapes=True, preferred_layouts=("NHWC",)
-    )
+    return BackendInfo(name="dnnl", options=DnnlOptions, quantised=True, dynamic_shapes=True)
 
 
 @hookimpl

@@ -19,7 +19,7 @@ from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
 
-_FLAGS = ("dynamic_shapes", "data_dependent_sizes", "deterministic", "native")
+_FLAGS = ("dynamic_shapes", "data_dependent_sizes", "deterministic", "native", "strided", "quantised")
 _HOOK_MODULES = (backend_hooks, runtime_hooks)
 _HOOKS = frozenset(name for module in _HOOK_MODULES for name in module.__all__ if name.startswith("byoc_"))
 
@@ -38,8 +38,6 @@ def _info_faults(info: BackendInfo) -> Iterator[str]:
     options: object = info.options
     if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
         yield f"`options` is {options!r}, expected a pydantic model, or None"
-    if not _is_tuple_of(info.preferred_layouts, str):
-        yield f"`preferred_layouts` is {info.preferred_layouts!r}, expected a tuple of texts"
 
 
 def _is_tuple_of(value: object, kind: type) -> bool:
