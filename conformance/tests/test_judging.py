@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -123,10 +124,8 @@ def test_moved_data_keeps_every_bit() -> None:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_an_op_of_a_plugin_moves_data_only_if_it_says_so(*, moves: bool) -> None:
-    terms = {"flops": no_flops} if moves else {}
-    op = OpDef(
-        "toy.softsign", (OperandSpec("x"),), lambda c: (c.tensor(0),), kernel=lambda x: x / (1 + abs(x)), **terms
-    )
+    op = OpDef("toy.softsign", (OperandSpec("x"),), lambda c: (c.tensor(0),), kernel=lambda x: x / (1 + abs(x)))
+    op = replace(op, flops=no_flops) if moves else op
     function, binding = new_function(op, [TensorType(X.shape, "float32")], {})
     assert rule_of(binding) is (Rule.MOVEMENT if moves else Rule.DEBUG)
     module = IRModule({"main": function})

@@ -248,13 +248,34 @@ def node(data: Any, index: int) -> Any:
 LAWS: list[tuple[Callable[[Any], object], str]] = [
     (lambda d: d.update(schema="x"), "graph document: is of another schema; got 'x', expected 'byoc.graph'"),
     (
-        lambda d: d.update(version=2),
-        "graph document: is of a version that this byoc-core cannot read; got 2, expected 1 to 1",
+        lambda d: d.update(version=3),
+        "graph document: is of a version that this byoc-core cannot read; got 3, expected 1 to 2",
+    ),
+    (
+        lambda d: d.update(kernels=[]),
+        "graph document: has an unknown field 'kernels'; expected schema, version, functions",
+    ),
+    (lambda d: d.update(version=2, kernels={}), "graph document, kernels: is not a list; got dict"),
+    (
+        lambda d: d.update(version=2, kernels=[{"op": "npu.a", "runtime": "npu"}]),
+        "graph document, kernels, item 0: has no field 'distribution'",
+    ),
+    (
+        lambda d: d.update(version=2, kernels=[{"op": "", "runtime": "npu", "distribution": "byoc-npu"}]),
+        "graph document, kernels, item 0, op: is not a text; got ''",
+    ),
+    (
+        lambda d: d.update(version=2, kernels=[{"op": "npu.a", "runtime": "npu", "distribution": "d"}] * 2),
+        "graph document, kernels, item 1: names a kernel twice; got 'npu.a'",
+    ),
+    (
+        lambda d: d.update(version=2, kernels=[{"op": "npu.a", "runtime": "npu", "distribution": "byoc-npu"}]),
+        "graph document, kernels: names a kernel for an op that no node has; got 'npu.a'",
     ),
     (lambda d: d.pop("functions"), "graph document: has no field 'functions'"),
     (
         lambda d: d.update(more=1),
-        "graph document: has an unknown field 'more'; expected schema, version, functions",
+        "graph document: has an unknown field 'more'; expected schema, version, functions, kernels",
     ),
     (lambda d: d["functions"].append(d["functions"][0]), "graph document, function 1: the name `main` is taken"),
     (
