@@ -9,7 +9,7 @@ from byoc_core.errors import ExecutionError
 from byoc_core.ir.opdef import OpDef
 from byoc_core.kernels.plugin_kernel import PluginKernel
 from byoc_core.kernels.precision import NDArray
-from byoc_core.ops import default_ops
+from byoc_core.ops.registry import default_ops
 
 __all__ = ["is_own", "run_kernel"]
 
