@@ -65,7 +65,7 @@ BRIDGES = {
 # Leaves: what they may import beside the ground floor. Nobody imports `host`; only `host` imports `authoring`.
 LEAVES = {
     "authoring": {"ir", "backend", "runtime", "native"},
-    "host": {"authoring", "ir", "backend", "kernels"},
+    "host": {"authoring", "ir", "backend"},
 }
 
 

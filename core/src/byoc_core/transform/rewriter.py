@@ -21,7 +21,6 @@ import numpy.typing as npt
 from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Value, Var, infer_results, is_pure
 from byoc_core.ir.sizes import learnt_symbols
 from byoc_core.ops import default_ops
-from byoc_core.ops.own import is_own
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
@@ -151,6 +150,11 @@ def _rewrite(function: Function, module: IRModule, rules: Rules) -> Function:
     while after is not before:
         before, after = after, _Walk(after, module, rules).run()
     return after
+
+
+def is_own(op: OpDef) -> bool:
+    """Tells whether an op is byoc's own, whatever it is called."""
+    return default_ops().get(op.name) is op
 
 
 class _Walk:

@@ -1,4 +1,4 @@
-"""Which ops are the core's own, and how the kernel of any op is called."""
+"""How the kernel of any op is called, be it the core's or a plugin's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from byoc_core.errors import ExecutionError
 from byoc_core.ir.opdef import OpDef
 from byoc_core.kernels.plugin_kernel import PluginKernel
 from byoc_core.kernels.precision import NDArray
-from byoc_core.ops.registry import default_ops
+from byoc_core.ops.families import find_op
 
-__all__ = ["is_own", "run_kernel"]
-
-
-def is_own(op: OpDef) -> bool:
-    """Return whether an op is the core's own, whatever its name is."""
-    return default_ops().get(op.name) is op
+__all__ = ["run_kernel"]
 
 
 def run_kernel(op: OpDef, inputs: Sequence[NDArray], attrs: Mapping[str, Any]) -> tuple[NDArray, ...]:
@@ -32,6 +27,6 @@ def run_kernel(op: OpDef, inputs: Sequence[NDArray], attrs: Mapping[str, Any]) -
     """
     if op.kernel is None:
         raise ExecutionError(f"op `{op.name}`", "has no reference kernel")
-    kernel = op.kernel if is_own(op) else PluginKernel(op.name, op.kernel)
+    kernel = op.kernel if find_op(op.name) is op else PluginKernel(op.name, op.kernel)
     outputs = kernel(*inputs, **attrs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
