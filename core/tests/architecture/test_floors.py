@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
@@ -18,25 +17,19 @@ OTHERS = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/sr
 PLUGIN_SOURCES = [path for path in sorted(OTHERS) if path.name.isidentifier()]
 
 # Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
-# other, except on the ground floor, which is one piece (of it, `errors` imports `printable` alone). A part is a package
-# or module of byoc_core. Those with a dot are modules of a package that stand on a floor of their own: the rest of the
-# package is a part without them.
+# other, except on the ground floor, which is one piece (of it, `errors` imports `printable` alone).
 RUN_SIDE = (
     ("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "offload_shares", "printable"),
     ("plugin",),
-    ("ir.types",),
-    ("ir.attributes",),
-    ("ir.opdef",),
     ("kernels", "native", "_native"),
-    ("ops",),
+    ("opset",),
     ("runtime",),
     ("vm",),
     ("artifact",),
 )
 COMPILE_SIDE = (
     ("ir",),
-    ("ops.registry",),
-    ("ops.builder", "ops.identity", "ops.cases"),
+    ("ops",),
     ("script",),
     ("pattern",),
     ("transform",),
@@ -49,8 +42,8 @@ COMPILE_SIDE = (
 )
 GROUND = RUN_SIDE[0]
 
-# What an op is and which ops there are: the run side checks documents by the rules of their ops.
-VOCABULARY = ("ir.types", "ir.attributes", "ir.opdef", "ops")
+# What an op is, and which ops there are: both sides stand on it, since documents are checked by the rules of their ops.
+VOCABULARY = "opset"
 
 # The compile side stands on the run side's ground floor, on the vocabulary and, beyond that, on these bridges alone.
 BRIDGES = {
@@ -73,28 +66,18 @@ def allowed_imports() -> dict[str, set[str]]:
     """Gives, for each part of byoc_core, the parts that it may import."""
     allowed: dict[str, set[str]] = {part: set(GROUND) - {part} for part in GROUND}
     allowed["errors"], allowed["printable"] = {"printable"}, set()
-    for side, ground in ((RUN_SIDE, GROUND), (COMPILE_SIDE, (*GROUND, *VOCABULARY))):
+    for side, ground in ((RUN_SIDE, GROUND), (COMPILE_SIDE, (*GROUND, VOCABULARY))):
         below: set[str] = set(ground)
         for floor in side:
             for part in floor if floor is not GROUND else ():
                 allowed[part] = below | BRIDGES.get(part, set())
             below = below | set(floor)
     for part, extra in LEAVES.items():
-        allowed[part] = set(GROUND) | set(VOCABULARY) | extra
+        allowed[part] = {*GROUND, VOCABULARY} | extra
     return allowed
 
 
 ALLOWED = allowed_imports()
-
-# Packages whose `__init__` gives names of both sides, each loaded when it is asked for, and where these names live.
-FACADES = {name: importlib.import_module(f"byoc_core.{name}")._HOMES for name in ("ir", "ops")}
-
-
-def part_of(name: str) -> str:
-    """Gives the part that a dotted name below byoc_core belongs to: the one with the longest name that fits."""
-    package, _, member = name.removeprefix("byoc_core.").partition(".")
-    path = f"{package}.{FACADES.get(package, {}).get(member, member)}".split(".")
-    return ".".join(path[:2]) if ".".join(path[:2]) in ALLOWED else path[0]
 
 
 def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
@@ -120,13 +103,12 @@ def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
 
 def violations(source: str, module: str) -> list[str]:
     """Gives a line for each import of a module of byoc_core that its floor does not permit."""
-    part = part_of(module)
-    if module in {f"byoc_core.{facade}.__init__" for facade in FACADES}:
-        return []  # it loads nothing by itself: the tests below import the run side where the compile side is blocked
+    part = module.split(".")[1]
     found = []
     for line, name in imported_modules(source, module):
-        target = part_of(name)
-        if name.partition(".")[0] == "byoc_core" and target != part and target not in ALLOWED[part]:
+        package, _, rest = name.partition(".")
+        target = rest.split(".")[0]
+        if package == "byoc_core" and target != part and target not in ALLOWED[part]:
             found.append(f"{module}:{line}: `{part}` may not import `{name}`")
     return found
 
@@ -143,8 +125,6 @@ def core_modules() -> Iterator[tuple[str, Path]]:
 def test_every_part_of_core_has_a_floor() -> None:
     parts = {path.stem for path in SOURCE.glob("*.py")} | {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert parts - {"__init__"} <= set(ALLOWED)
-    dotted = [part.replace(".", "/") for part in ALLOWED if "." in part]
-    assert [part for part in dotted if not (SOURCE / f"{part}.py").exists() and not (SOURCE / part).is_dir()] == []
 
 
 def test_imports_only_go_down() -> None:
@@ -164,24 +144,20 @@ def test_every_bridge_is_used() -> None:
     for module, path in core_modules():
         for _, name in imported_modules(path.read_text("utf-8"), module):
             if name.startswith("byoc_core."):
-                used.setdefault(part_of(module), set()).add(part_of(name))
+                used.setdefault(module.split(".")[1], set()).add(name.split(".")[1])
     listed = BRIDGES | LEAVES
     assert {part: sorted(extra - used[part]) for part, extra in listed.items() if extra - used[part]} == {}
 
 
 RUN_PARTS = tuple(part for floor in RUN_SIDE for part in floor)
-COMPILE_PARTS = tuple(part for floor in COMPILE_SIDE for part in floor if part not in FACADES)
-FACADES_AND_RUN_PARTS = (*FACADES, *RUN_PARTS)
 BLOCK_COMPILE_SIDE = f"""
 import importlib, pkgutil, sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
         parts = name.split(".")
-        path = ".".join(parts[1:])
-        whole = path in {FACADES_AND_RUN_PARTS!r} or parts[1:2] and parts[1] in {RUN_PARTS!r}
-        if parts[0] == "byoc_core" and len(parts) > 1 and (not whole or path in {COMPILE_PARTS!r}):
-            raise ImportError("not of the run side: " + path)
+        if parts[0] == "byoc_core" and len(parts) > 1 and parts[1] not in {RUN_PARTS!r}:
+            raise ImportError("not of the run side: " + name)
 
 sys.meta_path.insert(0, Blocked())
 """
@@ -189,8 +165,7 @@ IMPORT_RUN_SIDE = f"""
 for part in {RUN_PARTS!r}:
     module = importlib.import_module("byoc_core." + part)
     for found in pkgutil.walk_packages(getattr(module, "__path__", ()), module.__name__ + "."):
-        if not found.name.startswith(tuple("byoc_core." + part for part in {COMPILE_PARTS!r})):
-            print(importlib.import_module(found.name).__name__)
+        print(importlib.import_module(found.name).__name__)
 """
 
 
@@ -211,9 +186,8 @@ def test_run_side_imports_where_the_compile_side_is_blocked() -> None:
 
 
 def test_the_block_blocks() -> None:
-    for module in ("ir.module", "ops.registry", "script"):
-        done = run_python(f"{BLOCK_COMPILE_SIDE}\nimport byoc_core.ir, byoc_core.ops, byoc_core.{module}")
-        assert done.stderr.splitlines()[-1] == f"ImportError: not of the run side: {module}"
+    done = run_python(BLOCK_COMPILE_SIDE + "import byoc_core.ir.types")
+    assert done.stderr.splitlines()[-1] == "ImportError: not of the run side: byoc_core.ir"
 
 
 @pytest.mark.parametrize(
@@ -222,13 +196,8 @@ def test_the_block_blocks() -> None:
         ("byoc_core.vm.link", "from byoc_core.ir import Function", "`vm` may not import `byoc_core.ir.Function`"),
         ("byoc_core.vm.link", "from byoc_core import script", "`vm` may not import `byoc_core.script`"),
         ("byoc_core.vm.link", "def f():\n    import byoc_core.driver", "`vm` may not import `byoc_core.driver`"),
-        ("byoc_core.vm.link", "from ..ops import builder", "`vm` may not import `byoc_core.ops.builder`"),
-        ("byoc_core.vm.__init__", "from ..ops import default_ops", "`vm` may not import `byoc_core.ops.default_ops`"),
-        (
-            "byoc_core.vm.link",
-            "from byoc_core.ir import TensorType, verify",
-            "`vm` may not import `byoc_core.ir.verify`",
-        ),
+        ("byoc_core.vm.link", "from ..ops import add", "`vm` may not import `byoc_core.ops.add`"),
+        ("byoc_core.vm.__init__", "from ..ops import add", "`vm` may not import `byoc_core.ops.add`"),
         ("byoc_core.ir.x", "import_module('byoc_core.cli')", "`ir` may not import `byoc_core.cli`"),
         ("byoc_core.lower.x", "import byoc_core.partitioning", "`lower` may not import `byoc_core.partitioning`"),
         ("byoc_core.driver", "import byoc_core.host.backend", "`driver` may not import `byoc_core.host.backend`"),
@@ -245,8 +214,8 @@ def test_the_floor_check_sees(module: str, source: str, expected: str) -> None:
     [
         ("byoc_core.vm.link", "from byoc_core.runtime.module import RuntimeModule\nimport numpy"),
         ("byoc_core.vm.link", "from .program import Program"),
-        ("byoc_core.ops.x", "from byoc_core.kernels import KERNELS"),
-        ("byoc_core.runtime.x", "from byoc_core.ir.opdef import OpDef\nfrom byoc_core.ops.families import find_op"),
+        ("byoc_core.opset.x", "from byoc_core.kernels import KERNELS"),
+        ("byoc_core.runtime.x", "from byoc_core.opset.families import find_op"),
     ],
 )
 def test_the_floor_check_permits(module: str, source: str) -> None:

@@ -18,7 +18,7 @@ HEAVY = {
 UNUSED = HEAVY - {"ctypes", "pluggy"} | {
     "byoc_core.cli",
     "byoc_core.driver",
-    "byoc_core.ir.module",
+    "byoc_core.ir",
     "importlib.metadata",
 }
 """What loading and running an artifact of the core's own runtimes has no need of."""

@@ -12,9 +12,8 @@ import byoc_core
 import pytest
 
 COMPILE_SIDE = (
-    "ir.module", "ir.builder", "ir.structural", "ir.infer", "ir.parser", "ir.printer", "ir.verifier",
-    "ops.registry", "ops.builder", "ops.identity", "ops.cases", "script", "pattern", "transform", "backend",
-    "partitioning", "lower", "frontend", "lint", "driver", "debugging", "cli", "authoring", "host",
+    "ir", "ops", "script", "pattern", "transform", "backend", "partitioning", "lower", "frontend", "lint", "driver",
+    "debugging", "cli", "authoring", "host",
 )  # fmt: skip
 
 BLOCKER = f"""
@@ -23,7 +22,7 @@ import sys
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         parts = name.split(".")
-        if parts[0] == "byoc_core" and {{".".join(parts[1:2]), ".".join(parts[1:3])}} & set({COMPILE_SIDE!r}):
+        if parts[0] == "byoc_core" and len(parts) > 1 and parts[1] in {COMPILE_SIDE!r}:
             raise ImportError(f"blocked: {{name}}")
 
 sys.meta_path.insert(0, Blocker())
@@ -58,24 +57,21 @@ def test_loading_and_running_needs_no_compile_side(saved: Path) -> None:
     assert Path(f"{saved}.again").read_bytes() == saved.read_bytes()
 
 
-@pytest.mark.parametrize("part", ["ir.module", "ops.registry", "host"])
+@pytest.mark.parametrize("part", ["ir", "ops", "host.backend"])
 def test_the_blocker_blocks(part: str) -> None:
     done = run(f"{BLOCKER}\nimport byoc_core.{part}")
     assert done.returncode == 1
-    assert f"blocked: byoc_core.{part}" in done.stderr
+    assert f"blocked: byoc_core.{part.partition('.')[0]}" in done.stderr
 
 
 def test_an_installation_without_the_compile_side_loads_and_runs(saved: Path, tmp_path: Path) -> None:
     installed = Path(byoc_core.__file__).parent
     cut = tmp_path / "site" / "byoc_core"
-    gone = {installed.joinpath(*part.split(".")).with_suffix(suffix) for part in COMPILE_SIDE for suffix in ("", ".py")}
-
-    def deleted(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if name == "__pycache__" or Path(folder, name) in gone]
-
-    shutil.copytree(installed, cut, ignore=deleted)
-    assert not (cut / "host").exists()
-    assert not (cut / "ops" / "registry.py").exists()
+    deleted = shutil.ignore_patterns("__pycache__", *COMPILE_SIDE, *(f"{part}.py" for part in COMPILE_SIDE))
+    shutil.copytree(
+        installed, cut, ignore=lambda folder, names: deleted(folder, names) if folder == str(installed) else ()
+    )
+    assert not (cut / "ir").exists()
     checked = f"import sys, byoc_core\nassert byoc_core.__file__.startswith({str(cut)!r})\n{RUN}"
     environment = {**os.environ, "PYTHONPATH": str(cut.parent), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(

@@ -16,10 +16,10 @@ from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES, c_literal, c
 from byoc_core.dtypes import is_float
 from byoc_core.errors import ByocError
 from byoc_core.ir import FunctionBuilder, TensorType, tensor
-from byoc_core.ir.opdef import Trait
 from byoc_core.native.cpu import check_target
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.ops import default_ops
+from byoc_core.opset.opdef import Trait
 from hypothesis import given
 from hypothesis import strategies as st
 

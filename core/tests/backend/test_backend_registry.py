@@ -14,8 +14,8 @@ from byoc_core.backend.hooks import hookimpl
 from byoc_core.errors import BackendNotFoundError, CodegenError, HookError, OptionsError, PluginError
 from byoc_core.ir.constants import ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Var
-from byoc_core.ir.opdef import OpDef, OperandSpec
-from byoc_core.ir.types import tensor
+from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.types import tensor
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.plugin import Catalog, PluginRecord
 from byoc_core.runtime.module import PackedFunction, RuntimeModule

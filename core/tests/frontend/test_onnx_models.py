@@ -12,8 +12,8 @@ import pytest
 from byoc_core.dims import symbol
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir.module import IRModule
-from byoc_core.ir.types import TensorType, tensor
 from byoc_core.ir.verifier import verify
+from byoc_core.opset.types import TensorType, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.zoo import light

@@ -11,7 +11,7 @@ import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir.module import IRModule
-from byoc_core.ir.types import tensor
+from byoc_core.opset.types import tensor
 from onnx import TensorProto, helper, numpy_helper
 
 NEWEST = 26  # the newest opset of the oracle

@@ -7,8 +7,8 @@ from byoc_core import parse
 from byoc_core.errors import IRTypeError, VerifyError
 from byoc_core.ir import AttrKind, AttrSpec, OpDef, OperandSpec, OpRegistry, verify
 from byoc_core.ir.sizes import SizeGivers, cited_symbols, dependencies, given_symbols, introduced_symbols
-from byoc_core.ir.types import ObjectType, TensorType, tensor
 from byoc_core.ops import default_ops
+from byoc_core.opset.types import ObjectType, TensorType, tensor
 
 NONZERO = 'R.nonzero({}, out_types=[R.Tensor((1, "{}"), "int64")])'
 

@@ -99,7 +99,7 @@ def test_shifts_beyond_the_width_and_remainders_of_zero() -> None:
 def test_functions_of_integers_are_refused(name: str) -> None:
     from byoc_core.errors import IRTypeError
     from byoc_core.ir.builder import FunctionBuilder
-    from byoc_core.ir.types import tensor
+    from byoc_core.opset.types import tensor
 
     builder = FunctionBuilder("f", ops=default_ops())
     value = builder.param("a", tensor((2,), "int32"))

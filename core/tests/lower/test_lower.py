@@ -9,10 +9,10 @@ import pytest
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
-from byoc_core.ir.opdef import OpDef
 from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
-from byoc_core.ir.types import ObjectType, TensorType, Type, tensor
 from byoc_core.lower import lower
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.types import ObjectType, TensorType, Type, tensor
 from byoc_core.runtime.module import NDArray, RuntimeModule
 from byoc_core.vm import Builtin, Call, CallKind, Program, VirtualMachine, decode, encode, verify
 from hypothesis import given

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from byoc_core.dims import evaluate, symbol
 from byoc_core.dtypes import to_numpy
-from byoc_core.ir.opdef import OpDef, TypeContext
-from byoc_core.ir.types import TensorType, Type, is_static
 from byoc_core.ops import default_ops
+from byoc_core.opset.opdef import OpDef, TypeContext
+from byoc_core.opset.types import TensorType, Type, is_static
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]

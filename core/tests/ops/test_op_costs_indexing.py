@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from byoc_core.dims import Dim, symbol
 from byoc_core.ir.builder import FunctionBuilder
-from byoc_core.ir.types import TensorType, tensor
 from byoc_core.ops import default_ops
+from byoc_core.opset.types import TensorType, tensor
 
 _N = symbol("n")
 _TABLE = tensor((50000, 8))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.builder import FunctionBuilder
-from byoc_core.ir.types import TensorType, tensor
 from byoc_core.ops import default_ops
+from byoc_core.opset.types import TensorType, tensor
 
 _F = tensor((2, 3))
 _IMAGE = tensor((1, 6, 5, "w"))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.builder import FunctionBuilder
-from byoc_core.ir.types import TensorType, tensor
 from byoc_core.ops import default_ops
+from byoc_core.opset.types import TensorType, tensor
 
 _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
     ("arange", [], {"stop": 3, "step": 0}, "op `arange`: attribute `step` is 0; expected another number"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.ir.opdef import OpRegistry, Trait
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.opdef import OpRegistry, Trait
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from byoc_core.ir.builder import FunctionBuilder
-from byoc_core.ir.types import tensor
 from byoc_core.ops import default_ops
+from byoc_core.opset.types import tensor
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]

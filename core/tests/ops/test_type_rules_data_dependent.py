@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from byoc_core.dims import evaluate, symbol
 from byoc_core.dtypes import to_numpy
-from byoc_core.ir.opdef import TypeContext
-from byoc_core.ir.types import TensorType
 from byoc_core.ops import default_ops
-from byoc_core.ops.data_dependent import result_types
+from byoc_core.opset.data_dependent import result_types
+from byoc_core.opset.opdef import TypeContext
+from byoc_core.opset.types import TensorType
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from byoc_core.ir.opdef import TypeContext
-from byoc_core.ir.types import TensorType, tensor
 from byoc_core.ops import default_ops
+from byoc_core.opset.opdef import TypeContext
+from byoc_core.opset.types import TensorType, tensor
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]

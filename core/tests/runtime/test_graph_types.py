@@ -15,7 +15,7 @@ from byoc_core.errors import ArtifactError
 from byoc_core.kernels import FAMILY_OF_KERNEL, KERNELS
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
-from byoc_core.ops.families import find_op
+from byoc_core.opset.families import find_op
 from byoc_core.runtime.graph_encoding import decode_document, encode_document
 
 NAMES = sorted(op_cases())
@@ -118,7 +118,7 @@ def test_every_op_with_a_kernel_is_found() -> None:
 def test_looking_for_an_op_loads_its_family_only() -> None:
     script = """
 import sys
-from byoc_core.ops.families import find_op
+from byoc_core.opset.families import find_op
 find_op("nn.conv2d")
 print(sorted(name for name in sys.modules if name.startswith(("byoc_core.ops.", "byoc_core.ir."))))
 """

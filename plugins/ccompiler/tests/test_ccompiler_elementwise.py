@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from byoc_core.errors import ByocError
 from byoc_core.ir import tensor
-from byoc_core.ir.opdef import Trait
 from byoc_core.ops import default_ops
+from byoc_core.opset.opdef import Trait
 
 FLOATS = ("float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")

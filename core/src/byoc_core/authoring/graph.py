@@ -18,7 +18,7 @@ from typing import Literal
 from byoc_core.backend.info import CodegenResult, CompileContext, Rejection
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.ir.types import TensorType, Type
+from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.graph import GraphEngine, GraphModule, KernelEngine
 from byoc_core.runtime.graph_document import (
     GraphAttr,

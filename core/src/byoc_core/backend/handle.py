@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from byoc_core.ir.module import Binding, Function, IRModule
-    from byoc_core.ir.opdef import OpDef
+    from byoc_core.opset.opdef import OpDef
     from byoc_core.pattern import CompositePattern
 
 __all__ = ["BackendHandle"]
@@ -233,7 +233,7 @@ class BackendHandle:
 
     def ops(self) -> tuple[OpDef, ...]:
         """Gives the ops of its own domain."""
-        from byoc_core.ir.opdef import OpDef
+        from byoc_core.opset.opdef import OpDef
 
         return self._sequence("byoc_ops", OpDef)
 

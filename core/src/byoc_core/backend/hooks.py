@@ -41,7 +41,7 @@ from byoc_core.plugin.markers import hookimpl, hookspec
 
 if TYPE_CHECKING:
     from byoc_core.ir.module import Binding, Function, IRModule
-    from byoc_core.ir.opdef import OpDef
+    from byoc_core.opset.opdef import OpDef
     from byoc_core.pattern import CompositePattern
 
 __all__ = [

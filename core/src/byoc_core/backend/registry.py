@@ -16,7 +16,7 @@ from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, installed
 from byoc_core.plugin.handle import PluginHandle
 
 if TYPE_CHECKING:
-    from byoc_core.ir.opdef import OpDef
+    from byoc_core.opset.opdef import OpDef
 
 __all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends"]
 

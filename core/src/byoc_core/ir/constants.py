@@ -12,7 +12,7 @@ import numpy.typing as npt
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import IRError
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 
 __all__ = ["Constant", "ConstantStore", "digest_of"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from byoc_core.errors import IRError, near_names
 from byoc_core.ir.constants import Constant, ConstantStore
-from byoc_core.ir.opdef import AttrValue, CostContext, OpDef
-from byoc_core.ir.types import Type
+from byoc_core.opset.opdef import AttrValue, CostContext, OpDef
+from byoc_core.opset.types import Type
 
 __all__ = ["Binding", "Function", "IRModule", "Location", "Value", "Var"]
 

@@ -14,11 +14,11 @@ from byoc_core.errors import IRError, ScriptError, near_names
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Var
-from byoc_core.ir.opdef import AttrValue, OpDef, OpRegistry
 from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
 from byoc_core.ir.script_reader import ScriptReader, script_name
 from byoc_core.ir.structural import CALL
-from byoc_core.ir.types import Type
+from byoc_core.opset.opdef import AttrValue, OpDef, OpRegistry
+from byoc_core.opset.types import Type
 
 __all__ = ["parse_function", "parse_module"]
 

@@ -18,9 +18,9 @@ from byoc_core.dims import DimExpr
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
-from byoc_core.ir.opdef import REQUIRED
 from byoc_core.ir.structural import CALL
-from byoc_core.ir.types import Type, quoted
+from byoc_core.opset.opdef import REQUIRED
+from byoc_core.opset.types import Type, quoted
 
 __all__ = [
     "EXTERNAL_FUNCTIONS",

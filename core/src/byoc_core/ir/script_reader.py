@@ -15,7 +15,7 @@ from byoc_core.dims import parse_dim
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import ByocError, ScriptError
 from byoc_core.ir.constants import Constant, ConstantStore
-from byoc_core.ir.types import ObjectType, TensorType, Type
+from byoc_core.opset.types import ObjectType, TensorType, Type
 
 __all__ = ["ScriptReader", "script_name"]
 

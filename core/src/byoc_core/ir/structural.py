@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from byoc_core.dims import Dim, DimExpr, substitute
 from byoc_core.ir.module import Binding, Function
-from byoc_core.ir.opdef import REQUIRED, AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
-from byoc_core.ir.types import TensorType, Type
+from byoc_core.opset.opdef import REQUIRED, AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
+from byoc_core.opset.types import TensorType, Type
 
 __all__ = [
     "CALL",

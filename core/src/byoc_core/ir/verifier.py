@@ -22,7 +22,7 @@ from byoc_core.ir.printer import binding_window
 from byoc_core.ir.sizes import attribute_symbols, introduced_symbols, learnt_symbols, type_symbols
 from byoc_core.ir.structural import CALL, COMPOSITE
 from byoc_core.ir.structural_equality import attributes_text
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 
 __all__ = ["MAX_NESTING", "check_global_symbols", "verify", "verify_function"]
 

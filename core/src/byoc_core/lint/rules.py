@@ -22,10 +22,10 @@ from byoc_core.ir import (
     Value,
     Var,
 )
-from byoc_core.ir.opdef import no_flops
 from byoc_core.lint.asking import Answer, ask_hook
 from byoc_core.lint.findings import Finding
 from byoc_core.ops.cases import OpCase, function_of, op_cases
+from byoc_core.opset.opdef import no_flops
 from byoc_core.partitioning.claiming.admission import core_refusal
 
 __all__ = ["Question", "ask_rules", "lint_rules"]

@@ -8,11 +8,11 @@ from byoc_core.dims import DimExpr
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Value, Var
-from byoc_core.ir.types import TensorType, Type
 from byoc_core.lower.aims import Aim
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.lower.view_ops import operand_layouts
 from byoc_core.lower.virtual_registers import VirtualRegisters
+from byoc_core.opset.types import TensorType, Type
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
 from byoc_core.vm.layout import Layout
 from byoc_core.vm.program import RegisterKind

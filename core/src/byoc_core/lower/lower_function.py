@@ -16,7 +16,6 @@ from itertools import chain
 from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.ir.types import TensorType, Type
 from byoc_core.lower.aims import Sharing, aims_of, compact_only
 from byoc_core.lower.assign_registers import assign_registers
 from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
@@ -24,6 +23,7 @@ from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.lower.view_ops import is_view_op
+from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.dataflow import check_dataflow
 from byoc_core.vm.footprints import Footprints, defines_all

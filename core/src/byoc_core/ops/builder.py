@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from byoc_core.ir import ConstantStore, Function, OpRegistry
 from byoc_core.ir import FunctionBuilder as IRFunctionBuilder
-from byoc_core.ops import default_ops
+from byoc_core.ops.registry import default_ops
 
 __all__ = ["FunctionBuilder"]
 

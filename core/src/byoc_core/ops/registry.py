@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from byoc_core.ir.opdef import OpRegistry
 from byoc_core.ir.structural import STRUCTURAL_OPS
-from byoc_core.ops.families import FAMILIES, ops_of
+from byoc_core.opset.families import FAMILIES, ops_of
+from byoc_core.opset.opdef import OpRegistry
 
 __all__ = ["default_ops"]
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ArtifactError, IRTypeError
-from byoc_core.ir.opdef import AttrKind, OpDef, TypeContext
-from byoc_core.ir.types import TensorType, Type
+from byoc_core.opset.opdef import AttrKind, OpDef, TypeContext
+from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.graph_document import GraphAttr, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 
@@ -76,7 +76,7 @@ class _Checker:
         key = (node.op, id(node.attrs), tuple(map(id, operands)), tuple(map(id, node.outputs)))
         if key in self._lawful:
             return
-        from byoc_core.ops.families import find_op  # it imports the kernels
+        from byoc_core.opset.families import find_op  # it imports the kernels
 
         op = find_op(node.op)
         if op is None:

@@ -16,7 +16,7 @@ from byoc_core.dtypes import is_float
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.ir.sizes import learnt_symbols
-from byoc_core.ops.running import run_kernel
+from byoc_core.opset.running import run_kernel
 
 __all__ = ["OnCall", "evaluate_binding", "evaluate_function", "resolve_dims"]
 

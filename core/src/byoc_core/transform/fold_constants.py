@@ -13,7 +13,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, Var, is_static
 from byoc_core.ir.sizes import is_data_dependent
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
 from byoc_core.transform.infer_types import retype
 from byoc_core.transform.pass_ import Pass

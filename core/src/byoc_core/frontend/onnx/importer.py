@@ -24,8 +24,8 @@ from byoc_core.frontend.onnx.weights import dtype_of, to_array
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import IRModule, Value, Var
-from byoc_core.ir.opdef import OpRegistry
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.types import TensorType
 
 __all__ = ["GraphImporter", "import_model"]
 

@@ -20,8 +20,8 @@ from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
-from byoc_core.ir.opdef import Trait
-from byoc_core.ir.types import TensorType, Type
+from byoc_core.opset.opdef import Trait
+from byoc_core.opset.types import TensorType, Type
 from byoc_core.transform.evaluate import evaluate_binding
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.ir.module import Value, Var
 from byoc_core.ir.sizes import type_symbols
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 
 __all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds"]
 

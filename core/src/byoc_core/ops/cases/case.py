@@ -15,9 +15,9 @@ from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
-from byoc_core.ir.types import TensorType, Type
-from byoc_core.ops import data_dependent
+from byoc_core.opset import data_dependent
+from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
+from byoc_core.opset.types import TensorType, Type
 
 __all__ = [
     "OpCase",

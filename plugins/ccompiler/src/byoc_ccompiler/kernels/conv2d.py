@@ -7,7 +7,7 @@ from collections.abc import Callable
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding
-from byoc_core.ops.windows import RANKS, axes_of
+from byoc_core.opset.windows import RANKS, axes_of
 
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily

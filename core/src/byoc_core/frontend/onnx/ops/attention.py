@@ -12,7 +12,7 @@ from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.weights import DTYPES
 from byoc_core.ir.module import Value
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 
 __all__ = ["IMPORTERS"]
 

@@ -8,9 +8,9 @@ from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.ops.constants import MAX_WEIGHT_BYTES
 from byoc_core.ir.module import Value
-from byoc_core.ir.opdef import AttrValue, OpDef, TypeContext
 from byoc_core.ops import default_ops
-from byoc_core.ops.data_dependent import range_length, result_types
+from byoc_core.opset.data_dependent import range_length, result_types
+from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
 
 __all__ = ["IMPORTERS", "emit_range"]
 

@@ -12,7 +12,7 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImpo
 from byoc_core.frontend.onnx.ops.float_arithmetic import compute_in_wide_floats
 from byoc_core.frontend.onnx.ops.reduction import vector_norm
 from byoc_core.ir.module import Value
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 
 __all__ = ["IMPORTERS"]
 

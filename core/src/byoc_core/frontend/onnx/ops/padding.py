@@ -11,7 +11,7 @@ from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
-from byoc_core.ir.types import TensorType
+from byoc_core.opset.types import TensorType
 
 __all__ = ["IMPORTERS"]
 

@@ -1,0 +1,137 @@
+"""Attention and rotary position embedding."""
+
+from __future__ import annotations
+
+from byoc_core.dims import Dim
+from byoc_core.kernels import KERNELS
+from byoc_core.opset.opdef import AttrKind, AttrSpec, CostContext, OpDef, OperandSpec, TypeContext
+from byoc_core.opset.type_rules import (
+    FLOAT_KINDS,
+    flops_per_element,
+    require_equal,
+    require_kind,
+    require_rank,
+    require_same_dtype,
+)
+from byoc_core.opset.types import TensorType, Type
+
+__all__ = ["OPS"]
+
+
+def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
+    require_kind(context, 0, FLOAT_KINDS)
+    dtype = require_same_dtype(context, 0, *range(1, len(context.operands)))
+    batch, heads, steps, size = require_rank(context, 0, 4, "(B, H, S, D)")
+    _, groups, length, _ = require_rank(context, 1, 4, "(B, G, T, D)")
+    values = require_rank(context, 2, 4, "(B, G, T, E)")
+    for index in (1, 2):
+        require_equal(context, index, 0, batch, "as axis 0 of operand `query`")
+    require_equal(context, 1, 3, size, "as axis 3 of operand `query`")
+    require_equal(context, 2, 1, groups, "as axis 1 of operand `key`")
+    require_equal(context, 2, 2, length, "as axis 2 of operand `key`")
+    if isinstance(heads, int) and isinstance(groups, int) and (groups < 1 or heads % groups):
+        raise context.error(f"has {heads} heads, which the {groups} of operand `key` do not divide", operand=0)
+    _check_mask(context, (batch, heads, steps, length))
+    if not context.attrs["causal"] and context.attrs["offset"] != 0:
+        raise context.error("has attribute `offset`, but is not causal", got=context.attrs["offset"], expected=0)
+    result = TensorType((batch, heads, steps, values[3]), dtype)
+    if context.attrs["scores"] is None:
+        return (result,)
+    return (result, TensorType((batch, heads, steps, length), dtype))
+
+
+def _check_mask(context: TypeContext, scores: tuple[Dim, ...]) -> None:
+    if len(context.operands) > 4:
+        raise context.error("takes one mask", got=len(context.operands) - 3)
+    for index in range(3, len(context.operands)):
+        mask = context.shape(index)
+        padded = (1,) * (4 - len(mask)) + mask
+        fits = len(padded) == 4 and all(
+            found == 1 or not isinstance(found - size, int) or found == size
+            for found, size in zip(padded, scores, strict=True)
+        )
+        if not fits:
+            raise context.error("does not broadcast to the scores", operand=index, got=mask, expected=scores)
+
+
+def _attention_flops(context: CostContext) -> Dim:
+    """Two operations for each score and element of a query or a value, five for each score's softmax."""
+    query, key, value = context.operands[:3]
+    shapes = [type_.shape for type_ in (query, key, value) if isinstance(type_, TensorType)]
+    if len(shapes) != 3 or shapes[0] is None or shapes[1] is None or shapes[2] is None:
+        return 0
+    batch, heads, steps, size = shapes[0]
+    return batch * heads * steps * shapes[1][2] * ((size + shapes[2][3]) * 2 + 5)
+
+
+def _infer_rotary(context: TypeContext) -> tuple[Type, ...]:
+    type_ = require_kind(context, 0, FLOAT_KINDS)
+    require_same_dtype(context, 0, 1, 2)
+    batch, _, steps, size = require_rank(context, 0, 4, "(B, H, S, D)")
+    half = require_rank(context, 1, 3, "(B, S, R)")[2]
+    require_rank(context, 2, 3, "(B, S, R)")
+    for index in (1, 2):
+        require_equal(context, index, 0, batch, "as axis 0 of operand `x`")
+        require_equal(context, index, 1, steps, "as axis 2 of operand `x`")
+    require_equal(context, 2, 2, half, "as axis 2 of operand `cos`")
+    room = size - half * 2
+    if isinstance(room, int) and room < 0:
+        raise context.error(f"turns {half * 2} elements", operand=1, expected=f"{size} or fewer, as axis 3 of `x`")
+    return (type_,)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "nn.attention",
+        (OperandSpec("query"), OperandSpec("key"), OperandSpec("value"), OperandSpec("mask", variadic=True)),
+        _infer_attention,
+        attrs=(
+            AttrSpec("scale", AttrKind.FLOAT, None, doc="The factor of the scores; ``None``: ``1 / sqrt(D)``."),
+            AttrSpec(
+                "softcap", AttrKind.FLOAT, 0.0, doc="If not 0, scores become ``softcap * tanh(scores / softcap)``."
+            ),
+            AttrSpec(
+                "causal", AttrKind.BOOL, False, doc="Whether step ``s`` sees only the keys ``0`` to ``s + offset``."
+            ),
+            AttrSpec("offset", AttrKind.DIM, 0, doc="The number of keys before the first step, if causal."),
+            AttrSpec(
+                "zero_unseen",
+                AttrKind.BOOL,
+                False,
+                doc="Whether a step that sees no key, its scores all being minus infinity, gives zeros, not NaN.",
+            ),
+            AttrSpec(
+                "scores",
+                AttrKind.STR,
+                None,
+                ("products", "capped", "masked", "weights"),
+                doc="A stage whose scores are a second result: scaled products, after the softcap, after the masks, "
+                "after the softmax; ``None``: no second result.",
+            ),
+        ),
+        flops=_attention_flops,
+        kernel=KERNELS["nn.attention"],
+        doc="Gives ``softmax(query @ key.T * scale + mask) @ value`` for each head; ``H // G`` heads of queries share "
+        "one of keys and values. The mask, if there is one, is added to the scores.\n\n"
+        "Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; the mask broadcasts to "
+        "``(B, H, S, T)``, which is the shape of the second result, too.",
+    ),
+    OpDef(
+        "nn.rotary_embedding",
+        (OperandSpec("x"), OperandSpec("cos"), OperandSpec("sin")),
+        _infer_rotary,
+        attrs=(
+            AttrSpec(
+                "interleaved",
+                AttrKind.BOOL,
+                False,
+                doc="Whether pairs are neighbours, in place of ``R`` elements apart.",
+            ),
+        ),
+        flops=flops_per_element(3),
+        kernel=KERNELS["nn.rotary_embedding"],
+        doc="Gives ``x`` with pairs of the first ``2R`` elements of its last axis turned by angles of given cosine and "
+        "sine.\n\nShapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``.",
+    ),
+)
+"""The family's ops."""

@@ -1,0 +1,282 @@
+"""What the type rules of several op families share: axes, broadcasting, comparison of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from byoc_core.dims import Dim, broadcast_dim, is_positive
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import IRTypeError
+from byoc_core.opset.opdef import CostContext, TypeContext
+from byoc_core.opset.types import TensorType, Type
+
+__all__ = [
+    "FLOAT_KINDS",
+    "INTEGER_KINDS",
+    "NUMBER_KINDS",
+    "broadcast_shapes",
+    "flops_per_element",
+    "gathered_nbytes",
+    "known_size",
+    "padded_type",
+    "require_at_most",
+    "require_dtype_kind",
+    "require_equal",
+    "require_kind",
+    "require_rank",
+    "require_same_dtype",
+    "require_shape",
+    "require_sizes",
+    "resolve_axes",
+    "resolve_axis",
+    "same_type",
+    "shape_text",
+]
+
+FLOAT_KINDS = ("float",)
+INTEGER_KINDS = ("int", "uint")
+NUMBER_KINDS = ("float", "int", "uint")
+
+
+_KIND_NAMES = {"float": "floating-point", "int": "integer", "uint": "unsigned integer", "bool": "bool"}
+
+
+def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> TensorType:
+    """Gives tensor operand ``index`` if its dtype is of one of the kinds.
+
+    Raises:
+        IRTypeError: it is of another kind.
+    """
+    type_ = context.tensor(index)
+    if dtype_info(type_.dtype).kind not in kinds:
+        raise context.error(
+            "has a dtype that the op does not take", operand=index, got=type_.dtype, expected=_kinds_text(kinds)
+        )
+    return type_
+
+
+def require_dtype_kind(context: TypeContext, dtype: str, kinds: Sequence[str]) -> None:
+    """Checks that the dtype that attribute `dtype` names is of one of the kinds.
+
+    Raises:
+        IRTypeError: it is of another kind.
+    """
+    if dtype_info(dtype).kind not in kinds:
+        raise context.error("attribute `dtype` is not one the op gives", got=dtype, expected=_kinds_text(kinds))
+
+
+def _kinds_text(kinds: Sequence[str]) -> str:
+    return "a dtype that is " + " or ".join(_KIND_NAMES[kind] for kind in kinds)
+
+
+def require_sizes(context: TypeContext, shape: Sequence[Dim], *, attribute: str = "shape") -> None:
+    """Checks that no size that an attribute gives is negative, as far as that can be decided while compiling.
+
+    Raises:
+        IRTypeError: one is.
+    """
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise context.error(f"attribute `{attribute}` has a negative size", got=shape_text(shape), expected="0 or more")
+
+
+def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:
+    """Gives the dtype that several operands share.
+
+    Raises:
+        IRTypeError: they do not; the first that differs is named.
+    """
+    dtype = context.tensor(first).dtype
+    for index in others:
+        other = context.tensor(index).dtype
+        if other != dtype:
+            name = context.operand_names[first] if context.operand_names else str(first)
+            raise context.error(
+                f"differs in dtype from operand `{name}`", operand=index, got=other, expected=f"{dtype}"
+            )
+    return dtype
+
+
+def require_rank(context: TypeContext, index: int, rank: int, meaning: str) -> tuple[Dim, ...]:
+    """Gives the shape of operand ``index``, which must have ``rank`` axes.
+
+    Args:
+        context: the rule's context.
+        index: the operand.
+        rank: the number of axes it must have.
+        meaning: the axes' names, for the message (``"(N, C, H, W)"``).
+
+    Raises:
+        IRTypeError: another rank.
+    """
+    shape = context.shape(index)
+    if len(shape) != rank:
+        raise context.error(
+            f"has rank {len(shape)}", operand=index, got=shape_text(shape), expected=f"rank {rank}: {meaning}"
+        )
+    return shape
+
+
+def require_equal(context: TypeContext, index: int, axis: int, size: Dim, meaning: str) -> None:
+    """Checks that an axis of operand ``index`` has a size, as far as that can be decided while compiling.
+
+    Raises:
+        IRTypeError: the sizes differ for all values of the symbols; the axis and both sizes are named.
+    """
+    found = context.shape(index)[axis]
+    difference = found - size
+    if isinstance(difference, int) and difference != 0:
+        raise context.error(
+            f"axis {axis} has size {found}",
+            operand=index,
+            got=shape_text(context.shape(index)),
+            expected=f"{size} {meaning}",
+        )
+
+
+def require_at_most(context: TypeContext, index: int, axis: int, size: Dim, meaning: str) -> None:
+    """Checks that an axis of operand ``index`` is not larger than a size, as far as that can be decided.
+
+    Raises:
+        IRTypeError: it is larger for all values of the symbols; the axis and both sizes are named.
+    """
+    found = context.shape(index)[axis]
+    if is_positive(found - size):
+        raise context.error(
+            f"axis {axis} has size {found}",
+            operand=index,
+            got=shape_text(context.shape(index)),
+            expected=f"at most {size} {meaning}",
+        )
+
+
+def require_shape(context: TypeContext, index: int, shape: Sequence[Dim], meaning: str) -> tuple[Dim, ...]:
+    """Gives the shape that operand ``index`` shares with ``shape``: of two sizes the known one.
+
+    Args:
+        context: the rule's context.
+        index: the operand.
+        shape: the shape it must have.
+        meaning: why, for the message (``"as operand `x`"``).
+
+    Raises:
+        IRTypeError: another rank, or a size that differs for all values of the symbols; the axis is named.
+    """
+    found = require_rank(context, index, len(shape), f"{shape_text(shape)} {meaning}")
+    for axis, size in enumerate(shape):
+        require_equal(context, index, axis, size, meaning)
+    return tuple(map(known_size, shape, found))
+
+
+def known_size(left: Dim, right: Dim) -> Dim:
+    """Gives one of two sizes that are equal when the program runs: the one that is known, else the first."""
+    return right if isinstance(right, int) else left
+
+
+def resolve_axis(context: TypeContext, axis: int, rank: int, *, attribute: str = "axis") -> int:
+    """Gives an axis counted from the front.
+
+    Raises:
+        IRTypeError: there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise context.error(
+            f"attribute `{attribute}` names no axis of a tensor of rank {rank}",
+            got=axis,
+            expected=f"{-rank} to {rank - 1}" if rank else "no axis at all",
+        )
+    return axis % rank
+
+
+def resolve_axes(
+    context: TypeContext, axes: Sequence[int] | None, rank: int, *, attribute: str = "axis"
+) -> tuple[int, ...]:
+    """Gives axes counted from the front, in the order given; all of them where ``axes`` is ``None``.
+
+    Raises:
+        IRTypeError: there is no such axis, or one stands twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    resolved = tuple(resolve_axis(context, axis, rank, attribute=attribute) for axis in axes)
+    if len(set(resolved)) != len(resolved):
+        raise context.error(f"attribute `{attribute}` names an axis twice", got=tuple(axes))
+    return resolved
+
+
+def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim, ...] | None:
+    """Gives the shape that operands have together by numpy's rule; ``None`` where a rank is unknown.
+
+    Raises:
+        IRTypeError: two sizes do not fit; the operand and its axis are named.
+    """
+    result: tuple[Dim, ...] = ()
+    for index in indices:
+        shape = context.tensor(index).shape
+        if shape is None:
+            return None
+        rank = max(len(result), len(shape))
+        joined: list[Dim] = []
+        for offset in range(-rank, 0):
+            left = result[offset] if -offset <= len(result) else 1
+            right = shape[offset] if -offset <= len(shape) else 1
+            try:
+                joined.append(broadcast_dim(left, right))
+            except IRTypeError as error:
+                raise context.error(
+                    f"axis {offset + len(shape)} has size {right} and does not broadcast with size {left}",
+                    operand=index,
+                    got=shape_text(shape),
+                    expected=f"a shape that fits {shape_text(result)}",
+                ) from error
+        result = tuple(joined)
+    return result
+
+
+def padded_type(context: TypeContext) -> TensorType:
+    """Gives the type that operand 0 has with attribute ``pad_width`` around it.
+
+    Raises:
+        IRTypeError: the attribute has not two widths of zero or more for each axis.
+    """
+    shape = context.shape(0)
+    widths = context.attrs["pad_width"]
+    if len(widths) != 2 * len(shape) or any(width < 0 for width in widths):
+        raise context.error(
+            "attribute `pad_width` does not fit operand `x`",
+            got=widths,
+            expected=f"{2 * len(shape)} values of 0 or more",
+        )
+    result = tuple(size + widths[2 * axis] + widths[2 * axis + 1] for axis, size in enumerate(shape))
+    return TensorType(result, context.tensor(0).dtype)
+
+
+def same_type(kinds: Sequence[str]) -> Callable[[TypeContext], tuple[Type, ...]]:
+    """Gives the rule of ops whose result has the type of their only operand."""
+
+    def infer(context: TypeContext) -> tuple[Type, ...]:
+        return (require_kind(context, 0, kinds),)
+
+    return infer
+
+
+def flops_per_element(count: int) -> Callable[[CostContext], Dim]:
+    """Gives the cost formula of ops that do ``count`` operations for each element of their result."""
+
+    def flops(context: CostContext) -> Dim:
+        return context.elements() * count
+
+    return flops
+
+
+def gathered_nbytes(context: CostContext) -> Dim:
+    """Gives the bytes of ops that read as much of operand 0 as their result holds, and operand 1 to know where."""
+    result, indices = context.results[0], context.operands[1]
+    if not isinstance(result, TensorType) or not isinstance(indices, TensorType):
+        return 0
+    moved = context.elements() * (2 * dtype_info(result.dtype).itemsize)
+    return moved + context.operand_elements(1) * dtype_info(indices.dtype).itemsize
+
+
+def shape_text(shape: Sequence[Dim]) -> str:
+    """Gives a shape as Python writes a tuple, for messages: ``(n, 3)``."""
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

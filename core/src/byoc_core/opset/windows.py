@@ -1,0 +1,117 @@
+"""What the type rules of convolution and pooling share: layouts, window attributes, window counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from byoc_core.dims import Dim, ceildiv, dim_min
+from byoc_core.errors import IRTypeError
+from byoc_core.opset.opdef import AttrValue, TypeContext
+
+__all__ = [
+    "DATA_LAYOUTS",
+    "RANKS",
+    "axes_of",
+    "axis_letters",
+    "axis_names",
+    "canonicalise_windows",
+    "count_windows",
+    "layout_text",
+]
+
+RANKS = (1, 2, 3)
+"""The numbers of spatial axes that images may have."""
+
+DATA_LAYOUTS: Mapping[int, tuple[str, str]] = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+"""The data layouts by number of spatial axes, the default first."""
+
+
+def axis_letters(rank: int) -> str:
+    """Gives the letters of the spatial axes: ``W``, ``HW`` or ``DHW``."""
+    return "DHW"[-rank:]
+
+
+def axis_names(rank: int) -> tuple[str, ...]:
+    """Gives the names of the spatial axes, in order."""
+    return ("depth", "height", "width")[-rank:]
+
+
+def axes_of(layout: str, channels: str) -> tuple[int, ...]:
+    """Gives where a layout has the axes ``channels`` (two letters), and then its spatial axes in order."""
+    return tuple(layout.index(letter) for letter in channels + axis_letters(len(layout) - 2))
+
+
+def layout_text(layout: str) -> str:
+    """Gives a layout as a shape for messages: ``(N, C, H, W)``."""
+    return "(" + ", ".join(layout) + ")"
+
+
+def canonicalise_windows(
+    op: str, rank: int, attrs: Mapping[str, AttrValue], *, strides_default: str = ""
+) -> dict[str, AttrValue]:
+    """Gives window attributes in one form: a value for each axis, and paddings before all axes, then after them.
+
+    One value stands for all; as many paddings as axes stand for both sides.
+
+    Args:
+        op: the op's name, for messages.
+        rank: the number of spatial axes.
+        attrs: normalised attributes.
+        strides_default: the attribute that ``strides`` of ``None`` copies.
+
+    Raises:
+        IRTypeError: an attribute has another number of values, or a value that is too small.
+    """
+    result = dict(attrs)
+    if strides_default and result["strides"] is None:
+        result["strides"] = result[strides_default]
+    for name, minimum in (("pool_size", 1), ("strides", 1), ("dilation", 1), ("output_padding", 0)):
+        if name in result:
+            result[name] = _repeated(op, name, result[name], {1: rank, rank: 1}, minimum=minimum)
+    result["padding"] = _repeated(op, "padding", result["padding"], {1: 2 * rank, rank: 2, 2 * rank: 1}, minimum=0)
+    return result
+
+
+def _repeated(op: str, name: str, value: AttrValue, repeats: Mapping[int, int], *, minimum: int) -> tuple[int, ...]:
+    values = tuple(item for item in value if isinstance(item, int)) if isinstance(value, tuple) else ()
+    if len(values) not in repeats:
+        counts = " or ".join(map(str, repeats))
+        raise IRTypeError(
+            f"op `{op}`, attribute `{name}`", "has the wrong number of values", got=value, expected=counts
+        )
+    if min(values) < minimum:
+        raise IRTypeError(
+            f"op `{op}`, attribute `{name}`", "has a value that is too small", got=value, expected=f"{minimum} or more"
+        )
+    return values * repeats[len(values)]
+
+
+def count_windows(context: TypeContext, image: Sequence[Dim], window: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Gives how many windows fit along each spatial axis, from the op's attributes.
+
+    Args:
+        context: the rule's context; its attributes are canonical.
+        image: sizes of the image.
+        window: sizes of the window.
+
+    Raises:
+        IRTypeError: the window is larger than the padded image; the axis is named.
+    """
+    attrs = context.attrs
+    counts: list[Dim] = []
+    for axis, name in enumerate(axis_names(len(image))):
+        begin, end, stride = attrs["padding"][axis], attrs["padding"][axis + len(image)], attrs["strides"][axis]
+        reach = (window[axis] - 1) * attrs["dilation"][axis] + 1
+        room = image[axis] + begin + end - reach
+        if isinstance(room, int) and room < 0:
+            raise context.error(
+                f"{name} of the padded image is smaller than the window",
+                operand=0,
+                got=image[axis] + begin + end,
+                expected=f"{reach} or more",
+            )
+        if attrs.get("ceil_mode"):
+            counts.append(dim_min(ceildiv(room, stride) + 1, ceildiv(image[axis] + begin, stride)))
+        else:
+            counts.append(room // stride + 1)
+    return tuple(counts)
