@@ -36,8 +36,11 @@ static PyObject *addresses_of(int function) {
 }
 
 static int add_vector_functions(PyObject *module) {
-  static const char *const names[] = {
-      [BYOC_EXP] = "exp", [BYOC_LOG] = "log", [BYOC_SOFTPLUS] = "softplus", [BYOC_LOG_SOFTMAX] = "log_softmax"};
+  static const char *const names[] = {[BYOC_EXP] = "exp",
+                                      [BYOC_LOG] = "log",
+                                      [BYOC_SOFTPLUS] = "softplus",
+                                      [BYOC_ELU] = "elu",
+                                      [BYOC_LOG_SOFTMAX] = "log_softmax"};
   PyObject *functions = PyDict_New();
   int failed = !functions;
   for (int i = 0; i < BYOC_NUM_VECTOR_FUNCTIONS && !failed; ++i) {

@@ -17,6 +17,10 @@ static void softplus_each(const float *restrict x, float *restrict y, int64_t co
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_softplus_f32(x[i]);
 }
 
+static void elu_each(const float *restrict x, float *restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = byoc_elu_f32(x[i], 1.0f);
+}
+
 /* Integers that are ordered as floats are; what gives one gives the other back. */
 static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (bits >> 31) * 0x7fffffffu); }
 
@@ -61,5 +65,6 @@ const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
     [BYOC_EXP] = exp_each,
     [BYOC_LOG] = log_each,
     [BYOC_SOFTPLUS] = softplus_each,
+    [BYOC_ELU] = elu_each,
     [BYOC_LOG_SOFTMAX] = log_softmax_row,
 };

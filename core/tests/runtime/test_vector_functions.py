@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 NDArray = npt.NDArray[Any]
 UNIT = 2.0**-24
 SUBNORMAL = 2.0**-149
-ULPS = {"exp": 1.5, "log": 1.0, "softplus": 2.5}
-OPS = {"exp": "exp", "log": "log", "softplus": "nn.softplus", "log_softmax": "nn.log_softmax"}
+ULPS = {"elu": 2.0, "exp": 1.5, "log": 1.0, "softplus": 2.5}
+OPS = {"elu": "nn.elu", "exp": "exp", "log": "log", "softplus": "nn.softplus", "log_softmax": "nn.log_softmax"}
 SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-45, -1e-45, 0.0, -0.0, 1.0], np.float32)
 native: Any = extension()
 needs_extension = pytest.mark.skipif(native is None, reason=extension_status()[1] or "it is there")
@@ -54,7 +54,8 @@ def _numbers() -> NDArray:
     return np.concatenate([sizes, -sizes, bends, 1 + bends / 128, SPECIAL]).astype(np.float32)
 
 
-def _exact(name: str, x: NDArray, **attrs: int) -> NDArray:
+def _exact(name: str, x: NDArray, **attrs: float) -> NDArray:
+    attrs |= {"alpha": 1.0} if name == "elu" else {}
     with np.errstate(all="ignore"):
         return np.asarray(KERNELS[OPS[name]](x.astype(np.float64), **attrs))
 

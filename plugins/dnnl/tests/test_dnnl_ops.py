@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from byoc_core.backend.info import Rejection, Support
 from byoc_core.ir import Binding, Value, tensor
+from byoc_core.kernels import KERNELS
 
 from plugins.dnnl.tests.dnnl_region import UNIT, Region, check_sums
 
@@ -102,7 +103,14 @@ FUNCTIONS: list[tuple[str, dict[str, float], float, Callable[[Any, Any], Any]]] 
     ("abs", {}, 0, lambda x, y: abs(y)),
     ("nn.relu", {}, 0, lambda x, y: abs(y)),
     ("nn.leaky_relu", {"alpha": 0.1}, 1, lambda x, y: abs(y)),
-    ("nn.elu", {"alpha": 1.0}, 8, lambda x, y: np.maximum(abs(y), 1)),
+    ("negative", {}, 0, lambda x, y: abs(y)),
+    ("nn.elu", {"alpha": 1.0}, 2, lambda x, y: abs(y)),
+    ("nn.elu", {"alpha": 0.3}, 3, lambda x, y: abs(y)),
+    ("nn.elu", {"alpha": -2.0}, 3, lambda x, y: abs(y)),
+    ("nn.elu", {"alpha": 0.0}, 3, lambda x, y: abs(y)),
+    ("nn.celu", {"alpha": 1.0}, 2, lambda x, y: abs(y)),
+    ("nn.selu", {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}, 4, lambda x, y: abs(y)),
+    ("nn.selu", {"alpha": 0.5, "gamma": -1.0}, 4, lambda x, y: abs(y)),
     ("sigmoid", {}, 8, lambda x, y: np.maximum(abs(y), 1)),
     ("sqrt", {}, 3, lambda x, y: abs(y)),
     ("tanh", {}, 5, lambda x, y: abs(y)),
@@ -120,6 +128,24 @@ def test_functions_of_each_element_at_all_numbers(op: str, attrs: Any, ulps: flo
     fine = ~np.isnan(exact) & ~infinite
     error = np.abs(found[fine].astype(np.float64) - exact[fine])
     assert (error <= 2 * ulps * UNIT * magnitude(x[fine].astype(np.float64), exact[fine]) + 2.0**-126).all()
+
+
+_SIGNED = ("nn.relu", "negative", "abs", "nn.elu", "nn.selu", "nn.leaky_relu", "round", "sqrt", "tanh")
+_SIGNED_PAIRS = ("maximum", "minimum", "add", "multiply")
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 33])
+@pytest.mark.parametrize(
+    ("op", "num_operands"),
+    [*((op, 1) for op in _SIGNED), *((op, 2) for op in _SIGNED_PAIRS)],
+)
+def test_zeros_have_the_signs_that_the_reference_gives_them(op: str, num_operands: int, size: int) -> None:
+    region, _ = _one(op, *[(size,)] * num_operands)
+    inputs = [np.resize(np.array(zeros, np.float32), size) for zeros in ([0.0, -0.0], [0.0, 0.0, -0.0, -0.0])]
+    (found,), (binding,) = region.run(*inputs[:num_operands]), region.function.bindings
+    expected = KERNELS[op](*inputs[:num_operands], **binding.attrs)
+    np.testing.assert_array_equal(found, 0)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
 def test_relu_hands_nan_on_and_gives_no_negative_zeros() -> None:

@@ -300,10 +300,9 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
     weights = [region.builder.const(region.draw(*shape)) for shape in ((1, 12, 5), (1, 12, 4), (1, 24))]
     results = region.builder.emit("nn.gru", x, *weights, state)
     assert isinstance(results, tuple)
-    assert _refusal(region.finish(*results)) == (
-        "sizes have to fit one another, as they do not for all sizes of the symbols: operand 4 of `nn.gru`: has other "
-        "sizes; got (1, 2, 4), expected (1, 3, 4)"
-    )
+    refusal = _refusal(region.finish(*results))
+    assert "sizes have to fit one another, as they do not for all sizes of the symbols: " in refusal
+    assert "operand `initial_h`: axis 1 has size 2; got (1, 2, 4), expected 3 as axis 1 of operand `x`" in refusal
 
 
 def test_a_constant_of_another_size_is_refused() -> None:
@@ -323,8 +322,7 @@ def test_a_constant_of_another_size_is_refused() -> None:
     constants_of = {**module.constants, digest: np.zeros(50, np.float32)}
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(json.dumps(document).encode(), LoadContext(constants=constants_of))
-    text = "`reshape`: has another number of elements than [1, 12, 4]; got float32[50]"
-    assert str(caught.value) == text
+    assert "attribute `shape` holds 48 elements, operand `x` has 50" in str(caught.value)
 
 
 def _model(op_type: str, direction: str, batch: int) -> tuple[onnx.ModelProto, list[list[NDArray]]]:

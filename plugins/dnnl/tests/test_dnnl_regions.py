@@ -113,7 +113,7 @@ def test_an_attribute_of_the_wrong_kind_is_refused() -> None:
     assert payload != byoc_save_module(region.module)
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(payload, LoadContext())
-    assert str(caught.value) == "attribute `axis` of `nn.softmax`: has a wrong value; got 7, expected -2 to 1"
+    assert "attribute `axis` names no axis of a tensor of rank 2; got 7, expected -2 to 1" in str(caught.value)
 
 
 def _damaged(region: Region, change: Callable[[Any], None]) -> bytes:
@@ -136,7 +136,7 @@ def test_sizes_that_do_not_fit_are_refused_and_nothing_is_read_beyond_them(size:
 
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(_damaged(region, shrink), LoadContext())
-    assert str(caught.value) == f"operand 1 of `nn.layer_norm`: has other sizes; got ({size},), expected (6,)"
+    assert f"operand `gamma`: axis 0 has size {size}; got ({size},), expected 6 as axis 2" in str(caught.value)
 
 
 def test_an_operand_of_another_rank_is_refused() -> None:
@@ -149,8 +149,7 @@ def test_an_operand_of_another_rank_is_refused() -> None:
 
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(_damaged(region, flatten), LoadContext())
-    text = "`nn.avg_pool2d`: has tensors of different ranks; got float32[1, 16, 8], float32[1, 16, 4, 4]"
-    assert str(caught.value) == text
+    assert "operand `x`: has rank 3; got (1, 16, 8), expected rank 4: (N, C, H, W)" in str(caught.value)
 
 
 def test_weights_of_another_rank_are_refused() -> None:
@@ -163,8 +162,7 @@ def test_weights_of_another_rank_are_refused() -> None:
 
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(_damaged(region, flatten), LoadContext())
-    text = "has tensors of different ranks; got float32[1, 16, 8, 8], float32[8, 16], float32[1, 8, 8, 8]"
-    assert str(caught.value) == f"`nn.conv2d`: {text}"
+    assert "operand `weight`: has rank 2; got (8, 16), expected rank 4: (O, I, H, W)" in str(caught.value)
 
 
 @pytest.mark.parametrize("shape", [[400, 7], [300, 5], [500, 5]])
@@ -191,7 +189,8 @@ def test_a_result_that_an_op_does_not_have_is_refused(number: int, op: str) -> N
 
     with pytest.raises(ArtifactError) as caught:
         byoc_load_module(_damaged(region, add), LoadContext())
-    assert str(caught.value) == f"`{op}`: has a wrong number of results; got 2, expected 1"
+    text = f"node {number} (`{op}`): breaks the rule of its op: has another number of results; got 2"
+    assert text in str(caught.value)
 
 
 def test_many_threads_run_one_region() -> None:

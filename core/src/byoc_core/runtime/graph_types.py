@@ -7,6 +7,7 @@ operands and attributes give. Sizes are compared as far as symbols permit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -108,7 +109,8 @@ def _normalised(op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
         raise IRTypeError(f"op `{op.name}`", "has a size as text", got=dict(attrs))
     normal = _guarded(op, op.normalise_attrs, attrs)
     for name, value in attrs.items():
-        if normal[name] != value:
+        is_nan = isinstance(value, float) and math.isnan(value)  # equal to nothing, and stored as it is
+        if normal[name] != value and not is_nan:
             raise IRTypeError(
                 f"op `{op.name}`, attribute `{name}`", "is not in its stored form", got=value, expected=normal[name]
             )

@@ -16,14 +16,14 @@ from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule
 from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
+from byoc_core.runtime.graph_types import check_function_types
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import num_threads
 
-from byoc_dnnl.calls import calls_of
 from byoc_dnnl.cost import is_small
 from byoc_dnnl.handles import Engine
 from byoc_dnnl.library import load_library
-from byoc_dnnl.lowerings import declines, require_form
+from byoc_dnnl.lowerings import declines
 from byoc_dnnl.native import make_caller
 from byoc_dnnl.plan import Plan, Step
 from byoc_dnnl.planner import Planner
@@ -91,6 +91,7 @@ class Region:
         self._precision = precision
         self._constants = constants
         self.reference = Reference(function, constants)
+        check_function_types(function, self._where)
         self._is_static = not symbols_in(function)
         self._chosen: dict[int, _Choice | None] = {}
         self._ranges = ConstantRanges(constants)
@@ -207,7 +208,7 @@ class Region:
         except IRTypeError:
             return self.reference  # it says what is wrong, if anything is
         if not self._is_static:
-            self._require_laws(function)
+            self._check_types(function)
         try:
             with self._explaining():
                 choice = self._chosen[number] if number in self._chosen else self._choose(number, function)
@@ -218,17 +219,16 @@ class Region:
                 raise
             return self.reference
 
-    def _require_laws(self, function: GraphFunction) -> None:
-        """Check the attributes of a function against the sizes of a call, before the reference kernels may read them.
+    def _check_types(self, function: GraphFunction) -> None:
+        """Hold a function at the sizes of a call against the rules of its ops, before anything reads its attributes.
 
         Raises:
-            ExecutionError: they do not fit one another.
+            ExecutionError: attributes and sizes do not fit one another.
         """
-        for call in calls_of(function):
-            try:
-                require_form(call)
-            except ArtifactError as error:
-                raise ExecutionError(self._where, f"cannot be computed at these sizes: {error}") from error
+        try:
+            check_function_types(function, self._where)
+        except ArtifactError as error:
+            raise ExecutionError(self._where, f"cannot be computed at these sizes: {error}") from error
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

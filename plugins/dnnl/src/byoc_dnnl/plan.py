@@ -206,7 +206,7 @@ class Kernel:
     def compute(self, elements: NDArray) -> NDArray:
         """Computes it by numpy's kernel, of its elements in their order in memory."""
         if not self.columns:
-            return np.asarray(KERNELS[self.op](elements))
+            return np.asarray(KERNELS[self.op](elements, **({"alpha": 1.0} if self.op == "nn.elu" else {})))
         return np.asarray(KERNELS[self.op](elements.reshape(-1, self.columns), axis=1)).reshape(-1)
 
     def __str__(self) -> str:

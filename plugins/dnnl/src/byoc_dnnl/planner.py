@@ -100,10 +100,8 @@ class Planner:
 
     def plan(self) -> Plan | str:
         """Gives the plan, or the reason why there is none, which names the op."""
-        from byoc_dnnl.lowerings import lower, require_form
+        from byoc_dnnl.lowerings import lower
 
-        for call in self._calls:
-            require_form(call)  # before others look at it as what follows them
         for call in self._calls:
             if call.output in self._fused:
                 continue

@@ -14,8 +14,8 @@ _VIEWS = frozenset({"expand_dims", "permute_dims", "reshape", "squeeze"})
 
 PASSING = _VIEWS | {
     *("add", "divide", "maximum", "minimum", "multiply", "nn.bias_add", "subtract"),
-    *("abs", "clip", "negative", "nn.elu", "nn.gelu", "nn.hard_sigmoid", "nn.hard_swish", "nn.leaky_relu", "nn.mish"),
-    *("nn.relu", "nn.selu", "nn.swish", "round", "sigmoid", "sqrt", "tanh"),
+    *("abs", "clip", "negative", "nn.gelu", "nn.hard_sigmoid", "nn.hard_swish", "nn.leaky_relu", "nn.mish"),
+    *("nn.relu", "nn.swish", "round", "sigmoid", "sqrt", "tanh"),
 }
 """Ops whose result is stored as their first operand is; most of them are computed with what comes before them."""
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from byoc_dnnl.lowerings.table import LOWERINGS, declines, lower, require_form
+from byoc_dnnl.lowerings.table import LOWERINGS, declines, lower
 
-__all__ = ["LOWERINGS", "declines", "lower", "require_form"]
+__all__ = ["LOWERINGS", "declines", "lower"]

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from byoc_core.errors import ArtifactError
 
-from byoc_dnnl.capi import MAX_NDIMS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from byoc_core.dims import Dim
 
     from byoc_dnnl.calls import Call
 
@@ -20,16 +16,12 @@ __all__ = [
     "axes_of_layout",
     "axis_of",
     "choice",
-    "distinct_axes",
     "flag",
     "in_range",
     "integer",
     "integers",
     "number",
     "numbers",
-    "require_operand",
-    "require_rank",
-    "require_result",
 ]
 
 _LARGEST_NUMBER = sys.float_info.max
@@ -67,7 +59,8 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
+    return is_whole or isinstance(value, float)
 
 
 def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
@@ -101,25 +94,6 @@ def axis_of(call: Call, name: str = "axis") -> int:
     return in_range(call, name, integer(call, name))
 
 
-def distinct_axes(call: Call, name: str, rank: int, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Return the axes that an attribute names, of a tensor of so many axes, counted from the front.
-
-    Args:
-        call: the call.
-        name: the attribute.
-        rank: the number of axes of the tensor.
-        axes: the axes; the attribute's value where not given.
-
-    Raises:
-        ArtifactError: an axis is out of range, or named twice.
-    """
-    given = integers(call, name) if axes is None else axes
-    found = tuple(axis % rank for axis in given if -rank <= axis < rank)
-    if len(set(found)) != len(given):
-        raise _misfit(call, name, f"axes of {rank}, each named once")
-    return found
-
-
 def in_range(call: Call, name: str, axis: int) -> int:
     """Gives an axis of the first operand, counted from the front."""
     rank = len(call.operands[0].shape)
@@ -135,31 +109,6 @@ def axes_of_layout(call: Call, name: str, channels: str, rank: int) -> tuple[int
     if isinstance(value, str) and sorted(value) == sorted(letters):
         return tuple(value.index(letter) for letter in letters)
     raise _misfit(call, name, f"an order of {letters}")
-
-
-def require_rank(call: Call, least: int, most: int = MAX_NDIMS) -> None:
-    """Checks how many axes the first operand has; only a document from a file has others than its op takes."""
-    rank = len(call.operands[0].shape)
-    if not least <= rank <= most:
-        raise ArtifactError(f"`{call.op}`", "has an operand of a wrong rank", got=rank, expected=f"{least} to {most}")
-
-
-def require_operand(call: Call, index: int, expected: Sequence[int]) -> None:
-    """Check the sizes of an operand; only a document from a file has others than its op takes.
-
-    Raises:
-        ArtifactError: the operand has other sizes.
-    """
-    if call.operands[index].shape != tuple(expected):
-        got = call.operands[index].shape
-        raise ArtifactError(f"operand {index} of `{call.op}`", "has other sizes", got=got, expected=tuple(expected))
-
-
-def require_result(call: Call, expected: Sequence[Dim], index: int = 0) -> None:
-    """Checks the sizes of a result; only a document from a file has others than its op gives."""
-    if call.results[index].shape != tuple(expected):
-        got = call.results[index].shape
-        raise ArtifactError(f"`{call.op}`", "has a result of other sizes", got=got, expected=tuple(expected))
 
 
 def _misfit(call: Call, name: str, expected: str) -> ArtifactError:

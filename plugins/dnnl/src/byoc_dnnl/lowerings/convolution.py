@@ -12,9 +12,9 @@ from byoc_dnnl.handles import PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer
 from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_side, first_reason
 from byoc_dnnl.lowerings.factors import Factors, factors_of
+from byoc_dnnl.lowerings.geometry import geometry_of
 from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image, stays_in_blocks
 from byoc_dnnl.lowerings.phases import Form, Geometry, in_phases
-from byoc_dnnl.lowerings.window_laws import geometry_of
 from byoc_dnnl.post_ops import PostOp
 from byoc_dnnl.ranges import LARGEST
 

@@ -6,19 +6,25 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
-from byoc_dnnl.capi import Argument
-from byoc_dnnl.lowerings.attributes import axis_of
+from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.lowerings.attributes import axis_of, number
+from byoc_dnnl.lowerings.elementwise import add_functions
+from byoc_dnnl.lowerings.functions import scaled
+from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["CORE_FUNCTIONS", "lower_core_function", "lower_log_softmax"]
+__all__ = ["CORE_FUNCTIONS", "ELUS", "lower_core_function", "lower_elu", "lower_log_softmax"]
 
 CORE_FUNCTIONS = ("exp", "log", "nn.softplus")
 """Functions of each element that oneDNN 3.2 has, but too inexact: by 5 ULP far from 0 (exp), by 3e-6 whatever the
 result (log), by 8e-6 for negative numbers (softplus)."""
+
+ELUS = ("nn.celu", "nn.elu", "nn.selu")
+"""Functions that oneDNN 3.2 computes by ``exp(x) - 1``, which is 0 or has no right digit near 0."""
 
 
 def lower_core_function(call: Call, planner: Planner) -> None:
@@ -26,11 +32,47 @@ def lower_core_function(call: Call, planner: Planner) -> None:
 
     Subnormal results of bfloat16 become 0.
     """
+    _add(call, planner, _without_padding(call, planner))
+
+
+def _without_padding(call: Call, planner: Planner) -> Place:
+    """Return the operand in float32, without padding: a function would not leave padding zero."""
     (x,) = call.inputs
     place = planner.place_as(x, "float32")
-    if place.desc.nbytes > 4 * prod(place.desc.sizes):  # padding has to stay zero, which a function does not leave it
-        place = planner.place_in(x, planner.channels_last(place.desc.sizes))
-    _add(call, planner, place)
+    is_padded = place.desc.nbytes > 4 * prod(place.desc.sizes)
+    return planner.place_in(x, planner.channels_last(place.desc.sizes)) if is_padded else place
+
+
+def lower_elu(call: Call, planner: Planner) -> str | None:
+    """Adds ELU of the core's, in float32; what other parameters make of it follows in a primitive.
+
+    Not taken: `nn.celu` of another ``alpha`` than 1.
+    """
+    alpha = number(call, "alpha")
+    if call.op == "nn.celu" and alpha != 1:
+        return "oneDNN's ELU has no factor within the exponential"
+    # The result of ELU is negative where its operand is. With slope 0, oneDNN's ReLU gives 0 for NaN, and its ELU NaN.
+    functions = (
+        [PostOp(Algorithm.ELTWISE_RELU, alpha) if alpha else PostOp(Algorithm.ELTWISE_ELU)] if alpha != 1 else []
+    )
+    if call.op == "nn.selu":
+        functions.append(scaled(number(call, "gamma")))
+    place = _without_padding(call, planner)
+    if not functions:
+        _add(call, planner, place)
+        return None
+    wide = planner.temporary(call.op, place.desc)
+    planner.add_kernel("nn.elu", place, wide)
+    if call.result.dtype == "float32":
+        return add_functions(call, planner, wide, functions)
+    # Functions follow on operations of two operands, not on one another; the larger of x and x is x.
+    made = planner.workshop.binary(Algorithm.BINARY_MAX, wide.desc, wide.desc, functions)
+    if made is None or not planner.accepts(made):
+        return "oneDNN has only its reference implementation"
+    scaled_place = planner.temporary(call.op, place.desc)
+    planner.add_step(call.op, made, {Argument.SRC: wide, Argument.SRC_1: wide, Argument.DST: scaled_place})
+    _add_rounding(call, planner, scaled_place)
+    return None
 
 
 def lower_log_softmax(call: Call, planner: Planner) -> None:
@@ -52,12 +94,18 @@ def lower_log_softmax(call: Call, planner: Planner) -> None:
 
 def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:
     """Adds the function; a result of a narrower dtype is rounded by a reorder behind it."""
+    op = "nn.elu" if call.op in ELUS else call.op
     if call.result.dtype == "float32":
-        planner.add_kernel(call.op, place, planner.result(call.output, place.desc), columns)
+        planner.add_kernel(op, place, planner.result(call.output, place.desc), columns)
         return
     wide = planner.temporary(call.op, place.desc)
-    planner.add_kernel(call.op, place, wide, columns)
-    desc, dtype = place.desc, call.result.dtype
+    planner.add_kernel(op, place, wide, columns)
+    _add_rounding(call, planner, wide)
+
+
+def _add_rounding(call: Call, planner: Planner, wide: Place) -> None:
+    """Adds a reorder of a result of float32 to the dtype of the call."""
+    desc, dtype = wide.desc, call.result.dtype
     target = planner.result(call.output, desc.cast(planner.engine, dtype) or planner.row_major(desc.sizes, dtype))
     reorder = planner.workshop.reorder(wide.desc, target.desc)
     planner.add_step("reorder", reorder, {Argument.SRC: wide, Argument.DST: target})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integer
 from byoc_dnnl.lowerings.epilogue import add_with_followers
+from byoc_dnnl.lowerings.geometry import geometry_of
 from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_image
-from byoc_dnnl.lowerings.window_laws import geometry_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:

@@ -21,22 +21,23 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
     from byoc_dnnl.post_ops import PostOp
 
-__all__ = ["lower_binary", "lower_function"]
+__all__ = ["add_functions", "lower_binary", "lower_function"]
 
 
 def lower_function(call: Call, planner: Planner) -> str | None:
     """Adds a function of each element; the result lies as the operand does.
 
-    Not taken: `nn.celu` of another ``alpha`` than 1; a `clip` between whose ends nothing lies.
+    Not taken: a `clip` between whose ends nothing lies.
     """
     (id_,) = call.inputs
     functions = functions_of(call)
     if isinstance(functions, str):
         return functions
-    return first_reason(_add_function(call, planner, place, functions) for place in planner.ways(id_))
+    return first_reason(add_functions(call, planner, place, functions) for place in planner.ways(id_))
 
 
-def _add_function(call: Call, planner: Planner, place: Place, functions: Sequence[PostOp]) -> str | None:
+def add_functions(call: Call, planner: Planner, place: Place, functions: Sequence[PostOp]) -> str | None:
+    """Add functions of each element, in order, of what lies in a place; or return the reason why there are none."""
     desc = place.desc
     if len(functions) == 1:
         (function,) = functions

@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.ranges import Need
 
-__all__ = ["FINITE_ONLY", "FUNCTIONS", "functions_of", "needs_of"]
+__all__ = ["FINITE_ONLY", "FUNCTIONS", "functions_of", "needs_of", "scaled"]
 
 Functions = tuple[PostOp, ...] | str
 """What computes a function, in order; or the reason why nothing does."""
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def scaled(factor: float) -> PostOp:
+    """Return a multiplication by a number: the product plus minus zero, which has the sign of the product."""
+    return PostOp(Algorithm.ELTWISE_LINEAR, factor, beta=-0.0)
 
 
 def _plain(algorithm: Algorithm, alpha: float = 0.0, beta: float = 0.0) -> Callable[[Call], Functions]:
@@ -50,17 +55,6 @@ def _relu(call: Call) -> Functions:
     return PostOp(Algorithm.ELTWISE_ELU), PostOp(Algorithm.ELTWISE_ABS)
 
 
-def _selu(call: Call) -> Functions:
-    alpha, gamma = (number(call, name) for name in ("alpha", "gamma"))
-    return PostOp(Algorithm.ELTWISE_ELU, alpha), PostOp(Algorithm.ELTWISE_LINEAR, gamma)
-
-
-def _celu(call: Call) -> Functions:
-    if number(call, "alpha") != 1:
-        return "oneDNN's ELU has no factor within the exponential"
-    return (PostOp(Algorithm.ELTWISE_ELU, 1.0),)
-
-
 def _gelu(call: Call) -> Functions:
     is_exact = choice(call, "approximate", ("none", "tanh")) == "none"
     return (PostOp(Algorithm.ELTWISE_GELU_ERF if is_exact else Algorithm.ELTWISE_GELU_TANH),)
@@ -80,16 +74,13 @@ def _clip(call: Call) -> Functions:
 FUNCTIONS: Mapping[str, Callable[[Call], Functions]] = {
     "abs": _plain(Algorithm.ELTWISE_ABS),
     "clip": _clip,
-    "negative": _plain(Algorithm.ELTWISE_LINEAR, -1.0),
-    "nn.celu": _celu,
-    "nn.elu": _with_alpha(Algorithm.ELTWISE_ELU),
+    "negative": lambda _: (scaled(-1.0),),
     "nn.gelu": _gelu,
     "nn.hard_sigmoid": _hard_sigmoid,
     "nn.hard_swish": _plain(Algorithm.ELTWISE_HARDSWISH, 1 / 6, 1 / 2),
     "nn.leaky_relu": _with_alpha(Algorithm.ELTWISE_RELU),
     "nn.mish": _plain(Algorithm.ELTWISE_MISH),
     "nn.relu": _relu,
-    "nn.selu": _selu,
     "nn.swish": _with_alpha(Algorithm.ELTWISE_SWISH),
     "reciprocal": _plain(Algorithm.ELTWISE_POW, 1.0, -1.0),
     "round": _plain(Algorithm.ELTWISE_ROUND),

@@ -9,8 +9,8 @@ import numpy as np
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import axes_of_layout, flag, integers
+from byoc_dnnl.lowerings.geometry import geometry_of
 from byoc_dnnl.lowerings.quantisation import defer_integers, keeps_order
-from byoc_dnnl.lowerings.window_laws import geometry_of
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Direction, Isa, Query
 from byoc_dnnl.derived import BlockSums
 from byoc_dnnl.handles import MemoryDesc
-from byoc_dnnl.lowerings.attributes import choice, flag, require_operand, require_rank
+from byoc_dnnl.lowerings.attributes import choice, flag
 from byoc_dnnl.primitives import RecurrentLayer
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence", "recurrence_shapes"]
+__all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence"]
 
 NUM_STATES: Mapping[str, int] = {"nn.gru": 1, "nn.lstm": 2, "nn.rnn": 1}
 """The ops, and how many states go from step to step."""
@@ -91,24 +91,6 @@ def lower_recurrence(call: Call, planner: Planner) -> str | None:
             given[argument] = written.seen_as(layer.state)
     planner.add_step(f"{call.op} by products of matrices" if made.is_reference else call.op, made, given)
     return None
-
-
-def recurrence_shapes(call: Call) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of a recurrent layer's results.
-
-    Raises:
-        ArtifactError: the operands do not fit one another.
-    """
-    require_rank(call, 3, 3)
-    steps, batch, inputs = sizes_of(call.operands[0])
-    directions = 2 if choice(call, "direction", tuple(_DIRECTIONS)) == "bidirectional" else 1
-    hidden = sizes_of(call.operands[2])[-1]
-    width = hidden * len(_GATES[call.op])
-    state = (directions, batch, hidden)
-    sizes = (directions, width, inputs), (directions, width, hidden), (directions, 2 * width)
-    for index, expected in enumerate((*sizes, *[state] * NUM_STATES[call.op]), start=1):
-        require_operand(call, index, expected)
-    return ((steps, directions, batch, hidden), *[state] * NUM_STATES[call.op])
 
 
 def _matrix(call: Call, planner: Planner, id_: int) -> Place:

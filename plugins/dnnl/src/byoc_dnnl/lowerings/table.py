@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from byoc_core.errors import ArtifactError
-
 from byoc_dnnl.calls import exceeds
 from byoc_dnnl.capi import DataType
 from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
 from byoc_dnnl.lowerings.batch_norm import lower_batch_norm
 from byoc_dnnl.lowerings.casts import lower_cast
 from byoc_dnnl.lowerings.convolution import lower_convolution
-from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS, lower_core_function, lower_log_softmax
+from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS, ELUS, lower_core_function, lower_elu, lower_log_softmax
 from byoc_dnnl.lowerings.deconvolution import lower_deconvolution
 from byoc_dnnl.lowerings.elementwise import lower_binary, lower_function
 from byoc_dnnl.lowerings.epilogue import BINARIES
 from byoc_dnnl.lowerings.functions import FUNCTIONS
+from byoc_dnnl.lowerings.geometry import declines_windows
 from byoc_dnnl.lowerings.group_normalisation import lower_group_norm, lower_instance_norm, lower_rms_norm
-from byoc_dnnl.lowerings.laws import require_law
 from byoc_dnnl.lowerings.movement import lower_concat, lower_permute_dims, lower_reshape
 from byoc_dnnl.lowerings.normalisation import lower_layer_norm, lower_lrn, lower_softmax
 from byoc_dnnl.lowerings.pieces import lower_roll, lower_split, lower_stack, lower_strided_slice
@@ -38,7 +36,6 @@ from byoc_dnnl.lowerings.refusals import REFUSALS
 from byoc_dnnl.lowerings.resampling import lower_resize
 from byoc_dnnl.lowerings.slopes import lower_prelu
 from byoc_dnnl.lowerings.softsign import lower_softsign
-from byoc_dnnl.lowerings.window_laws import declines_windows
 from byoc_dnnl.precision import lacks
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.planner import Planner
 
-__all__ = ["LOWERINGS", "declines", "dtypes_of", "lower", "require_form"]
+__all__ = ["LOWERINGS", "declines", "dtypes_of", "lower"]
 
 Lowering = Callable[["Call", "Planner"], str | None]
 
@@ -62,6 +59,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys([f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)], lower_pooling),
     **dict.fromkeys(REDUCTIONS, lower_reduction),
     **dict.fromkeys(CORE_FUNCTIONS, lower_core_function),
+    **dict.fromkeys(ELUS, lower_elu),
     "nn.softmax": lower_softmax,
     "nn.log_softmax": lower_log_softmax,
     **dict.fromkeys(["reshape", "squeeze", "expand_dims"], lower_reshape),
@@ -93,25 +91,10 @@ LOWERINGS: Mapping[str, Lowering] = {
 }
 """What adds an op's primitives to a plan, or gives the reason why it does not; by op."""
 
-_NUM_OPERANDS: Mapping[str, int] = {
-    **dict.fromkeys(BINARIES, 2),
-    **dict.fromkeys([f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")], 2),
-    **dict.fromkeys(["matmul", "nn.dense", "nn.bias_add"], 2),
-    **dict.fromkeys(["nn.prelu", "nn.rms_norm"], 2),
-    **dict.fromkeys(["nn.group_norm", "nn.instance_norm", "nn.layer_norm"], 3),
-    **dict.fromkeys(["quantize", "dequantize"], 3),
-    "nn.batch_norm": 5,
-    **{op: 4 + num_states for op, num_states in NUM_STATES.items()},
-}
-"""Where it is not one; documents may come from a file."""
-
-_NUM_RESULTS: Mapping[str, int] = {op: 1 + num_states for op, num_states in NUM_STATES.items()}
-"""Where it is not one."""
-
 _FLOATS = ("float32", "bfloat16", "float16")
 _COPIED = tuple(dtype for dtype in DataType.__members__ if dtype != "bfloat16")  # subnormal ones would be lost
 _DTYPES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys([*FUNCTIONS, *CORE_FUNCTIONS, *BINARIES, "nn.bias_add"], _FLOATS),
+    **dict.fromkeys([*FUNCTIONS, *CORE_FUNCTIONS, *ELUS, *BINARIES, "nn.bias_add"], _FLOATS),
     **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], _FLOATS),
     **dict.fromkeys([f"nn.avg_pool{rank}d" for rank in (1, 2, 3)], _FLOATS),
     **dict.fromkeys(["matmul", "nn.dense", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.batch_norm"], _FLOATS),
@@ -125,45 +108,11 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
 }
 """The dtypes of tensors where they are not float32 alone."""
 
-_VARIADIC = frozenset({"concat", "stack"})
-"""Ops of any number of operands, but none."""
-
-_CHANGES_RANK = frozenset(
-    {*BINARIES, *REDUCTIONS, *NUM_STATES, "broadcast_to", "expand_dims", "matmul", "reshape", "squeeze", "stack"}
-)
-"""Ops whose result may be of another rank than the first operand."""
-
 
 def lower(call: Call, planner: Planner) -> str | None:
     """Adds a call's primitives to a plan, or gives the reason why there are none."""
     reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner) or declines_windows(call)
     return LOWERINGS[call.op](call, planner) if reason is None else reason
-
-
-def require_form(call: Call) -> None:
-    """Check how many operands and results a call has, their ranks, and the law of its op, where it may be taken.
-
-    Raises:
-        ArtifactError: it has others than its op; only a document from a file can say so.
-    """
-    if call.op not in LOWERINGS or declines_lengths(call) is not None:
-        return
-    expected = _NUM_OPERANDS.get(call.op, 1)
-    if len(call.operands) != expected and not (call.op in _VARIADIC and call.operands):
-        raise ArtifactError(f"`{call.op}`", "has a wrong number of operands", got=len(call.operands), expected=expected)
-    expected = _NUM_RESULTS.get(call.op, 1)
-    if len(call.results) != expected and call.op != "split":
-        raise ArtifactError(f"`{call.op}`", "has a wrong number of results", got=len(call.results), expected=expected)
-    if call.op not in _CHANGES_RANK and any(len(x.shape) != len(call.result.shape) for x in _of_one_rank(call)):
-        got = ", ".join(map(str, (*call.operands, call.result)))
-        raise ArtifactError(f"`{call.op}`", "has tensors of different ranks", got=got)
-    require_law(call)
-
-
-def _of_one_rank(call: Call) -> tuple[GraphTensor, ...]:
-    if call.op == "concat":
-        return call.operands
-    return call.operands[: 2 if call.op.startswith("nn.conv") else 1]
 
 
 def declines(op: str) -> str | None:

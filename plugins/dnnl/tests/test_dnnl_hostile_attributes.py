@@ -1,4 +1,4 @@
-"""Laws between attributes and declared shapes: true cases keep them, and what breaks them never reaches oneDNN."""
+"""Attributes and declared shapes that do not fit one another, or are too large, never reach oneDNN."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,35 +18,18 @@ from byoc_core.backend.info import Rejection
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.ir import Binding, tensor
 from byoc_core.kernels import KERNELS
-from byoc_core.ops.cases import OpCase
-from byoc_core.runtime.graph_document import GraphDocument
-from byoc_core.runtime.hooks import LoadContext
-from byoc_dnnl.calls import calls_of
+from byoc_core.runtime.graph_document import GraphDocument, GraphFunction
 from byoc_dnnl.engine import DnnlModule
-from byoc_dnnl.lowerings import LOWERINGS, require_form
-from byoc_dnnl.lowerings.laws import LAWS
-from byoc_dnnl.lowerings.window_laws import MAX_TAPS
-from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
+from byoc_dnnl.lowerings.geometry import MAX_TAPS
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from plugins.dnnl.tests.dnnl_region import Region, emit
-from plugins.dnnl.tests.mutants import cases_with_laws, document_of
 
 ROOT = Path(__file__).parents[3]
 NUM_MUTANTS = 600
 DEADLINE = 300
 """Seconds for a process of mutants, which takes about 20."""
-
-
-def test_each_op_with_a_lowering_has_a_law() -> None:
-    assert set(LAWS) == set(LOWERINGS)
-
-
-@pytest.mark.parametrize(("case", "dtype"), cases_with_laws(), ids=lambda part: getattr(part, "op", part))
-def test_the_cases_of_an_op_keep_its_law(case: OpCase, dtype: str) -> None:
-    for call in calls_of(document_of(case, dtype)):
-        require_form(call)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -63,32 +46,32 @@ def test_mutants_are_refused_or_run_and_end(seed: int, tmp_path: Path) -> None:
     assert ends["not loaded"] > NUM_MUTANTS // 10
 
 
-def _changed(region: Region, change: Callable[[Any], None]) -> bytes:
-    document = json.loads(byoc_save_module(region.module))
-    change(document["functions"][0]["nodes"][0])
-    return json.dumps(document).encode()
-
-
-def _widen(node: Any) -> None:
-    node["attrs"]["pool_size"] = [2, 2**62]
-
-
 @pytest.mark.parametrize("batch", [2, "n"])
 def test_a_window_that_is_larger_than_its_image_is_refused(batch: int | str) -> None:
     region = Region()
     x = region.builder.param("x", tensor((batch, 4, 8, 8)))
     region.finish(emit(region, "nn.max_pool2d", x, pool_size=(2, 2)))
+    function = region.module.document.functions["f"]
+    (node,) = function.nodes
+    node = replace(node, attrs=MappingProxyType({**node.attrs, "pool_size": (2, 2**62)}))
+    changed = GraphFunction("f", function.inputs, function.constants, (node,), function.outputs)
     text = (
-        "`nn.max_pool2d`: an axis of the padded image is smaller than the window; got 8, expected 4611686018427387904"
+        "graph function `f`, node 0 (`nn.max_pool2d`): breaks the rule of its op: operand `x`: width of the padded "
+        "image is smaller than the window; got 8, expected 4611686018427387904 or more"
     )
-    payload = _changed(region, _widen)
-    if batch == "n":
-        call = byoc_load_module(payload, LoadContext()).get_function("f")
-        with pytest.raises(ExecutionError, match=re.escape(text)):
-            call(np.ones((2, 4, 8, 8), np.float32), np.ones((2, 4, 4, 4), np.float32))
-    else:
-        with pytest.raises(ArtifactError, match=re.escape(text)):
-            byoc_load_module(payload, LoadContext())
+    with pytest.raises(ArtifactError, match=re.escape(text)):
+        DnnlModule(GraphDocument(MappingProxyType({"f": changed})), {})
+
+
+def test_sizes_of_a_call_that_break_a_rule_are_refused_before_anything_reads_them() -> None:
+    """The difference of two symbols may be zero; of the sizes of this call it is not."""
+    region = Region()
+    x, y = region.builder.param("x", tensor(("n", 8))), region.builder.param("y", tensor(("m", 8)))
+    call = _as_loaded(region, region.builder.bind("concat", [x, y], {"axis": 1})).get_function("op")
+    with pytest.raises(ExecutionError) as caught:
+        call(np.ones((2, 8), np.float32), np.ones((3, 8), np.float32), np.ones((2, 16), np.float32))
+    assert "graph function `op`: cannot be computed at these sizes: " in str(caught.value)
+    assert "breaks the rule of its op" in str(caught.value)
 
 
 @pytest.mark.parametrize("window", [MAX_TAPS + 1, 2**30])

@@ -1,0 +1,98 @@
+"""Tensors without elements: every op gives what the reference kernels give, planned for them or called with them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import byoc_dnnl.backend as dnnl
+import numpy as np
+import pytest
+from byoc_core.dims import DimExpr, evaluate
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ExecutionError, IRTypeError
+from byoc_core.ir import Binding, TensorType
+from byoc_core.kernels import KERNELS
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.runtime.graph_document import GraphDocument
+from byoc_dnnl.engine import DnnlModule
+from byoc_dnnl.lowerings import LOWERINGS
+
+CASES = [case for op in LOWERINGS for case in op_cases()[op]]
+
+
+def _emptied(case: OpCase, size: int) -> list[TensorType]:
+    """Return the operands' types with 0 in place of a size, wherever the case has it."""
+    return [
+        TensorType(tuple(0 if dim == size else dim for dim in operand.shape), operand.dtype or case.dtype)
+        for operand in case.operands
+    ]
+
+
+def _attrs(case: OpCase, size: int) -> dict[str, Any]:
+    """Return the attributes with 0 in place of the size, as of reshapes to it."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(changed, value))
+        return 0 if value == size and not isinstance(value, bool) else value
+
+    sized = ("shape", "sections", "sizes")
+    return {name: changed(value) if name in sized else value for name, value in case.attrs.items()}
+
+
+def _check(types: list[TensorType], attrs: Any, case: OpCase, sizes: dict[str, int]) -> bool:
+    """Check the results of an op; return whether the reference kernels take such operands."""
+    _, binding = new_function(default_ops()[case.op], types, attrs)
+    function = dnnl._graph_of(binding)
+    call = DnnlModule(GraphDocument(MappingProxyType({"op": function})), {}).get_function("op")
+    arrays = [np.ones([evaluate(dim, sizes) for dim in type_.shape or ()], to_numpy(type_.dtype)) for type_ in types]
+    outputs = [
+        np.full([evaluate(dim, sizes) for dim in spec.shape], 7, to_numpy(spec.dtype))
+        for spec in function.signature.outputs
+    ]
+    with np.errstate(all="ignore"):
+        try:
+            expected = KERNELS[case.op](*arrays, **{**binding.attrs, **_sized(binding, sizes)})
+        except ExecutionError:
+            return False
+        call(*arrays, *outputs)
+    for found, wanted in zip(outputs, expected if isinstance(expected, tuple | list) else [expected], strict=True):
+        assert found.shape == np.shape(wanted)
+        np.testing.assert_array_equal(found, wanted)
+    return True
+
+
+def _sized(binding: Binding, sizes: dict[str, int]) -> dict[str, Any]:
+    """Return the attributes that hold sizes, with numbers in place of symbols."""
+    return {
+        name: tuple(evaluate(dim, sizes) for dim in value if isinstance(dim, int | DimExpr))
+        for name, value in binding.attrs.items()
+        if isinstance(value, tuple) and any(isinstance(dim, DimExpr) for dim in value)
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
+def test_an_op_takes_tensors_without_elements(case: OpCase) -> None:
+    sizes = sorted({dim for operand in case.operands for dim in operand.shape})
+    num_taken = 0
+    for size in sizes:
+        types, attrs = _emptied(case, size), _attrs(case, size)
+        try:
+            new_function(default_ops()[case.op], types, attrs)
+        except IRTypeError:
+            continue  # the op takes no such tensor
+        num_taken += _check(types, attrs, case, {})
+    assert num_taken or not sizes or case.op in ("reshape", "split"), "no size may be 0"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
+def test_an_op_of_symbolic_sizes_is_called_without_elements(case: OpCase) -> None:
+    try:
+        types = list(case.symbolic_types())
+        new_function(default_ops()[case.op], types, case.attrs)
+        new_function(default_ops()[case.op], _emptied(case, case.operands[0].shape[0]), case.attrs)
+    except (IRTypeError, IndexError):
+        return  # the op takes no symbol, or no tensor without elements
+    _check(types, case.attrs, case, {"n": 0})
