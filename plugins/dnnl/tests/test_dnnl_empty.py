@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
+import byoc_core
 import byoc_dnnl.backend as dnnl
 import numpy as np
 import pytest
-from byoc_core.dims import DimExpr, evaluate
+from byoc_core.dims import DimExpr, evaluate, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
-from byoc_core.ir import Binding, TensorType
+from byoc_core.ir import Binding, FunctionBuilder, IRModule, TensorType, Var, tensor
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
@@ -96,3 +97,19 @@ def test_an_op_of_symbolic_sizes_is_called_without_elements(case: OpCase) -> Non
     except (IRTypeError, IndexError):
         return  # the op takes no symbol, or no tensor without elements
     _check(types, case.attrs, case, {"n": 0})
+
+
+@pytest.mark.parametrize("backends", [[], ["dnnl"]], ids=["host", "dnnl"])
+@pytest.mark.parametrize("batch", [0, 3])
+def test_a_reshape_that_leaves_a_size_open_takes_a_batch_without_elements(batch: int, backends: list[str]) -> None:
+    """As behind a bidirectional LSTM: of no elements nothing tells the size that is open, but its type does."""
+    builder = FunctionBuilder("f", ops=default_ops())
+    x = builder.param("x", tensor((5, "n", 2, 24)))
+    hidden = builder.emit("tanh", x)
+    assert isinstance(hidden, Var)
+    result = builder.emit("reshape", hidden, shape=(5, symbol("n"), -1))
+    assert isinstance(result, Var)
+    module = IRModule({"f": builder.finish(result)}, builder.constants)
+    executable = byoc_core.build(module, backends=backends, fallback="error" if backends else "allow")
+    (found,) = [byoc_core.VirtualMachine(executable)["f"](np.zeros((5, batch, 2, 24), np.float32))]
+    np.testing.assert_array_equal(found, np.zeros((5, batch, 48), np.float32))

@@ -170,7 +170,7 @@ class _Translator:
             if binding.op.name != _COMPOSITE:
                 rejection = check_binding(binding)
                 if rejection is None:
-                    self._add_node(binding, binding.op.name, binding.attrs)
+                    self._add_node(binding, binding.op.name, _stated_attrs(binding))
             elif self._keep:
                 rejection = self._keep_composite(binding)
             else:
@@ -263,6 +263,17 @@ def _check_symbols(graph: GraphFunction) -> Rejection | None:
 
 def _holds_type(attr: object) -> bool:
     return isinstance(attr, Type) or (isinstance(attr, tuple) and any(map(_holds_type, attr)))
+
+
+def _stated_attrs(binding: Binding) -> Mapping[str, GraphAttr]:
+    """Return the attributes of a node; the size that a reshape leaves open is that of its result.
+
+    At a call where the tensor has no elements, what is left for that size is not told by their number.
+    """
+    attrs, type_ = binding.attrs, binding.results[0].type
+    if binding.op.name != "reshape" or not isinstance(type_, TensorType) or type_.shape is None:
+        return attrs
+    return {**attrs, "shape": type_.shape}
 
 
 def _tensor(type_: Type) -> GraphTensor:
