@@ -49,12 +49,6 @@ IMAGE = tensor((1, 4, 8, 8))
 FILTER = tensor((6, 4, 3, 3))
 REFUSED = [
     (
-        ("strided_slice", tensor(("n",))),
-        {"axes": (0,), "begin": (2,), "end": (4,), "strides": (1,), "mode": "strict"},
-        "dynamic-shape",
-        "whether the bounds of strided_slice lie on the axis shows only when it runs",
-    ),
-    (
         ("nn.attention", tensor((1, "h", 5, 4)), *[tensor((1, 2, 5, 4))] * 2),
         {},
         "dynamic-shape",

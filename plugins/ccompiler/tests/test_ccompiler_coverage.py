@@ -8,7 +8,7 @@ from byoc_ccompiler.byte_ops import region_ops
 from byoc_ccompiler.declined import DECLINED
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.registry import FAMILIES
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.backend.info import CompileContext, Rejection, Support
 from byoc_core.ir import FunctionBuilder, tensor
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import new_function, op_cases
@@ -35,9 +35,12 @@ def test_what_has_no_kernel_is_declined_by_its_reason(op: str) -> None:
     assert DECLINED[op] == ("data-dependent", text)
 
 
-def test_a_size_that_only_an_attribute_has_is_declined() -> None:
+def test_a_size_that_only_an_attribute_has_is_refused_where_no_tensor_tells_it() -> None:
+    """The op is taken: its region gets a tensor that tells the size, where there is one."""
     builder = FunctionBuilder("f", ops=default_ops())
     x = builder.param("x", tensor((2, 3)))
     binding = builder.bind("trilu", [x], {"k": "n"})
-    reason = "no operand gives the size `n` in an attribute"
-    assert ccompiler.byoc_supports(binding, CONTEXT) == Rejection("dynamic-shape", reason)
+    assert ccompiler.byoc_supports(binding, CONTEXT) == Support()
+    refused = ccompiler.byoc_codegen([builder.finish(*binding.results)], CONTEXT).rejections
+    reason = "the shapes of what the region takes and gives do not tell `n`"
+    assert refused == {"f": Rejection("dynamic-shape", reason)}

@@ -15,7 +15,7 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.ir import Binding, Function
-from byoc_core.ir.sizes import given_symbols, type_symbols
+from byoc_core.ir.sizes import cited_symbols, given_symbols, type_symbols
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 
@@ -103,7 +103,10 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 
 
 def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejection]:
-    """Yields a reason for every op that cannot be compiled, and one for sizes that no tensor of a call shows."""
+    """Yields a reason for every op that cannot be compiled, and one for sizes that no tensor of a call shows.
+
+    A size may come from any tensor that the function takes or gives: a region gets one that tells the sizes of its ops.
+    """
     for binding in function.walk():
         if binding.op.name == "composite":
             continue
@@ -111,7 +114,8 @@ def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejectio
         if rejection is not None:
             yield rejection
     values = (*function.params, *function.results)
-    unknown = type_symbols(values).difference(*(given_symbols(value.type) for value in values))
+    cited = type_symbols(values) | cited_symbols(function.bindings)
+    unknown = cited.difference(*(given_symbols(value.type) for value in values))
     if unknown:
         names = ", ".join(f"`{name}`" for name in sorted(unknown))
         yield Rejection("dynamic-shape", f"the shapes of what the region takes and gives do not tell {names}")

@@ -6,7 +6,6 @@ from byoc_core.authoring.csource_scalars import SCALAR_OPS
 from byoc_core.authoring.csource_types import C_TYPES, COMPUTED_DTYPES
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import Binding, TensorType
-from byoc_core.ir.sizes import attribute_symbols, type_symbols
 
 from byoc_ccompiler.declined import DECLINED
 from byoc_ccompiler.regions.widen_halves import widen_binding
@@ -37,16 +36,4 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
             return Rejection("rank", f"{name} has an operand of unknown rank")
         if value.type.dtype not in (COMPUTED_DTYPES if tutorial else C_TYPES):
             return Rejection("dtype", f"C has no type for {value.type.dtype}")
-    return family.reject(widen_binding(binding, FAMILIES)) or _reject_symbols(binding)
-
-
-def _reject_symbols(binding: Binding) -> Rejection | None:
-    """Refuses sizes, of a result or in an attribute, that no operand gives: the C function could not find them."""
-    known = type_symbols(binding.operands)
-    for unknown, place in (
-        (type_symbols(binding.results) - known, "of the result"),
-        (attribute_symbols(binding.attrs) - known, "in an attribute"),
-    ):
-        if unknown:
-            return Rejection("dynamic-shape", f"no operand gives the size `{min(unknown)}` {place}")
-    return None
+    return family.reject(widen_binding(binding, FAMILIES))

@@ -9,7 +9,7 @@ from byoc_core.authoring.csource import FunctionScope
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.authoring.csource_types import c_dim, c_literal
 from byoc_core.backend.info import Rejection
-from byoc_core.dims import Dim, dim_max, dim_min, is_nonnegative, product
+from byoc_core.dims import Dim, dim_max, dim_min, product
 from byoc_core.ir import Binding, TensorType
 from byoc_core.kernels.shape import OPEN_BOUND
 
@@ -194,34 +194,36 @@ def _reject(binding: Binding) -> Rejection | None:
             agrees = sum((part[axis] for part in parts), start=0) == shapes[0][axis]
         else:
             agrees = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
-    elif binding.op.name == "strided_slice" and binding.attrs["mode"] == "strict":
-        return _reject_strict(binding, shapes[0])
     return None if agrees else reject_sizes(binding)
 
 
-def _reject_strict(binding: Binding, shape: Sequence[Dim]) -> Rejection | None:
-    """Refuses bounds that must lie on an axis and may not; the type rule has refused those that never do."""
+def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> None:
+    """Has the bounds checked that must lie on an axis and may not; the type rule has refused those that never do."""
     for axis, stride, *bounds in zip(
-        ints_of(binding, "axes"),
-        ints_of(binding, "strides"),
-        dims_of(binding, "begin"),
-        dims_of(binding, "end"),
+        ints_of(step.binding, "axes"),
+        ints_of(step.binding, "strides"),
+        dims_of(step.binding, "begin"),
+        dims_of(step.binding, "end"),
         strict=True,
     ):
         size, room = shape[axis], int(stride < 0)
         for bound in bounds:
-            is_open = isinstance(bound, int) and abs(bound) >= OPEN_BOUND
-            place = bound + size if isinstance(bound, int) and bound < 0 else bound
-            if not is_open and not (is_nonnegative(place + room) and is_nonnegative(size - room - place)):
-                text = "whether the bounds of strided_slice lie on the axis shows only when it runs"
-                return Rejection("dynamic-shape", text)
-    return None
+            if isinstance(bound, int) and abs(bound) >= OPEN_BOUND:
+                continue
+            # With a negative stride the places of an axis are -1 to its size less 1.
+            end = (bound + size if isinstance(bound, int) and bound < 0 else bound) + room
+            before = [0] * (axis % len(shape))
+            scope.require_at_least(step.op, "operand `x`, which its bounds lie on,", [*before, size], [*before, end])
+            scope.require_at_least(step.op, "what lies before a bound", [*before, end], [*before, 0])
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Has sizes checked that symbols hide from the type rules."""
     shape = shape_of(step.operands[0])
-    if step.op == "squeeze":
+    if step.op == "strided_slice":
+        if step.binding.attrs["mode"] == "strict":
+            _require_strict(scope, step, shape)
+    elif step.op == "squeeze":
         removed = [shape[axis] for axis in ints_of(step.binding, "axis")]
         require_equal_sizes(scope, step, 0, removed, [1] * len(removed))
     elif step.op == "stack":
