@@ -54,6 +54,12 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
 
     def __init__(self) -> None:
         self._arrays: dict[str, npt.NDArray[np.generic]] = {}
+        self._nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays, equal ones counted once. Cost: ``O(1)``."""
+        return self._nbytes
 
     def add(self, array: npt.ArrayLike) -> Constant:
         """Stores an array and gives the reference to it.
@@ -67,6 +73,7 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
                 data = np.array(data, order="C", copy=True)
                 data.flags.writeable = False
             self._arrays[digest] = data
+            self._nbytes += data.nbytes
         stored = self._arrays[digest]
         return Constant(digest, TensorType(tuple(stored.shape), dtype_name(stored.dtype)))
 
@@ -82,7 +89,9 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
         if array.flags.writeable:
             array = array.view()
             array.flags.writeable = False
-        self._arrays.setdefault(constant.digest, array)
+        if constant.digest not in self._arrays:
+            self._arrays[constant.digest] = array
+            self._nbytes += array.nbytes
 
     def __getitem__(self, digest: str) -> npt.NDArray[np.generic]:
         return self._arrays[digest]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -293,9 +294,12 @@ def _join_float_constants(binding: Binding, graph: RewriteGraph) -> Rewritten:
     own = None if inner is None else graph.array(inner.operands[1])
     if inner is None or outer is None or own is None:
         return None
+    size = prod(np.broadcast_shapes(own.shape, outer.shape))
+    if size > max(own.size, outer.size) or not graph.may_add(size * own.itemsize):
+        return None
     (joined,) = evaluate_binding(binding, (own, outer), {})
     wide = joined.astype(np.float64)
-    if joined.size > max(own.size, outer.size) or not np.isfinite(wide).all():
+    if not np.isfinite(wide).all():
         return None
     if binding.op.name == "multiply" and is_float(dtype_of(binding.operands[0])):
         is_lost = (np.abs(wide) < smallest_normal(dtype_of(binding.operands[0]))) & (own != 0) & (outer != 0)

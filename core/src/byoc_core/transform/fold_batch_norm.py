@@ -68,7 +68,7 @@ def fold_into_product(
         return None
     channel_axis, out_axis = _axes(product, rank)
     weight = graph.array(product.operands[1])
-    if weight is None or weight.ndim < 2 or axis % rank != channel_axis:
+    if weight is None or weight.ndim < 2 or axis % rank != channel_axis or not graph.may_add(weight.nbytes):
         return None
     with np.errstate(all="ignore"):
         factor = _spread(scale, product, weight.ndim, out_axis)

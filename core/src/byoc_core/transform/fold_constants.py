@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from byoc_core.dtypes import to_numpy
@@ -15,11 +17,16 @@ from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRMod
 from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.opset.types import TensorType
 from byoc_core.transform.evaluate import evaluate_binding
+from byoc_core.transform.folding_budget import FoldingBudget, declared_nbytes, distinct_nbytes, folding_cost
 from byoc_core.transform.infer_types import retype
 from byoc_core.transform.pass_ import Pass
-from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
+from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
 __all__ = ["FoldConstants"]
+
+_LOGGER = logging.getLogger("byoc_core")
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -27,47 +34,80 @@ class FoldConstants(Pass):
     """Replaces pure ops of constants by their values.
 
     Attributes:
-        max_growth_nbytes: a result may be larger than the operands by no more than this (a broadcast of a small
-            constant to a large one stays in the program).
+        max_growth_nbytes: the results of an op may be larger than its distinct operands by no more than this (a
+            broadcast of a small constant to a large one stays in the program).
         kept: names of ops that stay in the program.
+        max_cost: bytes read and written plus FLOPs of all ops that are folded, with 4096 for each op and each round
+            of a kernel's loop in Python; by default 512 Mi plus 16 for each byte of the module's constants. Folded
+            values may occupy an eighth as many bytes at once. Ops beyond the bound stay in the program, and the log
+            says so.
     """
 
     max_growth_nbytes: int = 1 << 20
     kept: tuple[str, ...] = ()
+    max_cost: int | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the folded module.
 
         Cost: linear in ops, plus the kernels of what is folded; once more for each folded data-dependent op whose
-        operands another one's size makes known.
+        operands another one's size makes known. ``max_cost`` bounds both.
         """
         called = {str(b.attrs["callee"]) for f in module.functions.values() for b in f.walk() if b.op is CALL}
-        return map_functions(module, lambda f: self._fold(f, module, keeps_types=f.name in called))
+        folder = _Folder(self, module, FoldingBudget(declared_nbytes(module), self.max_cost))
+        folded = map_functions(module, lambda f: folder.fold(f, keeps_types=f.name in called))
+        if folder.budget.num_refused:
+            _LOGGER.warning(
+                "%d ops of constants stay in the program: folding all of them costs more than %d bytes and FLOPs. "
+                "Raise the bound with build(..., max_fold_cost=...), on the command line with --max-fold-cost.",
+                folder.budget.num_refused,
+                folder.budget.max_cost,
+            )
+        return folded
 
-    def _fold(self, function: Function, module: IRModule, *, keeps_types: bool) -> Function:
-        folded = self._fold_static(function, module)
-        told = {
-            id(binding): outputs
-            for binding in folded.bindings
-            if self._is_foldable_selection(binding)
-            and (outputs := _value_of(binding, module.constants)) is not None
-            and sum(output.nbytes for output in outputs) <= self.max_growth_nbytes + _nbytes(binding.operands)
-        }
-        if not told:
-            return folded
-        replaced = [
-            (result, module.constants.add(output))
-            for binding in folded.bindings
-            for result, output in zip(binding.results, told.get(id(binding), ()), strict=False)
-        ]
-        rest = tuple(binding for binding in folded.bindings if id(binding) not in told)
-        try:
-            retyped = retype(replace(folded, bindings=rest), module.functions, replaced)
-        except IRTypeError:  # an op does not fit the size, which it says when it runs
-            return folded
-        if keeps_types and retyped.result_types != folded.result_types:
-            return folded
-        return self._fold(retyped, module, keeps_types=keeps_types)
+
+@dataclass(frozen=True)
+class _Folder:
+    """One run of the pass over a module."""
+
+    options: FoldConstants
+    module: IRModule
+    budget: FoldingBudget
+
+    def fold(self, function: Function, *, keeps_types: bool) -> Function:
+        while True:
+            folded = self._fold_static(function)
+            told = self._fold_selections(folded) if self.budget.spend_rounds(len(folded.bindings)) else {}
+            if not told:
+                return folded
+            replaced = [
+                (result, self.module.constants.add(output))
+                for binding in folded.bindings
+                for result, output in zip(binding.results, told.get(id(binding), ()), strict=False)
+            ]
+            rest = tuple(binding for binding in folded.bindings if id(binding) not in told)
+            try:
+                retyped = retype(replace(folded, bindings=rest), self.module.functions, replaced)
+            except IRTypeError:  # an op does not fit the size, which it says when it runs
+                return folded
+            if keeps_types and retyped.result_types != folded.result_types:
+                return folded
+            function = retyped
+
+    def _fold_selections(self, function: Function) -> dict[int, tuple[Array, ...]]:
+        """Return the results of data-dependent ops of constants, by the ``id`` of the binding."""
+        told = {}
+        for binding in function.bindings:
+            if not self._is_foldable_selection(binding) or not self.budget.spend(folding_cost(binding)):
+                continue
+            outputs = _value_of(binding, [self.module.constants[o.digest] for o in _constants(binding.operands)])
+            if outputs is None:
+                continue
+            nbytes = sum(output.nbytes for output in outputs)
+            allowed = self.options.max_growth_nbytes + distinct_nbytes(binding.operands)
+            if nbytes <= allowed and self.budget.spend(0, nbytes):
+                told[id(binding)] = outputs
+        return told
 
     def _is_foldable_selection(self, binding: Binding) -> bool:
         """Tells whether a data-dependent op is one of constants, and gives no more elements than they have.
@@ -75,52 +115,117 @@ class FoldConstants(Pass):
         What scalars alone decide (a range) has no bound.
         """
         is_scalar = all(isinstance(o.type, TensorType) and o.type.shape == () for o in binding.operands)
-        return is_data_dependent(binding) and _is_open(binding) and not is_scalar
+        is_of_constants = len(_constants(binding.operands)) == len(binding.operands)
+        return is_data_dependent(binding) and is_of_constants and _may_fold(binding) and not is_scalar
 
-    def _fold_static(self, function: Function, module: IRModule) -> Function:
-        store = module.constants
-        mapping: dict[int, Value] = {}
+    def _fold_static(self, function: Function) -> Function:
+        bindings = tuple(map_regions(function.bindings, lambda region: self.fold(region, keeps_types=True)))
+        uses = Counter(id(operand) for binding in bindings for operand in binding.operands)
+        uses.update(map(id, function.results))
+        values = _FoldedValues(self.module.constants, self.budget, uses)
         kept: list[Binding] = []
-        for binding in map_regions(function.bindings, lambda region: self._fold(region, module, keeps_types=True)):
-            operands = tuple(remap(operand, mapping) for operand in binding.operands)
-            if any(map(operator.is_not, operands, binding.operands)):
-                binding = replace(binding, operands=operands)
-            outputs = _value_of(binding, store) if self._is_foldable(binding) else None
+        for binding in bindings:
+            outputs = self._results_of(binding, values)
             if outputs is None:
-                kept.append(binding)
+                operands = tuple(map(values.as_value, binding.operands))
+                same = all(new is old for new, old in zip(operands, binding.operands, strict=True))
+                kept.append(binding if same else replace(binding, operands=operands))
             else:
-                mapping.update((id(r), store.add(output)) for r, output in zip(binding.results, outputs, strict=True))
-        if not mapping:
+                values.add(binding, outputs)
+            values.release(binding.operands)
+        if not values.found:
             return with_bindings(function, kept)
-        results = tuple(remap(result, mapping) for result in function.results)
+        results = tuple(map(values.as_value, function.results))
         return replace(function, bindings=tuple(kept), results=results)
 
-    def _is_foldable(self, binding: Binding) -> bool:
+    def _results_of(self, binding: Binding, values: _FoldedValues) -> tuple[Array, ...] | None:
+        """Return the results of an op of constants that is folded, else ``None``."""
+        if not self._is_foldable(binding, values.is_known):
+            return None
+        nbytes = distinct_nbytes(binding.results)
+        if not self.budget.spend(folding_cost(binding), nbytes):
+            return None
+        outputs = _value_of(binding, [values.array(operand) for operand in binding.operands])
+        if outputs is None:
+            self.budget.release(nbytes)
+        return outputs
+
+    def _is_foldable(self, binding: Binding, is_known: Callable[[Value], bool]) -> bool:
         if (
-            binding.op.name in self.kept
-            or not _is_open(binding)
+            binding.op.name in self.options.kept
+            or not _may_fold(binding)
+            or not all(map(is_known, binding.operands))
             or not all(is_static(result.type) for result in binding.results)
         ):
             return False
-        return _nbytes(binding.results) - _nbytes(binding.operands) <= self.max_growth_nbytes
+        growth = distinct_nbytes(binding.results) - distinct_nbytes(binding.operands)
+        return growth <= self.options.max_growth_nbytes
 
 
-def _is_open(binding: Binding) -> bool:
-    """Tells whether an op is one of constants that may be computed here."""
-    return (
-        binding.op.kernel is not None
-        and binding.codegen is None
-        and binding.op.has_trait(Trait.PURE)
-        and all(isinstance(operand, Constant) for operand in binding.operands)
-    )
+@dataclass
+class _FoldedValues:
+    """The folded values of one function: arrays, of which only those become constants that something else reads.
+
+    Attributes:
+        store: where constants go.
+        budget: what gets back the bytes of values that nothing reads any more.
+        uses: how often each value is still read, by ``id``.
+        found: whether there was any.
+    """
+
+    store: ConstantStore
+    budget: FoldingBudget
+    uses: Counter[int]
+    found: bool = False
+    _arrays: dict[int, Array] = field(default_factory=dict)
+    _constants: dict[int, Constant] = field(default_factory=dict)
+
+    def add(self, binding: Binding, outputs: Sequence[Array]) -> None:
+        """Keep the results of a folded op. The kernels of its readers get contiguous arrays, as they do at run time."""
+        self.found = True
+        for result, output in zip(binding.results, outputs, strict=True):
+            self._arrays[id(result)] = np.asarray(output, order="C")
+        self.release(result for result in binding.results if not self.uses[id(result)])
+
+    def is_known(self, value: Value) -> bool:
+        """Return whether a value is a constant or folded."""
+        return isinstance(value, Constant) or id(value) in self._arrays
+
+    def array(self, value: Value) -> Array:
+        """Return the array of a known value."""
+        return self.store[value.digest] if isinstance(value, Constant) else self._arrays[id(value)]
+
+    def as_value(self, value: Value) -> Value:
+        """Return a folded value as constant, any other as it is."""
+        if isinstance(value, Constant) or id(value) not in self._arrays:
+            return value
+        if id(value) not in self._constants:
+            self._constants[id(value)] = self.store.add(self._arrays[id(value)])
+        return self._constants[id(value)]
+
+    def release(self, values: Iterable[Value]) -> None:
+        """Count one use of each value less, and drop the arrays of folded values without further uses."""
+        for value in values:
+            self.uses[id(value)] -= 1
+            array = self._arrays.pop(id(value), None) if self.uses[id(value)] <= 0 else None
+            if array is not None and id(value) not in self._constants:
+                self.budget.release(array.nbytes)
 
 
-def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any], ...] | None:
+def _may_fold(binding: Binding) -> bool:
+    """Return whether an op may be computed at compile time if its operands are known."""
+    return binding.op.kernel is not None and binding.codegen is None and binding.op.has_trait(Trait.PURE)
+
+
+def _constants(values: Sequence[Value]) -> list[Constant]:
+    return [value for value in values if isinstance(value, Constant)]
+
+
+def _value_of(binding: Binding, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
     """Return the results of an op of constants, ``None`` where it depends on a size.
 
     ``None`` as well where the kernel fails, or gives something else than the declared types: running it says so.
     """
-    arrays = [store[operand.digest] for operand in binding.operands if isinstance(operand, Constant)]
     try:
         outputs = evaluate_binding(binding, arrays, {})
     except (ExecutionError, IRTypeError):
@@ -129,7 +234,7 @@ def _value_of(binding: Binding, store: ConstantStore) -> tuple[npt.NDArray[Any],
     return outputs if fits else None
 
 
-def _is_of_type(array: npt.NDArray[Any], result: Var) -> bool:
+def _is_of_type(array: Array, result: Var) -> bool:
     """Return whether an array has the declared dtype and rank, and the sizes that are known."""
     type_ = result.type
     return (
@@ -138,8 +243,3 @@ def _is_of_type(array: npt.NDArray[Any], result: Var) -> bool:
         and (type_.shape is None or array.ndim == len(type_.shape))
         and all(dim == size for dim, size in zip(type_.shape or (), array.shape, strict=False) if isinstance(dim, int))
     )
-
-
-def _nbytes(values: Sequence[Value]) -> int:
-    sizes = (value.type.nbytes for value in values if isinstance(value.type, TensorType))
-    return sum(nbytes for nbytes in sizes if isinstance(nbytes, int))

@@ -22,9 +22,13 @@ from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Value, Va
 from byoc_core.ir.sizes import learnt_symbols
 from byoc_core.ops import default_ops
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
+from byoc_core.transform.folding_budget import declared_nbytes
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
 __all__ = ["RewriteGraph", "Rule", "Rules", "is_open", "is_own", "pattern_rule", "rewrite_module"]
+
+
+_BASE_NBYTES = 1 << 26
 
 
 class RewriteGraph(FunctionIndex):
@@ -36,6 +40,7 @@ class RewriteGraph(FunctionIndex):
     def __init__(self, function: Function, module: IRModule) -> None:
         super().__init__(replace(function, bindings=()), module.constants)
         self._module = module
+        self._declared: int | None = None
         self._root: Binding | None = None
         self._drafts: list[Binding] = []
         self.uses: Counter[int] = Counter()
@@ -68,6 +73,16 @@ class RewriteGraph(FunctionIndex):
     def const(self, array: npt.ArrayLike) -> Constant:
         """Stores an array and gives a reference to it."""
         return self._module.constants.add(array)
+
+    def may_add(self, nbytes: int) -> bool:
+        """Return whether a rule may store a constant of so many bytes that it computes from others.
+
+        All constants that were ever made of a module may occupy 64 MiB plus four times what it has: one weight that
+        thousands of ops scale is not copied for each.
+        """
+        if self._declared is None:
+            self._declared = declared_nbytes(self._module)
+        return self._module.constants.nbytes + nbytes <= _BASE_NBYTES + 4 * self._declared
 
     def emit(
         self,

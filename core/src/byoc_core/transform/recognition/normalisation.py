@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 import numpy as np
 
@@ -143,9 +144,10 @@ def _build_norm(op: str, match: Match, graph: RewriteGraph, **parameters: float)
 
 def _filled(type_: TensorType, number: float, graph: RewriteGraph) -> Constant | None:
     sizes = [size for size in type_.shape or () if isinstance(size, int)]
-    if type_.shape is None or len(sizes) != len(type_.shape):
+    dtype = to_numpy(type_.dtype)
+    if type_.shape is None or len(sizes) != len(type_.shape) or not graph.may_add(prod(sizes) * dtype.itemsize):
         return None
-    return graph.const(np.full(sizes, number).astype(to_numpy(type_.dtype)))
+    return graph.const(np.full(sizes, number, dtype))
 
 
 def _without_leading_ones(value: Value, type_: TensorType, graph: RewriteGraph) -> Value | None:
