@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from byoc_core.errors import FrontendError
+from byoc_core.errors import FrontendError, OptionsError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["from_onnx"]
 
 
-def from_onnx(model: str | os.PathLike[str] | bytes | ModelProto, *, ops: OpRegistry | None = None) -> IRModule:
+def from_onnx(
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    ops: OpRegistry | None = None,
+    max_nodes: int | None = None,
+) -> IRModule:
     """Gives an ONNX model as an IR module with one function, ``main``.
 
     Args:
         model: a file, a file's bytes, or a loaded model. External data is read only from beside a model file.
         ops: where op names are looked up; byoc's own ops by default.
+        max_nodes: the most nodes that calls of functions, unrolled loops and sequences may stand for, the ops that
+            they become included; by default 200,000 and 64 for each node in the file.
 
     Returns:
         A module whose ``main`` has one parameter for each input that is no initializer, in the model's order. Its
@@ -35,8 +42,10 @@ def from_onnx(model: str | os.PathLike[str] | bytes | ModelProto, *, ops: OpRegi
 
     Raises:
         UnsupportedOpsError: the model has ops that are not imported; all of them are listed, with counts.
-        FrontendError: the file is no ONNX model or is damaged, its graph is malformed, a node uses a variant of an op
-            that is not imported, or the package ``onnx`` is missing.
+        FrontendError: the file is no ONNX model or is damaged, its graph is malformed or nested too deeply, stands for
+            more than ``max_nodes`` nodes, a node uses a variant of an op that is not imported, or the package ``onnx``
+            is missing.
+        OptionsError: ``max_nodes`` is not positive.
 
     Cost:
         ``O(nodes + bytes of weights)``; weights in external files are memory-mapped.
@@ -52,4 +61,6 @@ def from_onnx(model: str | os.PathLike[str] | bytes | ModelProto, *, ops: OpRegi
         ) from error
     from byoc_core.ops import default_ops
 
-    return import_model(load_model(model), default_ops() if ops is None else ops)
+    if max_nodes is not None and max_nodes < 1:
+        raise OptionsError("max_nodes", "is not positive", got=max_nodes)
+    return import_model(load_model(model), default_ops() if ops is None else ops, max_nodes)

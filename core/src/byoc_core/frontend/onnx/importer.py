@@ -12,6 +12,7 @@ from byoc_core.dims import Dim
 from byoc_core.errors import FrontendError, IRTypeError
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
+from byoc_core.frontend.onnx.import_bounds import ImportBounds
 from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext
 from byoc_core.frontend.onnx.ops import NODE_IMPORTERS, SHAPE_IMPORTERS
@@ -30,17 +31,18 @@ from byoc_core.opset.types import TensorType
 __all__ = ["GraphImporter", "import_model"]
 
 
-def import_model(model: LoadedModel, ops: OpRegistry) -> IRModule:
+def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = None) -> IRModule:
     """Gives a loaded model as an IR module with the function ``main``.
 
     Raises:
         UnsupportedOpsError: the model has ops that are not imported.
-        FrontendError: the graph is malformed, or a node is of a variant that is not imported.
+        FrontendError: the graph is malformed, a node is of a variant that is not imported, or the model stands for
+            more than ``max_nodes`` nodes.
     """
-    check_ops(model)
-    return GraphImporter(
-        model, Region("main", ops, ConstantStore()), SymbolTable(_size_names(model.graph))
-    ).import_main()
+    bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
+    check_ops(model, bounds)
+    region = Region("main", ops, ConstantStore())
+    return GraphImporter(model, region, SymbolTable(_size_names(model.graph)), bounds).import_main()
 
 
 class GraphImporter:
@@ -53,6 +55,7 @@ class GraphImporter:
         model: the model.
         region: the function that the graph's nodes become part of.
         symbols: the symbols of the model.
+        bounds: what is left of the bounds of the import.
         opset: the version of the operator set; the model's by default.
         where: the graph's place in the model, for messages.
         path: what locations of its nodes begin with.
@@ -68,6 +71,7 @@ class GraphImporter:
         path: what locations of its nodes begin with.
         repeats: how often the nodes are imported.
         symbols: the symbols of the model.
+        bounds: what is left of the bounds of the import.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class GraphImporter:
         model: LoadedModel,
         region: Region,
         symbols: SymbolTable,
+        bounds: ImportBounds,
         *,
         opset: int | None = None,
         where: str | None = None,
@@ -90,6 +95,7 @@ class GraphImporter:
         self.path = path
         self.repeats = repeats
         self.symbols = symbols
+        self.bounds = bounds
         self._outer = outer
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -145,6 +151,7 @@ class GraphImporter:
             self.model,
             self.region if region is None else region,
             self.symbols,
+            self.bounds,
             opset=self.opset,
             where=self.where if where is None else where,
             path=self.path if path is None else path,
@@ -231,6 +238,7 @@ class GraphImporter:
 
     def _import_node(self, proto: onnx.NodeProto) -> None:
         node = NodeContext(self, proto)
+        self.bounds.spend(1, node.label)
         try:
             results = self._results(node, proto)
         except IRTypeError as error:
@@ -262,11 +270,13 @@ class GraphImporter:
             self.model,
             self.region,
             self.symbols,
+            self.bounds,
             opset=find_opset(function, node.label, nodes=function.node),
             where=node.label,
             path=f"{node.path}/",
             repeats=self.repeats,
         )
+        self.bounds.spend_copy(function.ByteSize(), node.label)
         graph = instantiate(function, proto, node.label)
         return inner.import_nested(graph, [self.lookup(name) for name in proto.input if name])
 

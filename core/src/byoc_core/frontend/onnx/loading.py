@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
+from byoc_core.frontend.onnx.import_bounds import check_nesting
 
 __all__ = ["STANDARD_DOMAINS", "FunctionKey", "LoadedModel", "find_opset", "function_key", "load_model"]
 
@@ -33,6 +34,7 @@ class LoadedModel:
         opset: the version of the standard operator set that the main graph uses.
         source: the file, or ``"ONNX model"``; for messages and locations.
         directory: where external data may lie, or ``None`` where the model is no file.
+        num_nodes: the nodes of the main graph and of all functions, nested graphs included, each once.
     """
 
     graph: onnx.GraphProto
@@ -40,13 +42,15 @@ class LoadedModel:
     opset: int
     source: str
     directory: Path | None
+    num_nodes: int
 
 
 def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
     """Gives a model's graph and opset.
 
     Raises:
-        FrontendError: the file cannot be read, is no ONNX model, is damaged, or is of an opset that is not imported.
+        FrontendError: the file cannot be read, is no ONNX model, is damaged, nests graphs too deeply, or is of an opset that
+            is not imported.
     """
     source, directory = "ONNX model", None
     if isinstance(model, onnx.ModelProto):
@@ -63,6 +67,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         )
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise FrontendError(source, "is not an ONNX model: it has no graph", hint="Is the file complete?")
+    num_nodes = check_nesting(proto, source)
     opset = find_opset(proto, source, nodes=proto.graph.node)
     for name in _names(proto):
         if not isinstance(name, str):  # protobuf gives bytes for text that is no UTF-8
@@ -73,7 +78,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
         if key in functions:
             raise FrontendError(f"{source}, function `{function.name}`", "stands there twice")
         functions[key] = function
-    return LoadedModel(proto.graph, functions, opset, source, directory)
+    return LoadedModel(proto.graph, functions, opset, source, directory, num_nodes)
 
 
 def function_key(node: onnx.NodeProto) -> FunctionKey:

@@ -23,10 +23,14 @@ from byoc_core.ir.module import Binding, Function, Location, Value, Var
 from byoc_core.opset.opdef import Trait
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.transform.evaluate import evaluate_binding
+from byoc_core.transform.folding_budget import folding_cost
 
 if TYPE_CHECKING:
     from byoc_core.frontend.onnx.importer import GraphImporter
     from byoc_core.frontend.onnx.regions import Region
+
+_MAX_COST = 1 << 20
+"""What an op that is computed while importing may cost: attributes can name work that its operands do not show."""
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
@@ -217,7 +221,9 @@ class NodeContext(NodeAttributes):
 
         Raises:
             IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
+            FrontendError: the model stands for too many nodes.
         """
+        self._graph.bounds.spend(1, self.label)
         binding = self._graph.builder.bind(
             op, operands, attrs, regions=regions, out_types=out_types, location=self._location
         )
@@ -237,6 +243,18 @@ class NodeContext(NodeAttributes):
         Shapes go through such nodes (the square root of a number of channels).
         """
         return [self._folded.get(result, result) if isinstance(result, Var) else result for result in results]
+
+    def check_count(self, count: int) -> None:
+        """Check that the node may become so many values or ops, before they are made.
+
+        Raises:
+            FrontendError: the model stands for too many nodes.
+        """
+        self._graph.bounds.check(count, self.label)
+
+    def may_generate(self, nbytes: int) -> bool:
+        """Return whether the node may become a constant of so many bytes that the file does not have."""
+        return self._graph.bounds.may_generate(nbytes)
 
     def stack(self, values: Sequence[Value], axis: int = 0) -> Value:
         """Gives values joined along a new axis, which is counted from the front.
@@ -341,4 +359,7 @@ def _is_small(binding: Binding) -> bool:
     sizes = [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.results]
     sizes += [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.operands]
     is_own = binding.op.kernel is not None and binding.op.has_trait(Trait.PURE)
-    return is_own and all(isinstance(size, int) and size <= MAX_ELEMENTS for size in sizes)
+    if not is_own or not all(isinstance(size, int) and size <= MAX_ELEMENTS for size in sizes):
+        return False
+    cost = folding_cost(binding)
+    return cost is not None and cost <= _MAX_COST

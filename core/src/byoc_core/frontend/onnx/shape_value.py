@@ -32,6 +32,7 @@ MAX_ELEMENTS = 64
 """Constants of more elements are data, not shapes."""
 
 _MAX_RANK = 2
+_MAX_TERMS = 64  # sizes of models are short; a chain of products would grow without end
 _MAX_DENOMINATOR = 1 << 20
 
 Objects = npt.NDArray[np.object_]
@@ -87,11 +88,15 @@ class ShapeValue:
 
     @classmethod
     def from_objects(cls, objects: Any, dtype: str) -> ShapeValue | None:
-        """Gives an array of elements as a shape value; ``None`` where it is large or has many axes."""
+        """Gives an array of elements as a shape value.
+
+        ``None`` where it is large, has many axes, or an integer in it overflows its type, which wraps when it runs.
+        """
         array = np.asarray(objects, object)
         if array.ndim > _MAX_RANK or array.size > MAX_ELEMENTS:
             return None
-        return cls(tuple(array.reshape(-1).tolist()), dtype, array.shape)
+        value = cls(tuple(array.reshape(-1).tolist()), dtype, array.shape)
+        return value if value.is_representable else None
 
     @classmethod
     def scalar(cls, element: Element, dtype: str = "int64") -> ShapeValue:
@@ -116,6 +121,12 @@ class ShapeValue:
         """The elements as integers; ``None`` where one is symbolic or a float."""
         ints = tuple(element for element in self.elements if isinstance(element, int))
         return ints if len(ints) == len(self.elements) else None
+
+    @property
+    def is_representable(self) -> bool:
+        """Whether the tensor's type holds all numbers in it, as sizes that are computed without overflow do."""
+        bits = 31 if self.dtype == "int32" else 63
+        return all(_is_representable(element, bits) for element in self.elements)
 
     @property
     def is_static(self) -> bool:
@@ -150,6 +161,17 @@ class ShapeValue:
 
     def __str__(self) -> str:
         return str(np.vectorize(str, [object])(self.objects).tolist()).replace("'", "") if self.elements else "[]"
+
+
+def _is_representable(element: Element, bits: int) -> bool:
+    if isinstance(element, Ratio):
+        return _is_representable(element.numerator, 63) and element.denominator.bit_length() <= 63
+    if isinstance(element, int):
+        return -(1 << bits) <= element < 1 << bits
+    return len(element.terms) <= _MAX_TERMS and all(
+        factor.bit_length() <= bits and sum(exponent for _, exponent in monomial) <= _MAX_TERMS
+        for monomial, factor in element.terms
+    )
 
 
 def _bind(

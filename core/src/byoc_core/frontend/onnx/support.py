@@ -11,20 +11,19 @@ import onnx
 from byoc_core.errors import FrontendError, UnsupportedOpsError
 from byoc_core.frontend.onnx.function_bodies import fixed_body, has_own_body
 from byoc_core.frontend.onnx.graph_order import node_label, subgraphs
+from byoc_core.frontend.onnx.import_bounds import MAX_NESTING, ImportBounds, nesting_error
 from byoc_core.frontend.onnx.loading import STANDARD_DOMAINS, FunctionKey, LoadedModel, find_opset, function_key
 from byoc_core.frontend.onnx.ops import NODE_IMPORTERS
 
 __all__ = ["check_ops"]
 
-_MAX_CALL_DEPTH = 64
 
-
-def check_ops(model: LoadedModel) -> None:
+def check_ops(model: LoadedModel, bounds: ImportBounds) -> None:
     """Checks that all nodes are of ops that are imported, those of nested graphs and of called functions included.
 
     Raises:
         UnsupportedOpsError: some are not; all of them are listed, with counts. A function's nodes count for each call.
-        FrontendError: a function calls itself, or calls are nested too deeply.
+        FrontendError: a function calls itself, calls are nested too deeply, or stand for too many nodes.
     """
     survey = _Surveyor(model).survey(model.graph.node, model.opset, model.source)
     if survey.unknown:
@@ -34,18 +33,22 @@ def check_ops(model: LoadedModel) -> None:
             f"{survey.unknown.total()} of its {survey.num_nodes} nodes are of ops that are not imported",
             got=listed,
         )
+    bounds.check(survey.num_nodes, model.source)
 
 
 @dataclass
 class _Survey:
-    """How many nodes there are, and how many of each op that is not imported."""
+    """How many nodes there are, how many of each op that is not imported, and how deep graphs and calls are nested."""
 
     num_nodes: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
+    depth: int = 0
 
-    def add(self, other: _Survey) -> None:
-        self.num_nodes += other.num_nodes
-        self.unknown.update(other.unknown)
+    def add(self, inner: _Survey) -> None:
+        """Add what stands one level deeper."""
+        self.num_nodes += inner.num_nodes
+        self.unknown.update(inner.unknown)
+        self.depth = max(self.depth, inner.depth + 1)
 
 
 class _Surveyor:
@@ -53,6 +56,7 @@ class _Surveyor:
         self._model = model
         self._functions: dict[FunctionKey, _Survey] = {}
         self._calls: list[FunctionKey] = []
+        self._depth = 0
         self._standard: dict[tuple[str, int], bool] = {}
 
     def survey(self, nodes: Sequence[onnx.NodeProto], opset: int, where: str) -> _Survey:
@@ -69,22 +73,30 @@ class _Surveyor:
                 found.unknown[node.op_type] += 1
             else:
                 for label, graph in subgraphs(node):
-                    found.add(self.survey(graph.node, opset, f"{where}, {node_label(node)}, {label}"))
+                    found.add(self._inside(graph.node, opset, f"{where}, {node_label(node)}, {label}"))
         return found
+
+    def _inside(self, nodes: Sequence[onnx.NodeProto], opset: int, where: str) -> _Survey:
+        self._check_depth(1)
+        self._depth += 1
+        found = self.survey(nodes, opset, where)
+        self._depth -= 1
+        return found
+
+    def _check_depth(self, added: int) -> None:
+        if self._depth + added > MAX_NESTING:
+            raise nesting_error(self._model.source)
 
     def _function(self, key: FunctionKey, where: str) -> _Survey:
         if key not in self._functions:
             if key in self._calls:
                 raise FrontendError(where, "calls a function that calls itself", got=_chain([*self._calls, key]))
-            if len(self._calls) == _MAX_CALL_DEPTH:
-                raise FrontendError(
-                    self._model.source, f"its function calls are nested more than {_MAX_CALL_DEPTH} deep"
-                )
             self._calls.append(key)
             function = self._model.functions[key]
             opset = find_opset(function, where, nodes=function.node)
-            self._functions[key] = self.survey(function.node, opset, where)
+            self._functions[key] = self._inside(function.node, opset, where)
             self._calls.pop()
+        self._check_depth(self._functions[key].depth + 1)
         return self._functions[key]
 
     def _is_imported(self, op_type: str, opset: int) -> bool:

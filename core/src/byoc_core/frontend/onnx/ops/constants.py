@@ -11,10 +11,7 @@ from byoc_core.dims import product
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 
-__all__ = ["IMPORTERS", "MAX_WEIGHT_BYTES"]
-
-MAX_WEIGHT_BYTES = 1 << 31
-"""What a few numbers describe becomes a weight up to this size; beyond it stays an op."""
+__all__ = ["IMPORTERS"]
 
 
 def _import_constant(node: NodeContext) -> Sequence[Imported]:
@@ -39,7 +36,7 @@ def _import_constant_of_shape(node: NodeContext) -> Sequence[Imported]:
     sizes = tuple(dim for dim in dims if isinstance(dim, int))
     if any(size < 0 for size in sizes):
         raise node.error("is of a negative size", got=ShapeValue(dims))
-    if len(sizes) == len(dims) and prod(sizes) * value.itemsize <= MAX_WEIGHT_BYTES:
+    if len(sizes) == len(dims) and node.may_generate(prod(sizes) * value.itemsize):
         return (np.full(sizes, value.reshape(())),)
     return (node.emit("full", node.constant(value.reshape(())), shape=dims),)
 
@@ -51,7 +48,10 @@ def _import_shape(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_size(node: NodeContext) -> Sequence[Imported]:
-    return (ShapeValue.scalar(product(node.shape(0))),)
+    size = ShapeValue.scalar(product(node.shape(0)))
+    if not size.is_representable:
+        raise node.error("counts more elements than its type holds", got=f"a tensor of shape {node.type(0).shape}")
+    return (size,)
 
 
 IMPORTERS: dict[str, NodeImporter] = {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
-from byoc_core.frontend.onnx.ops.constants import MAX_WEIGHT_BYTES
 from byoc_core.ir.module import Value
 from byoc_core.ops import default_ops
 from byoc_core.opset.data_dependent import range_length, result_types
@@ -19,13 +21,18 @@ def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequen
     op = default_ops().find(name)
     attrs = op.normalise_attrs(given)
     arrays = [array for index in range(node.num_inputs) if (array := node.array(index)) is not None]
-    if len(arrays) < node.num_inputs or op.kernel is None:
+    if len(arrays) < node.num_inputs or op.kernel is None or not node.may_generate(sum(map(_result_nbytes, arrays))):
         return _emit(node, op, attrs, node.values())
     try:
         results = op.kernel(*arrays, **attrs)
     except ExecutionError as error:
         raise _refusal(node, error) from error
     return results if isinstance(results, tuple) else (results,)
+
+
+def _result_nbytes(array: npt.NDArray[np.generic]) -> int:
+    """Return no less than the bytes of what is selected from an array: positions along each axis, or elements."""
+    return max(array.ndim, 4) * array.size * np.dtype(np.int64).itemsize
 
 
 def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
@@ -55,7 +62,7 @@ def _import_unique(node: NodeContext) -> Sequence[Imported]:
 def _import_range(node: NodeContext) -> Sequence[Imported]:
     bounds = [bound.reshape(()) for index in range(3) if (bound := node.array(index)) is not None]
     try:
-        is_small = len(bounds) == 3 and range_length(*bounds) * bounds[0].itemsize <= MAX_WEIGHT_BYTES
+        is_small = len(bounds) == 3 and node.may_generate(range_length(*bounds) * np.dtype(np.int64).itemsize)
     except ExecutionError as error:
         raise _refusal(node, error) from error
     if is_small:

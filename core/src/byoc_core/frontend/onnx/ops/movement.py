@@ -118,6 +118,7 @@ def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[Dim, ...]:
     """Gives the sizes of equal parts; since opset 18 the last may be smaller. Of a dynamic size, running checks it."""
     if count < 1:
         raise node.error("splits into no parts")
+    node.check_count(count)
     step = ceildiv(size, count)
     if isinstance(size, int) and isinstance(step, int):
         if size % count and (node.opset < 18 or step * (count - 1) > size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -90,8 +91,9 @@ def _optional(node: NodeContext, index: int, shape: Sequence[object]) -> Value:
     if node.has_input(index):
         return node.value(index)
     sizes = [size for size in shape if isinstance(size, int)]
-    if len(sizes) == len(shape):
-        return node.constant(np.zeros(sizes, to_numpy(node.type(0).dtype)))
+    dtype = to_numpy(node.type(0).dtype)
+    if len(sizes) == len(shape) and node.may_generate(prod(sizes) * dtype.itemsize):
+        return node.constant(np.zeros(sizes, dtype))
     return node.emit("broadcast_to", node.scalar(0.0, 0), shape=tuple(shape))
 
 

@@ -93,6 +93,7 @@ def _sections(node: NodeContext, size: object) -> tuple[int, ...]:
         (step,) = listed
     if not isinstance(size, int) or size < 1 or step < 1:
         raise node.error("splits an axis into a number of parts that is not known", got=size)
+    node.check_count(size // step)
     ends = [*range(step, size, step), size]
     return tuple(end - begin for begin, end in zip((0, *ends), ends, strict=False))
 

@@ -220,8 +220,8 @@ def _reduction(function: Callable[[Objects], Dim], *, axes_input_since: int) -> 
         keepdims = node.attr_flag("keepdims", default=True)
         if axes not in ((), (0,), (-1,)) or len(value.shape) != 1 or is_float(value.dtype) or not value.elements:
             return None
-        result = function(value.objects)
-        return (ShapeValue((result,), value.dtype, (1,) if keepdims else ()),)
+        result = ShapeValue((function(value.objects),), value.dtype, (1,) if keepdims else ())
+        return (result,) if result.is_representable else None
 
     return import_node
 

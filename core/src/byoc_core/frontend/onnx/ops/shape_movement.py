@@ -130,6 +130,7 @@ def _split(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         return None
     if sections is None:
         count = node.attr_int("num_outputs", node.num_outputs) if node.opset >= 18 else node.num_outputs
+        node.check_count(count)
         step = -(-data.shape[0] // count) if count > 0 else 0
         sections = (*(step for _ in range(count - 1)), data.shape[0] - step * (count - 1))
     if sum(sections) != data.shape[0] or min(sections, default=0) < 0:

@@ -1,0 +1,114 @@
+"""How much an import may make of what a model declares: nodes, and bytes of constants that nodes describe.
+
+Calls of functions, unrolled rounds and sequences stand for more nodes than the file has; functions that call each other
+three times, twenty deep, for billions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+
+from byoc_core.errors import FrontendError
+from byoc_core.frontend.onnx.graph_order import subgraphs
+
+__all__ = ["MAX_NESTING", "ImportBounds", "check_nesting", "nesting_error"]
+
+MAX_NESTING = 64
+"""Graphs in nodes and calls of functions may be nested so deep, one in the other."""
+
+_BASE_NODES = 200_000
+_NODES_PER_NODE = 64
+_NBYTES_PER_NODE = 4096  # copying so many bytes of a function takes as long as importing a node
+_GENERATED_NBYTES = 1 << 30
+
+
+class ImportBounds:
+    """What is left of the bounds of one import.
+
+    Args:
+        source: the model, for messages.
+        declared: the nodes of the model's graph and functions, nested graphs included, each once.
+        max_nodes: the most nodes that are imported, ops that they become included; by default 200,000 and 64 for each
+            declared node.
+    """
+
+    def __init__(self, source: str, declared: int, max_nodes: int | None = None) -> None:
+        self._source = source
+        self._declared = declared
+        self._max_nodes = _BASE_NODES + _NODES_PER_NODE * declared if max_nodes is None else max_nodes
+        self._num_nodes = 0
+        self._generated = 0
+
+    def check(self, count: int, where: str) -> None:
+        """Check, before work begins, that so many nodes more are within the bound.
+
+        Raises:
+            FrontendError: they are not.
+        """
+        needed = self._num_nodes + count
+        if needed > self._max_nodes:
+            raise FrontendError(
+                where,
+                "its functions, loops and sequences stand for more nodes than may be imported",
+                got=f"{needed:,} or more" if needed < 10**18 else "10**18 or more",
+                expected=f"at most {self._max_nodes:,} for a model that declares {self._declared:,}",
+                hint="If you trust the model, raise the bound with from_onnx(..., max_nodes=...), on the command line "
+                "with --max-nodes.",
+            )
+
+    def spend(self, count: int = 1, where: str | None = None) -> None:
+        """Count nodes that are imported, or ops that they become.
+
+        Raises:
+            FrontendError: they are too many.
+        """
+        self.check(count, self._source if where is None else where)
+        self._num_nodes += count
+
+    def spend_copy(self, nbytes: int, where: str) -> None:
+        """Count the copy of a function's body, whose tensors may be large.
+
+        Raises:
+            FrontendError: too much is copied.
+        """
+        self.spend(nbytes // _NBYTES_PER_NODE, where)
+
+    def may_generate(self, nbytes: int) -> bool:
+        """Return whether a node may become a constant of so many bytes that the file does not have; count them if so.
+
+        All of them together may have 1 GiB: models in which such nodes stand for their weights have more than half.
+        """
+        allowed = self._generated + nbytes <= _GENERATED_NBYTES
+        self._generated += nbytes if allowed else 0
+        return allowed
+
+
+def check_nesting(model: onnx.ModelProto, source: str) -> int:
+    """Check how deep graphs are nested in a model, and return the number of its nodes. Cost: linear, no recursion.
+
+    Raises:
+        FrontendError: they are nested too deeply.
+    """
+    count = 0
+    pending: list[tuple[Iterable[onnx.NodeProto], int]] = [(model.graph.node, 0)]
+    pending.extend((function.node, 0) for function in model.functions)
+    while pending:
+        nodes, depth = pending.pop()
+        if depth > MAX_NESTING:
+            raise nesting_error(source)
+        for node in nodes:
+            count += 1
+            pending.extend((graph.node, depth + 1) for _, graph in subgraphs(node))
+    return count
+
+
+def nesting_error(source: str) -> FrontendError:
+    """Return the error of a model whose graphs and functions are nested too deeply."""
+    return FrontendError(
+        source,
+        "its graphs and function calls are nested too deeply",
+        expected=f"at most {MAX_NESTING} levels",
+        hint="Inline its functions, for instance with onnx.inliner.inline_local_functions.",
+    )
