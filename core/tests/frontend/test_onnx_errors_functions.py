@@ -29,7 +29,8 @@ def test_functions_are_not_nested_without_end() -> None:
     calls = [f"{head} F{index} (u) => (v) {{ v = local.F{index + 1}(u) }}" for index in range(70)]
     functions = " ".join([*calls, f"{head} F70 (u) => (v) {{ v = Neg(u) }}"])
     assert _refuse(f"g (float[4] x) => (y) {{ y = local.F0(x) }} {functions}") == (
-        "ONNX model: its function calls are nested more than 64 deep"
+        "ONNX model: its graphs and function calls are nested too deeply; expected at most 64 levels. "
+        "Inline its functions, for instance with onnx.inliner.inline_local_functions."
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from byoc_core.cli.bounds import Bounds
 from byoc_core.errors import ArtifactError, OptionsError, PluginError
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _describe_zip(path: Path) -> str:
     return "is compiled already"
 
 
-def import_model(path: Path) -> IRModule:
+def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
     """Imports an ONNX model.
 
     Raises:
@@ -227,7 +228,7 @@ def import_model(path: Path) -> IRModule:
 
     if is_artifact(path):
         raise ArtifactError(f"file `{path}`", _describe_zip(path), expected="an ONNX model")
-    return from_onnx(path)
+    return from_onnx(path, max_nodes=max_nodes)
 
 
 def build_model(
@@ -238,6 +239,7 @@ def build_model(
     observer: PassObserver | None = None,
     constraints: PartitionOptions | None = None,
     policy: PolicyName | None = None,
+    bounds: Bounds | None = None,
     *,
     strict: bool = False,
 ) -> Executable:
@@ -250,11 +252,12 @@ def build_model(
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import build
 
+    given = bounds or Bounds()
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
-        module = import_model(path)
+        module = import_model(path, given.max_nodes)
         return build(
             module,
             chosen,
@@ -265,6 +268,7 @@ def build_model(
             progress=show,
             on_pass=observer,
             partition_options=constraints,
+            max_fold_cost=given.max_fold_cost,
         )
 
 
@@ -274,6 +278,7 @@ def explain_model(
     given_options: Sequence[str] | None,
     constraints: PartitionOptions | None = None,
     policy: PolicyName | None = None,
+    bounds: Bounds | None = None,
     *,
     strict: bool = False,
 ) -> Explanation:
@@ -286,11 +291,12 @@ def explain_model(
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import explain
 
+    given = bounds or Bounds()
     options = parse_options(given_options)
     chosen = choose_backends(given_backends)
     with show_stages(path.name) as show:
         show("import")
-        module = import_model(path)
+        module = import_model(path, given.max_nodes)
         return explain(
             module,
             chosen,
@@ -299,4 +305,5 @@ def explain_model(
             policy=new_policy(policy),
             progress=show,
             partition_options=constraints,
+            max_fold_cost=given.max_fold_cost,
         )

@@ -55,6 +55,7 @@ class BuildOptions:
         on_pass: called after each pass with its name, the seconds it took and the module it gave.
         partition_options: constraints on who takes what.
         strict: whether an exception in a hook of a backend is an error in place of a refusal.
+        max_fold_cost: bytes and FLOPs that computing constants may take; see :class:`FoldConstants`.
     """
 
     fallback: Fallback = "allow"
@@ -64,10 +65,13 @@ class BuildOptions:
     on_pass: OnPass | None = field(default=None, repr=False)
     partition_options: PartitionOptions = field(default_factory=PartitionOptions)
     strict: bool = False
+    max_fold_cost: int | None = None
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
             raise OptionsError("fallback", "unknown value", got=repr(self.fallback), expected=" or ".join(FALLBACKS))
+        if self.max_fold_cost is not None and self.max_fold_cost < 0:
+            raise OptionsError("max_fold_cost", "is negative", got=self.max_fold_cost)
 
 
 def build(
@@ -82,6 +86,7 @@ def build(
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
     partition_options: PartitionOptions | None = None,
+    max_fold_cost: int | None = None,
 ) -> Executable:
     """Compiles a module.
 
@@ -103,6 +108,8 @@ def build(
             gave.
         partition_options: constraints on who takes what: ops forced to a backend or the host, ends of offloading,
             allowed ops, smallest regions.
+        max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
+            byte of the module's constants. What would cost more stays in the program, and the log says so.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
@@ -116,7 +123,7 @@ def build(
     """
     folder = Path(dump) if dump is not None else None
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes, strict)
+    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes, strict, max_fold_cost)
     job = _Build(module, backends, options or {}, chosen)
     made = job.compile()
     if job.asked and HOST_NAME not in backends:
@@ -133,6 +140,7 @@ def explain(
     policy: Policy | None = None,
     progress: Progress | None = None,
     partition_options: PartitionOptions | None = None,
+    max_fold_cost: int | None = None,
 ) -> Explanation:
     """Tells what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
 
@@ -144,6 +152,8 @@ def explain(
         policy: who takes what; greedy by order by default.
         progress: called with the name of each stage as it begins.
         partition_options: constraints on who takes what.
+        max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
+            byte of the module's constants. What would cost more stays in the program, and the log says so.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
@@ -155,7 +165,7 @@ def explain(
         HookError: ``strict``, and a hook of a backend raised.
     """
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes, strict=strict)
+    chosen = BuildOptions("allow", policy, None, progress, None, wishes, strict, max_fold_cost)
     made = _Build(module, backends, options or {}, chosen).compile()
     return Explanation(made.partitioned, made.report_data)
 
@@ -168,6 +178,7 @@ def carve_regions(
     policy: Policy | None = None,
     progress: Progress | None = None,
     partition_options: PartitionOptions | None = None,
+    max_fold_cost: int | None = None,
 ) -> IRModule:
     """Gives the module as :func:`build` has it just before it compiles for these backends.
 
@@ -181,12 +192,14 @@ def carve_regions(
         policy: who takes what; greedy by order by default.
         progress: called with the name of each stage as it begins.
         partition_options: constraints on who takes what.
+        max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
+            byte of the module's constants. What would cost more stays in the program, and the log says so.
 
     Raises:
         ByocError: what :func:`build` raises before it compiles.
     """
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(policy=policy, progress=progress, partition_options=wishes, strict=True)
+    chosen = BuildOptions("allow", policy, None, progress, None, wishes, True, max_fold_cost)
     job = _Build(module, backends, options or {}, chosen)
     return job.peel(job.offload(job.prepare()))
 
@@ -258,7 +271,10 @@ class _Build:
             )
         self._say("prepare")
         preparations: list[Callable[[IRModule], IRModule]] = [
-            *default_passes(keep_quantised=any(handle.info().quantised for handle in self._offloading)),
+            *default_passes(
+                keep_quantised=any(handle.info().quantised for handle in self._offloading),
+                max_fold_cost=self._chosen.max_fold_cost,
+            ),
             *map(self._preparation, self._offloading),
             UniqueNames(),
         ]

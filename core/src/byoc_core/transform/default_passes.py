@@ -13,11 +13,12 @@ from byoc_core.transform.simplify import Simplify
 __all__ = ["default_passes"]
 
 
-def default_passes(*, keep_quantised: bool = False) -> tuple[Pass, ...]:
+def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = None) -> tuple[Pass, ...]:
     """Gives the passes that prepare a module for any backends, in order.
 
     Args:
         keep_quantised: whether quantised constants stay what they are, for a backend that computes on integers.
+        max_fold_cost: the most that constant folding may cost; see :class:`FoldConstants`.
 
     They keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers. What makes
     ops that a backend may not know (:class:`RecogniseComposites`) is not among them: a backend that has such ops asks
@@ -26,7 +27,7 @@ def default_passes(*, keep_quantised: bool = False) -> tuple[Pass, ...]:
     """
     return (
         FoldShapes(),
-        FoldConstants(kept=("dequantize",) if keep_quantised else ()),
+        FoldConstants(kept=("dequantize",) if keep_quantised else (), max_cost=max_fold_cost),
         Simplify(),
         FoldPad(),
         FoldBatchNorm(),

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value
+from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Type, Value
 from byoc_core.ir.opdef import CostContext
+from byoc_core.ir.sizes import is_data_dependent
 
-__all__ = ["FoldingBudget", "declared_nbytes", "distinct_nbytes", "folding_cost"]
+__all__ = ["FoldingBudget", "declared_nbytes", "distinct_nbytes", "folding_cost", "selection_nbytes"]
 
 _BASE_COST = 1 << 29  # about a second of reference kernels
 _COST_PER_BYTE = 16  # each constant may be read and written several times
 _COST_PER_RETAINED_BYTE = 8
 _ITERATION_COST = 1 << 12  # a round of a Python loop takes as long as some thousand elements
+_POSITION_NBYTES = 8
 _RECURRENCES = ("nn.rnn", "nn.gru", "nn.lstm")
 
 
@@ -102,7 +104,15 @@ def folding_cost(binding: Binding) -> int | None:
     known = [part for part in parts if isinstance(part, int)]
     if len(known) < len(parts):
         return None
-    return sum(known) + _padded_elements(binding) + _ITERATION_COST * _num_rounds(binding)
+    selected = sum(map(selection_nbytes, context.operands)) if is_data_dependent(binding) else 0
+    return sum(known) + selected + _padded_elements(binding) + _ITERATION_COST * _num_rounds(binding)
+
+
+def selection_nbytes(type_: Type) -> int:
+    """Return no less than the bytes that a data-dependent op selects of an operand: its elements or their positions."""
+    elements = type_.num_elements if isinstance(type_, TensorType) else None
+    rank = type_.rank if isinstance(type_, TensorType) else None
+    return elements * max(rank or 0, 4) * _POSITION_NBYTES if isinstance(elements, int) else 0
 
 
 def _nbytes(value: Value) -> object:

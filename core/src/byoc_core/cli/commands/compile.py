@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
 from byoc_core.cli.constraints import (
     AllowOption,
     ForceOption,
@@ -50,6 +51,8 @@ def compile_model(
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
     sideways: SidewaysOption = False,
+    max_nodes: MaxNodesOption = None,
+    max_fold_cost: MaxFoldCostOption = None,
     require_offload: RequireOffloadOption = None,
     dim: SizeOption = None,
     print_after: PrintAfterOption = None,
@@ -81,7 +84,8 @@ def compile_model(
     if print_after or timing:
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
-    executable = build_model(model, backend, option, fallback, observer, constraints, policy, strict=strict)
+    bounds = Bounds(max_nodes, max_fold_cost)
+    executable = build_model(model, backend, option, fallback, observer, constraints, policy, bounds, strict=strict)
     if observer is not None:
         observer.print_timing()
     if required is not None:

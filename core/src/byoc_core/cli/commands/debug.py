@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.constraints import (
     AllowOption,
     ForceOption,
@@ -51,6 +52,7 @@ def debug(
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
     sideways: SidewaysOption = False,
+    max_nodes: MaxNodesOption = None,
     factor: Annotated[
         float, typer.Option(help="How many times as far from float64 as rounding explains a result may be.")
     ] = 4.0,
@@ -107,7 +109,7 @@ def debug(
     )
     with show_stages(model.name) as show:
         show("import")
-        module = import_model(model)
+        module = import_model(model, max_nodes)
         signature = signature_of(module[function])
         inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
         report = debug_model(

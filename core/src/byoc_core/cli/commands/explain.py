@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
 from byoc_core.cli.console import print_text
 from byoc_core.cli.constraints import (
     AllowOption,
@@ -54,6 +55,8 @@ def explain_offload(
     min_flops: MinFlopsOption = 0,
     min_bytes: MinBytesOption = 0,
     sideways: SidewaysOption = False,
+    max_nodes: MaxNodesOption = None,
+    max_fold_cost: MaxFoldCostOption = None,
     only_host: Annotated[bool, typer.Option("--only-host", help="List only the ops that stay on the host.")] = False,
     list_all: Annotated[
         bool, typer.Option("--all", help=f"List all ops, not only the {_MAX_OPS} with the most FLOPs.")
@@ -91,7 +94,8 @@ def explain_offload(
     )
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
-    explanation, report = _read(model, backend, option, dim, constraints, policy, as_ir=as_ir, strict=strict)
+    bounds = Bounds(max_nodes, max_fold_cost)
+    explanation, report = _read(model, backend, option, dim, constraints, policy, bounds, as_ir=as_ir, strict=strict)
     if as_ir and explanation is not None:
         print_text(explanation.to_script())
     elif as_json:
@@ -111,6 +115,7 @@ def _read(
     dim: list[str] | None,
     constraints: PartitionOptions,
     policy: PolicyName | None,
+    bounds: Bounds,
     *,
     as_ir: bool,
     strict: bool,
@@ -135,9 +140,13 @@ def _read(
             raise OptionsError("--strict", f"does not apply to `{model}`, which is compiled already")
         if policy is not None:
             raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
+        if bounds != Bounds():
+            raise OptionsError(
+                "--max-nodes and --max-fold-cost", f"do not apply to `{model}`, which is compiled already"
+            )
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    explanation = explain_model(model, backend, option, constraints, policy, strict=strict)
+    explanation = explain_model(model, backend, option, constraints, policy, bounds, strict=strict)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 

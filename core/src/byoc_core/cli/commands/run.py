@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
 from byoc_core.cli.selection import (
     BackendOption,
     DimOption,
@@ -43,6 +44,8 @@ def run_model(
     ] = False,
     backend: BackendOption = None,
     option: OptionOption = None,
+    max_nodes: MaxNodesOption = None,
+    max_fold_cost: MaxFoldCostOption = None,
 ) -> None:
     """Runs a model and sums up what comes out."""
     from byoc_core.cli.console import open_console
@@ -54,7 +57,7 @@ def run_model(
     sizes = parse_sizes(dim)
     if output is not None:
         check_output(output, model)
-    executable = _open(model, backend, option, allow_native=allow_native)
+    executable = _open(model, backend, option, Bounds(max_nodes, max_fold_cost), allow_native=allow_native)
     signature = executable.signature(function)
     inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
     machine = VirtualMachine(executable)
@@ -75,15 +78,19 @@ def run_model(
         console.print(f"wrote {output}", soft_wrap=True)
 
 
-def _open(model: Path, backend: list[str] | None, option: list[str] | None, *, allow_native: bool) -> Executable:
+def _open(
+    model: Path, backend: list[str] | None, option: list[str] | None, bounds: Bounds, *, allow_native: bool
+) -> Executable:
     from byoc_core.artifact import load
     from byoc_core.cli.selection import build_model, is_artifact
     from byoc_core.errors import OptionsError, UntrustedCodeError
 
     if not is_artifact(model):
-        return build_model(model, backend, option, "allow")
+        return build_model(model, backend, option, "allow", bounds=bounds)
     if backend or option:
         raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
+    if bounds != Bounds():
+        raise OptionsError("--max-nodes and --max-fold-cost", f"do not apply to `{model}`, which is compiled already")
     try:
         return load(model, allow_native=allow_native)
     except UntrustedCodeError as error:

@@ -31,7 +31,7 @@ def from_onnx(
         model: a file, a file's bytes, or a loaded model. External data is read only from beside a model file.
         ops: where op names are looked up; byoc's own ops by default.
         max_nodes: the most nodes that calls of functions, unrolled loops and sequences may stand for, the ops that
-            they become included; by default 200,000 and 64 for each node in the file.
+            they become included; by default 100,000 and 16 for each node in the file.
 
     Returns:
         A module whose ``main`` has one parameter for each input that is no initializer, in the model's order. Its

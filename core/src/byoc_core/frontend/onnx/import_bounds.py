@@ -18,10 +18,10 @@ __all__ = ["MAX_NESTING", "ImportBounds", "check_nesting", "nesting_error"]
 MAX_NESTING = 64
 """Graphs in nodes and calls of functions may be nested so deep, one in the other."""
 
-_BASE_NODES = 200_000
-_NODES_PER_NODE = 64
+_BASE_NODES = 100_000
+_NODES_PER_NODE = 16
 _NBYTES_PER_NODE = 4096  # copying so many bytes of a function takes as long as importing a node
-_GENERATED_NBYTES = 1 << 30
+_GENERATED_NBYTES = 3 << 28
 
 
 class ImportBounds:
@@ -30,7 +30,7 @@ class ImportBounds:
     Args:
         source: the model, for messages.
         declared: the nodes of the model's graph and functions, nested graphs included, each once.
-        max_nodes: the most nodes that are imported, ops that they become included; by default 200,000 and 64 for each
+        max_nodes: the most nodes that are imported, ops that they become included; by default 100,000 and 16 for each
             declared node.
     """
 
@@ -78,7 +78,7 @@ class ImportBounds:
     def may_generate(self, nbytes: int) -> bool:
         """Return whether a node may become a constant of so many bytes that the file does not have; count them if so.
 
-        All of them together may have 1 GiB: models in which such nodes stand for their weights have more than half.
+        All of them together may have 768 MiB: more than any model of ONNX's own in which such nodes stand for weights.
         """
         allowed = self._generated + nbytes <= _GENERATED_NBYTES
         self._generated += nbytes if allowed else 0

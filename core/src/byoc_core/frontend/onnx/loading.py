@@ -49,8 +49,8 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     """Gives a model's graph and opset.
 
     Raises:
-        FrontendError: the file cannot be read, is no ONNX model, is damaged, nests graphs too deeply, or is of an opset that
-            is not imported.
+        FrontendError: the file cannot be read, is no ONNX model, is damaged, nests graphs too deeply, or is of an
+            opset that is not imported.
     """
     source, directory = "ONNX model", None
     if isinstance(model, onnx.ModelProto):

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.ir.module import Value
 from byoc_core.ops import default_ops
+<<<<<<< HEAD
 from byoc_core.opset.data_dependent import range_length, result_types
 from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
+=======
+from byoc_core.ops.data_dependent import range_length, result_types
+from byoc_core.transform.folding_budget import selection_nbytes
+>>>>>>> faeb619 (core: what compiling costs is bounded by what a model declares, with options to raise the bounds)
 
 __all__ = ["IMPORTERS", "emit_range"]
 
@@ -21,18 +25,14 @@ def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequen
     op = default_ops().find(name)
     attrs = op.normalise_attrs(given)
     arrays = [array for index in range(node.num_inputs) if (array := node.array(index)) is not None]
-    if len(arrays) < node.num_inputs or op.kernel is None or not node.may_generate(sum(map(_result_nbytes, arrays))):
+    selected = sum(selection_nbytes(node.type(index)) for index in range(len(arrays)))
+    if len(arrays) < node.num_inputs or op.kernel is None or not node.may_generate(selected):
         return _emit(node, op, attrs, node.values())
     try:
         results = op.kernel(*arrays, **attrs)
     except ExecutionError as error:
         raise _refusal(node, error) from error
     return results if isinstance(results, tuple) else (results,)
-
-
-def _result_nbytes(array: npt.NDArray[np.generic]) -> int:
-    """Return no less than the bytes of what is selected from an array: positions along each axis, or elements."""
-    return max(array.ndim, 4) * array.size * np.dtype(np.int64).itemsize
 
 
 def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:

@@ -1,0 +1,110 @@
+"""Models that describe far more than they hold: the import and the build end soon, and in little memory."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core.errors import FrontendError, OptionsError
+from byoc_core.frontend.onnx import from_onnx
+from onnx import ModelProto, helper
+
+from core.tests.frontend.onnx_bombs import BOMBS, REFUSED, concat_tenfold, functions_that_call_threefold, new_nested
+
+_ADDRESS_SPACE = 3 << 30
+_RESIDENT_KIB = 1 << 20
+_SECONDS = 240
+_CHILD = """
+import resource, sys
+import byoc_core
+from byoc_core.errors import ByocError
+from byoc_core.frontend.onnx import from_onnx
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+try:
+    byoc_core.build(from_onnx(sys.argv[1]))
+    print("built")
+except ByocError as error:
+    print(type(error).__name__, error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def _build(model: ModelProto, folder: Path) -> tuple[str, int]:
+    """Build a model in a process of bounded memory; return what it says and its peak memory in KiB."""
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    command = [sys.executable, "-c", _CHILD, str(path), str(_ADDRESS_SPACE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    said, peak = done.stdout.splitlines()
+    return said, int(peak)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_costs_too_much_stays_in_the_program(name: str, tmp_path: Path) -> None:
+    said, peak = _build(BOMBS[name](), tmp_path)
+    assert said == "built"
+    assert peak < _RESIDENT_KIB * (2 if name == "many_constants_of_shape" else 1)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_stands_for_too_much_is_refused(name: str, tmp_path: Path) -> None:
+    said, peak = _build(REFUSED[name](), tmp_path)
+    assert said.startswith("FrontendError")
+    assert "stand for more nodes than may be imported" in said or "nested too deeply" in said
+    assert peak < _RESIDENT_KIB
+
+
+def test_the_error_names_the_bound_and_how_to_raise_it() -> None:
+    with pytest.raises(FrontendError) as caught:
+        from_onnx(functions_that_call_threefold())
+    assert str(caught.value) == (
+        "ONNX model: its functions, loops and sequences stand for more nodes than may be imported; got 3,486,784,401 "
+        "or more, expected at most 100,992 for a model that declares 62. If you trust the model, raise the bound with "
+        "from_onnx(..., max_nodes=...), on the command line with --max-nodes."
+    )
+
+
+def test_the_bound_of_nodes_is_the_users() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])]
+    value = helper.make_tensor_value_info("x", 1, [4]), helper.make_tensor_value_info("y", 1, [4])
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    assert len(from_onnx(model, max_nodes=4)["main"].bindings) == 2
+    with pytest.raises(FrontendError, match="got 4 or more, expected at most 3 for a model that declares 2"):
+        from_onnx(model, max_nodes=3)
+    with pytest.raises(OptionsError, match="max_nodes: is not positive; got 0"):
+        from_onnx(model, max_nodes=0)
+
+
+def test_the_bound_of_folding_is_the_users(caplog: pytest.LogCaptureFixture) -> None:
+    """What costs more than nothing stays in the program; the default folds up to a growth of 1 MiB."""
+    module = from_onnx(concat_tenfold())
+    by_cost = {cost: byoc_core.build(module, max_fold_cost=cost).constants for cost in (0, None)}
+    sizes = {cost: max(array.size for array in arrays.values()) for cost, arrays in by_cost.items()}
+    assert sizes[0] == 40  # what is computed while importing
+    assert sizes[None] == 40_000
+    assert (
+        "Raise the bound with build(..., max_fold_cost=...), on the command line with --max-fold-cost." in caplog.text
+    )
+    with pytest.raises(OptionsError, match="max_fold_cost: is negative; got -1"):
+        byoc_core.build(module, max_fold_cost=-1)
+
+
+def test_graphs_and_calls_nest_up_to_the_bound_without_recursion_errors() -> None:
+    module = from_onnx(new_nested(10, 5))
+    executable = byoc_core.build(module)
+    x = np.array([-3.0], np.float32)
+    for condition, expected in ((True, 0.0), (False, 3.0)):
+        result = byoc_core.VirtualMachine(executable)["main"](x, np.array(condition))
+        np.testing.assert_array_equal(result, np.array([expected], np.float32))
+    assert byoc_core.parse(str(module)) == module
+
+
+def test_this_process_is_not_bounded() -> None:
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] != _ADDRESS_SPACE
