@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -19,7 +20,7 @@ def _value(name: str, shape: Sequence[int] | None = None, dtype: int = TensorPro
 
 def _model(
     nodes: Sequence[NodeProto],
-    weights: dict[str, object] | None = None,
+    weights: Mapping[str, object] | None = None,
     *,
     functions: Sequence[FunctionProto] = (),
     x: Sequence[int] = (1,),
@@ -32,11 +33,11 @@ def _model(
     return helper.make_model(graph, opset_imports=_OPSETS, ir_version=9, functions=functions)
 
 
-def _node(op: str, inputs: Sequence[str], output: str = "y", **attrs: object) -> NodeProto:
+def _node(op: str, inputs: Sequence[str], output: str = "y", **attrs: Any) -> NodeProto:
     return helper.make_node(op, inputs, [output], **attrs)
 
 
-def _chain(op: str, count: int, first: str, last: str, repeats: int, **attrs: object) -> list[NodeProto]:
+def _chain(op: str, count: int, first: str, last: str, repeats: int, **attrs: Any) -> list[NodeProto]:
     names = [first, *(f"t{index}" for index in range(1, count)), last]
     return [_node(op, [names[index]] * repeats, names[index + 1], **attrs) for index in range(count)]
 
