@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from math import prod
 
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Type, Value
-from byoc_core.ir.opdef import CostContext
 from byoc_core.ir.sizes import is_data_dependent
+from byoc_core.opset.opdef import CostContext
 
 __all__ = ["FoldingBudget", "declared_nbytes", "distinct_nbytes", "folding_cost", "selection_nbytes"]
 

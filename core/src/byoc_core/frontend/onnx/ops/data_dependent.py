@@ -14,7 +14,7 @@ from byoc_core.ops import default_ops
 from byoc_core.opset.data_dependent import range_length, result_types
 from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
 =======
-from byoc_core.ops.data_dependent import range_length, result_types
+from byoc_core.opset.data_dependent import range_length, result_types
 from byoc_core.transform.folding_budget import selection_nbytes
 >>>>>>> faeb619 (core: what compiling costs is bounded by what a model declares, with options to raise the bounds)
 
