@@ -10,13 +10,9 @@ from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.ir.module import Value
 from byoc_core.ops import default_ops
-<<<<<<< HEAD
 from byoc_core.opset.data_dependent import range_length, result_types
 from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
-=======
-from byoc_core.opset.data_dependent import range_length, result_types
 from byoc_core.transform.folding_budget import selection_nbytes
->>>>>>> faeb619 (core: what compiling costs is bounded by what a model declares, with options to raise the bounds)
 
 __all__ = ["IMPORTERS", "emit_range"]
 
