@@ -18,15 +18,13 @@ __all__ = ["SMOKE", "check_choices", "check_installs", "find_pythons"]
 
 SMOKE = ROOT / "release" / "smoke.py"
 
-_PLATFORMS = {
-    **{target.tag: target.tag for target in TARGETS},
-    "manylinux_2_28_x86_64": "manylinux_2_17_x86_64",
-    "macosx_15_0_arm64": "macosx_11_0_arm64",
-    "win_amd64": "any",
-    "win_arm64": "any",
-    "manylinux_2_28_ppc64le": "any",
-}
-"""For platforms of users, the platform tag of the wheel of byoc-core that pip has to choose."""
+_PLATFORMS = (
+    *((target.tag,) for target in TARGETS),
+    ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64"),
+    ("macosx_15_0_arm64", "macosx_11_0_arm64"),
+    *((machine, "any") for machine in ("win_amd64", "win_arm64", "manylinux_2_28_ppc64le", "macosx_10_15_x86_64")),
+)
+"""For platforms of users the tags that their pip takes, the best first; the last is that of the wheel to choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +97,15 @@ def check_choices(files: Path, scratch: Path) -> list[str]:
     """
     write_index(sorted(files.glob("*.whl")), scratch / "index")
     with serve_index(scratch / "index") as address:
-        for platform, expected in _PLATFORMS.items():
+        for tags in _PLATFORMS:
             shutil.rmtree(scratch / "choice", ignore_errors=True)
-            options = (
-                "--quiet",
-                "--no-deps",
-                "--only-binary",
-                ":all:",
-                "--pre",
-                "--index-url",
-                address,
-                "--platform",
-                platform,
-            )
+            platforms = [word for tag in tags for word in ("--platform", tag)]
+            options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--pre", "--index-url", address, *platforms)
             run(python_module("pip", "download", *options, "--dest", scratch / "choice", "byoc-core"))
             (wheel,) = (scratch / "choice").glob("*.whl")
-            if expected not in {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}:
-                raise ReleaseError(f"pip on {platform}: chooses {wheel.name}, expected {expected}")
-    return [f"pip chooses on {platform}: {expected}" for platform, expected in _PLATFORMS.items()]
+            if tags[-1] not in {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}:
+                raise ReleaseError(f"pip on {tags[0]}: chooses {wheel.name}, expected the one for {tags[-1]}")
+    return [f"pip chooses on {tags[0]}: {tags[-1]}" for tags in _PLATFORMS]
 
 
 def _try_install(install: _Install, address: str, version: str, python: str, environment: Path) -> str:
