@@ -69,7 +69,7 @@ def main() -> None:
         file = Path(folder) / "model.byoc"
         executable.save(file)
         for ready in (executable, byoc_core.load(file, allow_native=True)):
-            assert (byoc_core.VirtualMachine(ready)["main"](x, w) == expected).all()
+            np.testing.assert_array_equal(np.asarray(byoc_core.VirtualMachine(ready)["main"](x, w)), expected)
 
     doctor = run_byoc("doctor")
     assert ("run in one go, by the C extension" in doctor) == is_present, doctor
