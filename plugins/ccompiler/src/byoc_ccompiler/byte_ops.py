@@ -38,11 +38,12 @@ BYTE_PRODUCT = OpDef(
 
 BYTE_CONVOLUTION = OpDef(
     "ccompiler.byte_conv2d",
-    _OPERANDS,
+    (*_OPERANDS, OperandSpec("border", variadic=True)),
     _infer_convolution,
     attrs=(*_CONVOLUTION.attrs, _ZERO_POINT),
-    doc="``nn.conv2d`` of ``x - zero_point`` in int32.\n\nShapes: ``x`` is NHWC, of int8 or uint8; ``weight`` OIHW, of "
-    "int8; one group.",
+    doc="``nn.conv2d`` of ``x - zero_point`` in int32; beyond the borders of ``x`` stands ``zero_point`` plus "
+    "``border``, a scalar of the dtype of ``x``, where that is given.\n\nShapes: ``x`` is NHWC, of int8 or uint8; "
+    "``weight`` OIHW, of int8; one group.",
 )
 """A convolution with a constant filter."""
 

@@ -118,7 +118,7 @@ def _write(kernel: Kernel) -> None:
     kernel.names.reserve(_LOCALS)
     reserve_epilogue_names(kernel)
     step = kernel.group.steps[0]
-    x, weight = step.operands
+    x, weight, *border = step.operands
     assert isinstance(weight, Constant)
     array = kernel.scope.constants.array(weight, kernel.scope.where)
     # A row of weights is a window of the image: line by line, pixel by pixel, channels last.
@@ -127,7 +127,9 @@ def _write(kernel: Kernel) -> None:
     # Bytes with a sign are moved up by half of what there are, and so is their zero point.
     zero = int_of(step.binding, "zero_point") + (128 if dtype_of(x) == "int8" else 0)
     source = kernel.input(x, "x")
-    gather = _Gather(kernel, plan, source, dtype_of(x), zero)
+    # Of a zero point that the data tell the sums hold the share, which is subtracted behind them.
+    beyond = f"(uint8_t)({zero} + {kernel.input(border[0], 'border')}[0])" if border else str(zero)
+    gather = _Gather(kernel, plan, source, dtype_of(x), beyond)
     panels = kernel.input(kernel.scope.constants.derive(plan.panels_of(matrix)), "weights")
     starts = kernel.input(kernel.scope.constants.derive(plan.starts_of(matrix, zero)), "starts")
     tile = byte_tile(kernel, plan.tile_rows, plan.vectors)
@@ -193,14 +195,14 @@ class _Gather:
         plan: how rows lie.
         source: the C name of the left operand.
         dtype: its dtype.
-        zero: what stands beyond the borders of an image.
+        zero: the C expression of what stands beyond the borders of an image.
     """
 
     kernel: Kernel
     plan: _Plan
     source: str
     dtype: str
-    zero: int
+    zero: str
 
     def lines(self) -> list[str]:
         """Gives the lines."""

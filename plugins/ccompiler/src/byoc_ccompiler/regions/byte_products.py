@@ -43,6 +43,7 @@ class _Image(NamedTuple):
 
     Attributes:
         shift: a zero point that only a call knows, beside which ``zero`` is 0.
+        border: the same in the dtype of ``integers``, where it is a scalar of it.
         moves: ops that move its elements afterwards, the last one first.
     """
 
@@ -50,6 +51,7 @@ class _Image(NamedTuple):
     zero: int
     scale: np.float32 | None
     shift: Value | None = None
+    border: Value | None = None
     moves: tuple[Binding, ...] = ()
 
 
@@ -95,8 +97,8 @@ class _Rewrite:
             return None
         if image.scale is not None and not _is_sound(_factor(image, weight)):
             return None
-        if image.shift is not None and binding.op.name == "nn.conv2d":
-            return None  # what stands beyond the borders is known when the kernel is written
+        if image.shift is not None and image.border is None and binding.op.name == "nn.conv2d":
+            return None  # what stands beyond the borders is a byte
         return image, weight
 
     def _replace(self, writer: RegionWriter, binding: Binding, image: _Image, weight: _Weight) -> None:
@@ -108,9 +110,12 @@ class _Rewrite:
         for move in reversed(image.moves):
             (integers,) = writer.emit(binding, move.op.name, [integers], move.attrs)
         operands = [integers, self._constants.add(np.ascontiguousarray(weight.integers))]
+        if image.border is not None and op is BYTE_CONVOLUTION:
+            operands.append(writer.value(image.border))
         shares = None
         if image.shift is not None:  # computed before the sums, and so at hand in their epilogue
-            totals = self._constants.add(weight.integers.sum(axis=1, dtype=np.int32))
+            rows = weight.integers.reshape(len(weight.integers), -1)
+            totals = self._constants.add(rows.sum(axis=1, dtype=np.int32))
             (shares,) = writer.emit(binding, "multiply", [writer.value(image.shift), totals], {})
         sums = writer.emit(binding, op.name, operands, attrs)
         if shares is not None:
@@ -152,7 +157,11 @@ class _Rewrite:
         if cast.op.name != "cast" or dtype_of(cast.operands[0]) not in _BYTES or dtype_of(cast.result) != "int32":
             return None
         limits = np.iinfo(dtype_of(cast.operands[0]))
-        return _Image(cast.operands[0], centre, None, shift) if limits.min <= centre <= limits.max else None
+        widened = self._makers.get(shift) if shift is not None else None
+        border = widened.operands[0] if widened is not None and widened.op.name == "cast" else None
+        if border is not None and dtype_of(border) != dtype_of(cast.operands[0]):
+            border = None
+        return _Image(cast.operands[0], centre, None, shift, border) if limits.min <= centre <= limits.max else None
 
     def _find_weight(self, value: Value, axes: tuple[int, ...]) -> _Weight | None:
         """Gives the weights with these axes in this order, the first that of the output channels."""
