@@ -94,6 +94,15 @@ static int is_like(const Register *known, PyObject *value) {
   return PyArray_DESCR(array) == known->descr || PyArray_EquivTypes(PyArray_DESCR(array), known->descr);
 }
 
+/* Whether every byte of an array of bools is 0 or 1; the caller's Python code makes a copy of others. */
+static int has_clean_bools(PyObject *value) {
+  const unsigned char *bytes = (const unsigned char *)PyArray_BYTES((PyArrayObject *)value);
+  const npy_intp count = PyArray_SIZE((PyArrayObject *)value);
+  unsigned char all = 0;
+  for (npy_intp k = 0; k < count; ++k) all |= bytes[k];
+  return all <= 1;
+}
+
 static int has_shape(PyObject *array, const DLTensor *tensor) {
   const npy_intp *shape = PyArray_DIMS((PyArrayObject *)array);
   for (int32_t axis = 0; axis < tensor->ndim; ++axis)
@@ -127,6 +136,7 @@ static int can_read(const PlanObject *plan, FrameObject *frame, PyObject *const 
   int is_laid_out = frame->is_laid_out;
   for (int32_t i = 0; i < plan->num_inputs; ++i) {
     if (!is_like(&plan->code->registers[i], inputs[i])) return 0;
+    if (PyArray_TYPE((PyArrayObject *)inputs[i]) == NPY_BOOL && !has_clean_bools(inputs[i])) return 0;
     is_laid_out = is_laid_out && has_shape(inputs[i], &frame->frame.tensors[i]);
   }
   return is_laid_out || lay_out(plan, frame, inputs);

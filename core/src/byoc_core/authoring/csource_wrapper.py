@@ -6,6 +6,8 @@ The raw function inside trusts its sizes: which of them must agree, where symbol
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import c_dim, c_identifier
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
@@ -52,15 +54,32 @@ def wrapper_function(scope: FunctionScope) -> str:
             check = f"byoc_check_size({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {axis}, {c_dim(dim)})"
             lines.append(f"  if ({check}) return -1;")
     lines += [f"  if ({check}) return -1;" for check in scope.checks]
-    data = [f"byoc_data({name})" for _, name in arguments]
+    params = list(zip(scope.function.params, scope.inputs, strict=True))
+    bools = [name for param, name in params if tensor_type(param, scope.where)[1] == "bool"]
+    data = [f"byoc_bools_{bools.index(name)}" if name in bools else f"byoc_data({name})" for _, name in arguments]
     sizes = [f"dim_{c_identifier(symbol)}" for symbol in scope.symbols]
     if scope.workspace_nbytes != 0:
         check = f"byoc_check_workspace({_quoted(scope.symbol)}, workspace, {c_dim(scope.workspace_nbytes)})"
         lines.append(f"  if (workspace && {check}) return -1;")
         sizes.append("workspace ? byoc_data(workspace) : NULL")
     head = f"BYOC_EXPORT int32_t {scope.symbol}_wrapper_({parameters or 'void'})"
-    lines.append(f"  return {scope.symbol}_({', '.join([*data, *sizes])});")
+    call = f"{scope.symbol}_({', '.join([*data, *sizes])})"
+    lines += _bool_lines(scope, bools, call) if bools else [f"  return {call};"]
     return "\n".join([f"{head} {{", *lines, "}"])
+
+
+def _bool_lines(scope: FunctionScope, bools: Sequence[str], call: str) -> list[str]:
+    """Return the lines that call the raw function on bools whose bytes are 0 or 1: the caller's, or a copy."""
+    lines = ["  int32_t byoc_status = -1;"]
+    for index in range(len(bools)):
+        lines += [f"  uint8_t *byoc_own_{index} = NULL;", f"  const uint8_t *byoc_bools_{index} = NULL;"]
+    checks = [
+        f"byoc_read_bools({_quoted(scope.symbol)}, {_quoted(name)}, {name}, &byoc_bools_{index}, &byoc_own_{index})"
+        for index, name in enumerate(bools)
+    ]
+    lines.append(f"  if (!({' || '.join(checks)})) byoc_status = {call};")
+    lines += [f"  free(byoc_own_{index});" for index in range(len(bools))]
+    return [*lines, "  return byoc_status;"]
 
 
 def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[str]) -> set[tuple[str, int]]:

@@ -131,6 +131,28 @@ int32_t byoc_check_tensor(const char *function, const char *name, const DLTensor
   return check_compact(function, name, tensor);
 }
 
+int32_t byoc_read_bools(const char *function, const char *name, const DLTensor *tensor, const uint8_t **bytes,
+                        uint8_t **own) {
+  size_t count = 1;
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis) {
+    count *= (size_t)tensor->shape[axis];
+  }
+  *bytes = count ? (const uint8_t *)byoc_data(tensor) : (const uint8_t *)tensor->data;
+  uint8_t all = 0;
+  for (size_t k = 0; k < count; ++k) all |= (*bytes)[k];
+  if (all <= 1) {
+    return 0;
+  }
+  *own = (uint8_t *)malloc(count);
+  if (!*own) {
+    return byoc_fail("MemoryError", "function `%s`, argument `%s`: no memory for a copy with bytes of 0 and 1", function,
+                     name);
+  }
+  for (size_t k = 0; k < count; ++k) (*own)[k] = (*bytes)[k] != 0;
+  *bytes = *own;
+  return 0;
+}
+
 int32_t byoc_check_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
                         int64_t expected) {
   if (tensor->shape[axis] != expected) {

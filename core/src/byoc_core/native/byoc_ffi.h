@@ -124,6 +124,13 @@ BYOC_LOCAL DLTensor *byoc_tensor(const char *function, const char *name, const T
 BYOC_LOCAL int32_t byoc_check_tensor(const char *function, const char *name, const DLTensor *tensor, int32_t code,
                                      int32_t bits, int32_t ndim);
 
+/*
+ * Gives the bytes of a tensor of bools, which byoc_check_tensor has checked: its own where they are 0 and 1, else a copy
+ * with 1 in place of the others, which `own` then is and the caller frees. Fails where there is no memory for the copy.
+ */
+BYOC_LOCAL int32_t byoc_read_bools(const char *function, const char *name, const DLTensor *tensor,
+                                   const uint8_t **bytes, uint8_t **own);
+
 /* Fails unless the size of an axis is `expected`. */
 BYOC_LOCAL int32_t byoc_check_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
                                    int64_t expected);

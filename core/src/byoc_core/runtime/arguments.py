@@ -18,6 +18,7 @@ from byoc_core.errors import CallError, IRTypeError
 from byoc_core.runtime.module import NDArray, PackedFunction, Signature, TensorSpec
 
 __all__ = [
+    "BOOL",
     "argument_places",
     "as_input",
     "as_output",
@@ -25,9 +26,11 @@ __all__ = [
     "call_checked",
     "check_returned",
     "concrete_shape",
+    "has_clean_bools",
     "separate_outputs",
 ]
 
+BOOL = np.dtype(np.bool_)
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 # Bound on the exact overlap test of two outputs, which is exponential in the worst case.
 _OVERLAP_WORK = 10_000
@@ -164,15 +167,23 @@ def argument_places(where: str, role: str, specs: Sequence[TensorSpec]) -> Seque
     return _Places(where, role, specs)
 
 
-def as_input(value: object, spec: TensorSpec, where: str) -> NDArray:
+def has_clean_bools(array: NDArray) -> bool:
+    """Return whether every byte of an array of bools is 0 or 1. Cost: one pass over the bytes."""
+    return array.size == 0 or bool(array.view(np.uint8).max() <= 1)
+
+
+def as_input(value: object, spec: TensorSpec, where: str, *, is_fixed: bool = False) -> NDArray:
     """Gives an argument as a C-contiguous, aligned numpy array of the declared dtype and rank.
 
-    A numpy array that already is one comes back as it is; sizes are checked by :func:`bind_symbols`.
+    A numpy array that already is one comes back as it is; sizes are checked by :func:`bind_symbols`. Bools whose bytes
+    are not all 0 or 1, as views of other bytes may hold, come back as a copy with 1 in place of the others: kernels
+    compute on the bytes.
 
     Args:
         value: a numpy array or scalar, or anything with ``__dlpack__`` in memory that the CPU can read.
         spec: what the signature declares.
         where: the argument, as errors name it.
+        is_fixed: whether the caller reads the same memory again later, and makes bools clean then.
 
     Raises:
         CallError: it is no array, or its dtype or rank is another one.
@@ -180,9 +191,11 @@ def as_input(value: object, spec: TensorSpec, where: str) -> NDArray:
     array = value if type(value) is np.ndarray else _to_array(value, where)
     _check_dtype_and_rank(array, spec, where)
     flags = array.flags
-    if flags.c_contiguous and flags.aligned:
-        return array
-    return np.array(array, order="C", copy=True)
+    if not (flags.c_contiguous and flags.aligned):
+        array = np.array(array, order="C", copy=True)
+    if array.dtype is BOOL and not is_fixed and not has_clean_bools(array):
+        return array.view(np.uint8) != 0
+    return array
 
 
 def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
@@ -327,7 +340,7 @@ def _is_ready(value: object, spec: TensorSpec) -> TypeGuard[NDArray]:
     if type(value) is not np.ndarray or value.dtype != _numpy_dtype(spec.dtype) or value.ndim != len(spec.shape):
         return False
     flags = value.flags
-    return flags.c_contiguous and flags.aligned
+    return flags.c_contiguous and flags.aligned and (value.dtype is not BOOL or has_clean_bools(value))
 
 
 def _to_array(value: object, where: str) -> NDArray:

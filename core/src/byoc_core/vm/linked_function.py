@@ -16,7 +16,7 @@ from byoc_core.dims import shape_symbols
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.native.loader import failure_of
-from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols, concrete_shape
+from byoc_core.runtime.arguments import BOOL, argument_places, as_input, bind_symbols, concrete_shape, has_clean_bools
 from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NativeEntry, NDArray
 from byoc_core.runtime.threads import enter_call, leave_call
@@ -163,6 +163,8 @@ class LinkedFunction:
                     break
                 flags = value.flags
                 if not (flags.c_contiguous and flags.aligned):
+                    break
+                if dtype is BOOL and not has_clean_bools(value):
                     break
             else:
                 return values, last[1]  # type: ignore[return-value]  # the loop has seen that all are arrays

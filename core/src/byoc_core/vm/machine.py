@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from byoc_core.errors import ByocError, CallError, ExecutionError, near_names
 from byoc_core.runtime.arguments import argument_places, as_input, as_output, bind_symbols, separate_outputs
 from byoc_core.runtime.extension import extension
@@ -103,7 +105,7 @@ class VMCallable:
             late = next(spec.name for spec, early in zip(self.results, linked.early_results, strict=True) if not early)
             raise CallError(where, f"cannot be bound: only running tells the size of its result `{late}`")
         places = argument_places(where, "input", self.params)
-        arrays = [as_input(inputs[spec.name], spec, places[i]) for i, spec in enumerate(self.params)]
+        arrays = [as_input(inputs[spec.name], spec, places[i], is_fixed=True) for i, spec in enumerate(self.params)]
         for index, (spec, array) in enumerate(zip(self.params, arrays, strict=True)):
             _check_fixed(array, inputs[spec.name], places[index])
         sizes = bind_symbols(self.params, arrays, places)
@@ -119,7 +121,18 @@ class VMCallable:
         if finish is not None:
             index = next(i for i, (own, given) in enumerate(zip(buffers, outputs, strict=True)) if own is not given)
             raise CallError(places[index], "cannot be bound: it shares memory with an input")
-        return linked.bind(arrays, outputs, sizes)
+        bools = [index for index, spec in enumerate(self.params) if spec.dtype == "bool"]
+        if not bools:
+            return linked.bind(arrays, outputs, sizes)
+        own = {index: np.empty_like(arrays[index]) for index in bools}
+        call = linked.bind([own.get(index, array) for index, array in enumerate(arrays)], outputs, sizes)
+
+        def run_on_clean_bools() -> Any:
+            for index, clean in own.items():
+                np.not_equal(arrays[index].view(np.uint8), 0, out=clean)
+            return call()
+
+        return run_on_clean_bools
 
     def _run_into(self, inputs: Sequence[NDArray], sizes: dict[str, int], out: Mapping[str, object]) -> list[NDArray]:
         linked = self._linked
