@@ -194,7 +194,7 @@ def as_input(value: object, spec: TensorSpec, where: str, *, is_fixed: bool = Fa
     if not (flags.c_contiguous and flags.aligned):
         array = np.array(array, order="C", copy=True)
     if array.dtype is BOOL and not is_fixed and not has_clean_bools(array):
-        return array.view(np.uint8) != 0
+        return np.not_equal(array.view(np.uint8), 0)
     return array
 
 

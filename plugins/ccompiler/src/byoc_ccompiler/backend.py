@@ -14,6 +14,7 @@ from byoc_core.backend.hooks import (
     Support,
     hookimpl,
 )
+from byoc_core.errors import OptionsError, ToolchainError
 from byoc_core.ir import Binding, Function
 from byoc_core.ir.sizes import cited_symbols, given_symbols, type_symbols
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
@@ -96,7 +97,10 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     else:
         module = FusedCodegen(build, unit, options).generate(prepare_regions(accepted, context.constants, FAMILIES))
     if options.keep_source is not None:
-        toolchain.keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
+        try:
+            toolchain.keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
+        except ToolchainError as error:  # the user's folder, not a failure of this backend
+            raise OptionsError(error.where, error.problem, got=error.got, hint=error.hint) from error
     module.build()
     made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
     return CodegenResult(module, constants=made, rejections=rejections)
