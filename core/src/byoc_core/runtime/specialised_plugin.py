@@ -1,0 +1,161 @@
+"""The runtime plugin ``specialised``: saves and loads functions that were compiled for sets of sizes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
+from byoc_core.runtime.json_records import (
+    DTYPE,
+    MisfitError,
+    Optional,
+    any_json,
+    integer,
+    list_of,
+    mapping_of,
+    one_of,
+    parse_json,
+    record,
+    shape_of,
+    text,
+    to_json,
+)
+from byoc_core.runtime.module import NDArray, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.specialised import Recipe, SpecialisedModule, Variant
+
+__all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_save_module"]
+
+_KEY = "specialised"
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    function: str
+    sizes: Mapping[str, int]
+    runtime: str
+    format: int
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    options: Mapping[str, Any]
+    text: str
+    constants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    version: int
+    backend: str
+    functions: tuple[_Function, ...]
+    variants: tuple[_Variant, ...]
+    recipe: _Recipe | None = None
+
+
+_NAME = text(min_length=1, max_length=4096)
+_SPECS = list_of(record(TensorSpec, name=_NAME, dtype=DTYPE, shape=shape_of()))
+_DIGEST = text("[0-9a-f]{64}")
+_read_payload = record(
+    _Payload,
+    version=one_of(1),
+    backend=_NAME,
+    functions=list_of(record(_Function, name=_NAME, inputs=_SPECS, outputs=_SPECS)),
+    variants=list_of(
+        record(
+            _Variant,
+            function=_NAME,
+            sizes=mapping_of(_NAME, integer(0, 2**62)),
+            runtime=_NAME,
+            format=integer(1),
+            payload=text(),
+        )
+    ),
+    recipe=Optional(record(_Recipe, options=any_json, text=text(), constants=list_of(_DIGEST))),
+)
+
+
+@hookimpl
+def byoc_runtime_info() -> RuntimeInfo:
+    """Return the type key ``specialised``."""
+    return RuntimeInfo(_KEY)
+
+
+@hookimpl
+def byoc_save_module(module: RuntimeModule) -> bytes:
+    """Return the payloads of all variants as JSON, with the recipe where the module has one."""
+    from byoc_core.runtime.registry import runtimes
+
+    made = cast("SpecialisedModule", module)
+    variants = []
+    for variant in made.variants:
+        handle = runtimes().get(variant.module.type_key)
+        payload = base64.b64encode(handle.save(variant.module)).decode()
+        format_ = variant.module.payload_format or max(handle.info().formats)
+        variants.append(_Variant(variant.function, dict(variant.sizes), handle.type_key, format_, payload))
+    recipe = made.recipe and _Recipe(made.recipe.options, made.recipe.text, tuple(sorted(made.recipe.constants)))
+    functions = tuple(_Function(name, s.inputs, s.outputs) for name, s in made.signatures.items())
+    content = _Payload(1, made.backend, functions, tuple(variants), recipe)
+    return json.dumps(to_json(content), default=to_json, sort_keys=True, separators=(",", ":")).encode()
+
+
+@hookimpl
+def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
+    """Return the module of a payload.
+
+    Raises:
+        ArtifactError: the payload is malformed, or a variant does not fit its function.
+    """
+    try:
+        content = _read_payload(parse_json(payload))
+    except ValueError as error:  # `MisfitError` too
+        kind = "is malformed" if isinstance(error, MisfitError) else "is not JSON text"
+        raise ArtifactError(context.source, f"{kind}: {error}") from error
+    signatures: dict[str, Signature] = {}
+    for function in content.functions:
+        signature = Signature(function.inputs, function.outputs)
+        if function.name in signatures or signature.new_symbols:
+            raise ArtifactError(context.source, f"function `{function.name}` is there twice, or has unknown sizes")
+        signatures[function.name] = signature
+    variants = [_load_variant(item, signatures, context) for item in content.variants]
+    recipe = compile_sizes = None
+    if content.recipe is not None:
+        constants = {digest: context.constant(digest) for digest in content.recipe.constants}
+        arrays: Mapping[str, NDArray] = constants
+        recipe = Recipe(content.backend, content.recipe.options, content.recipe.text, arrays)
+        compile_sizes = None if context.compiler is None else partial(context.compiler, recipe)
+    try:
+        return SpecialisedModule(content.backend, signatures, variants, compile_sizes, recipe)
+    except ByocError as error:
+        raise ArtifactError(context.source, str(error)) from error
+
+
+def _load_variant(item: _Variant, signatures: Mapping[str, Signature], context: LoadContext) -> Variant:
+    from byoc_core.runtime.registry import runtimes
+
+    where = f"{context.source}, function `{item.function}`"
+    if item.function not in signatures or item.runtime == _KEY:
+        raise ArtifactError(where, "is not declared, or has variants of its own")
+    handle = runtimes().get(item.runtime)
+    if item.format not in handle.info().formats:
+        known = ", ".join(map(str, handle.info().formats))
+        raise ArtifactError(where, f"needs another runtime `{item.runtime}`", got=f"format {item.format}", expected=known)
+    try:
+        payload = base64.b64decode(item.payload, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ArtifactError(where, f"its payload is not base64: {error}") from error
+    return Variant(item.function, tuple(sorted(item.sizes.items())), handle.load(payload, context))

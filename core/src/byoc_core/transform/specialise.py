@@ -1,0 +1,96 @@
+"""Functions for given sizes: symbols replaced by integers, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from byoc_core.dims import DimExpr, substitute, symbols_of
+from byoc_core.ir import Binding, Function, TensorType, Type, Value, Var
+
+__all__ = ["Specialised", "specialise", "symbols_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Specialised:
+    """A function for given sizes.
+
+    Attributes:
+        function: the function; its bindings stand in the order of the original.
+        values: its variables, by the ``id`` of the original's.
+    """
+
+    function: Function
+    values: Mapping[int, Var]
+
+    def value(self, original: Value) -> Value:
+        """Return what stands for a value of the original function."""
+        return self.values[id(original)] if isinstance(original, Var) else original
+
+
+def symbols_in(function: Function) -> frozenset[str]:
+    """Return the symbols in the types of parameters and bindings of a function, those of attributes included."""
+    found = frozenset[str]().union(*(_type_symbols(param.type) for param in function.params))
+    for binding in function.walk():
+        found = found.union(*(_type_symbols(value.type) for value in (*binding.operands, *binding.results)))
+        found = found.union(*map(_attr_symbols, binding.attrs.values()))
+    return found
+
+
+def specialise(function: Function, sizes: Mapping[str, int]) -> Specialised:
+    """Return a function for given sizes; symbols without a size stay.
+
+    Args:
+        function: what to specialise.
+        sizes: integers by symbol.
+
+    Raises:
+        IRTypeError: a size comes out negative, or an expression has no value for these sizes.
+    """
+    values: dict[int, Var] = {}
+    return Specialised(_function(function, sizes, values), values)
+
+
+def _function(function: Function, sizes: Mapping[str, int], values: dict[int, Var]) -> Function:
+    def variable(var: Var) -> Var:
+        values[id(var)] = made = Var(var.name, _typed(var.type, sizes))
+        return made
+
+    def value(original: Value) -> Value:
+        return values[id(original)] if isinstance(original, Var) else original
+
+    params = tuple(map(variable, function.params))
+    bindings: list[Binding] = []
+    for binding in function.bindings:
+        operands = tuple(map(value, binding.operands))
+        regions = tuple(_function(region, sizes, values) for region in binding.regions)
+        attrs = {name: _attr(item, sizes) for name, item in binding.attrs.items()}
+        results = tuple(map(variable, binding.results))
+        bindings.append(replace(binding, operands=operands, regions=regions, attrs=attrs, results=results))
+    results = tuple(map(value, function.results))
+    return replace(function, params=params, bindings=tuple(bindings), results=results)
+
+
+def _typed(type_: Type, sizes: Mapping[str, int]) -> Type:
+    return type_.substitute(sizes) if isinstance(type_, TensorType) else type_
+
+
+def _attr(value: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(value, DimExpr):
+        return substitute(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(_attr(item, sizes) for item in value)
+    return _typed(value, sizes) if isinstance(value, TensorType) else value
+
+
+def _type_symbols(type_: Type) -> frozenset[str]:
+    return type_.symbols if isinstance(type_, TensorType) else frozenset()
+
+
+def _attr_symbols(value: Any) -> frozenset[str]:
+    if isinstance(value, DimExpr):
+        return symbols_of(value)
+    if isinstance(value, tuple):
+        return frozenset[str]().union(*map(_attr_symbols, value))
+    return _type_symbols(value) if isinstance(value, TensorType) else frozenset()
