@@ -91,6 +91,7 @@ def test_a_built_report_lists_all_tests_in_the_order_of_the_kit() -> None:
         ("byoc.backends", "host", "byoc-core"),
         ("byoc.runtimes", "csource", "byoc-core"),
         ("byoc.runtimes", "graph", "byoc-core"),
+        ("byoc.runtimes", "specialised", "byoc-core"),
     ]
     assert "" not in environment.model_dump().values()
 

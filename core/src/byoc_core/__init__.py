@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from byoc_core.debugging import debug_model
     from byoc_core.driver import Explanation
     from byoc_core.driver.build import build, explain
+    from byoc_core.driver.specialising import compiler
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
     from byoc_core.lint import lint_backend
@@ -66,6 +67,7 @@ __all__ = [
     "authoring",
     "backends",
     "build",
+    "compiler",
     "debug_model",
     "debugging",
     "dims",
@@ -97,6 +99,7 @@ _HOMES = {
     "TensorType": "ir",
     "VirtualMachine": "vm",
     "build": "driver",
+    "compiler": "driver.specialising",
     "debug_model": "debugging",
     "explain": "driver",
     "from_onnx": "frontend.onnx",

@@ -84,7 +84,8 @@ def test_entry_points_are_cores_own() -> None:
         for point in metadata.distribution("byoc-core").entry_points
         if point.group.startswith("byoc.")
     ]
-    assert sorted(ours) == [("byoc.backends", "host"), ("byoc.runtimes", "csource"), ("byoc.runtimes", "graph")]
+    runtimes = [("byoc.runtimes", name) for name in ("csource", "graph", "specialised")]
+    assert sorted(ours) == [("byoc.backends", "host"), *runtimes]
 
 
 def test_onnx_is_an_extra() -> None:

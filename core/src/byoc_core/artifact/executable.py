@@ -116,12 +116,20 @@ class Executable:
         """Gives the sources of all modules, one after the other."""
         return "\n\n".join(filter(None, (module.get_source() for module in self.modules)))
 
-    def save(self, path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        respecializable: bool = False,
+    ) -> None:
         """Writes the artifact; the file appears whole or not at all, and equal executables give equal bytes.
 
         Args:
             path: the file; an existing one is replaced.
             progress: called with the bytes written so far and in all.
+            respecializable: also write what a compiler needs to compile regions of static shapes for more sizes (see
+                :func:`byoc_core.load`); else the artifact holds the sizes of ``build(specialize=...)`` only.
 
         Raises:
             RuntimeNotFoundError: the runtime that saves one of the modules is not installed.
@@ -130,13 +138,25 @@ class Executable:
         """
         from byoc_core.artifact.saving import save
 
-        save(self, path, progress=progress)
+        save(self if respecializable else self.without_recipes(), path, progress=progress)
 
     def to_bytes(self) -> bytes:
         """Gives what :meth:`save` would write."""
         from byoc_core.artifact.saving import to_bytes
 
-        return to_bytes(self)
+        return to_bytes(self.without_recipes())
+
+    def without_recipes(self) -> Executable:
+        """Return the executable whose regions of static shapes are compiled for no more sizes once it was saved."""
+        from byoc_core.runtime.specialised import SpecialisedModule
+
+        if not any(isinstance(module, SpecialisedModule) for module in self.modules):
+            return self
+        modules = [
+            module.saved_with_recipe(keep=False) if isinstance(module, SpecialisedModule) else module
+            for module in self.modules
+        ]
+        return Executable(self.program, modules, self.constants, self._report)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Writes one shared library: all generated C, compiled, and the whole artifact as data.

@@ -35,7 +35,12 @@ VERIFIED_NBYTES = 1 << 20
 _COPY_AGAIN = "Copy the file again, or compile the model again."
 
 
-def load(path: str | os.PathLike[str], *, allow_native: bool = False) -> Executable:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    allow_native: bool = False,
+    compiler: Callable[..., RuntimeModule] | None = None,
+) -> Executable:
     """Gives the executable of an artifact. Constants stay in the file, mapped read-only.
 
     Everything but constants of a mebibyte or more is checked against its digest (:func:`verify` checks all). Nothing
@@ -44,6 +49,8 @@ def load(path: str | os.PathLike[str], *, allow_native: bool = False) -> Executa
     Args:
         path: the file.
         allow_native: whether native code in it may be loaded. Artifacts that this user compiled are trusted already.
+        compiler: compiles for sizes that the artifact does not hold: ``byoc_core.compiler()``. It is called for
+            artifacts that were saved with ``respecializable=True``.
 
     Raises:
         ArtifactError: the file is no artifact, is damaged, or is of a newer format.
@@ -53,7 +60,7 @@ def load(path: str | os.PathLike[str], *, allow_native: bool = False) -> Executa
     """
     with _paused_collection():
         opened = OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`")
-        return load_opened(opened, allow_native=allow_native)
+        return load_opened(opened, allow_native=allow_native, compiler=compiler)
 
 
 @contextmanager
@@ -68,7 +75,9 @@ def _paused_collection() -> Iterator[None]:
             gc.enable()
 
 
-def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
+def load_opened(
+    artifact: OpenedArtifact, *, allow_native: bool, compiler: Callable[..., RuntimeModule] | None = None
+) -> Executable:
     """Gives the executable of an artifact whose manifest has been read; see :func:`load`."""
     artifact.check_payloads()
     program = artifact.read_program()
@@ -88,7 +97,7 @@ def load_opened(artifact: OpenedArtifact, *, allow_native: bool) -> Executable:
         )
     from byoc_core.runtime.hooks import LoadContext
 
-    context = LoadContext(constants, allow_native, artifact.where)
+    context = LoadContext(constants, allow_native, artifact.where, compiler)
     modules = [
         _load_module(artifact, index, handles[entry.type_key], context)
         for index, entry in enumerate(artifact.manifest.modules)

@@ -50,6 +50,7 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
         *_near_miss_lines(data),
         *_border_lines(data),
         *_size_lines(data),
+        *_specialised_lines(data),
     ]
     lines = [to_printable(line) for line in lines]
     if width is None:
@@ -206,6 +207,17 @@ def _size_lines(data: Mapping[str, Any]) -> list[str]:
     unknown = [item for item in items_of(data.get("sizes")) if item.get("kind") == "unknown"]
     lines = [f"  {item.get('size', '?')}: {item.get('where', 'nobody knows where')}" for item in unknown]
     return _section("sizes that no input determines:", lines, 0, "sizes")
+
+
+def _specialised_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a line for each region of a backend of static shapes: the sizes for which it is compiled."""
+    lines = []
+    for item in items_of(data.get("specialised")):
+        held = [", ".join(f"{name} = {size}" for name, size in sizes.items()) for sizes in items_of(item.get("sizes"))]
+        sizes = "; ".join(filter(None, held)) or "none"
+        lines.append(f"  {_text(item.get('region'))} ({_text(item.get('backend'))}): {sizes}")
+    title = "regions that are compiled for each set of sizes; for more sizes, when a call brings them:"
+    return _section(title, lines[:_MAX_REASONS], len(lines) - _MAX_REASONS, "regions")
 
 
 def _section(title: str, lines: Iterable[str], num_more: int, what: str) -> list[str]:

@@ -47,7 +47,7 @@ class SpecialisedBackend(BackendHandle):
         self._info = replace(handle._info, dynamic_shapes=True)
         self._sizes = [dict(item) for item in sizes]
         self._given_options = options
-        self._functions: dict[tuple[int, Sizes], tuple[Function, Specialised | IRTypeError]] = {}
+        self._functions: dict[tuple[int, Sizes], tuple[Function, Specialised | Rejection]] = {}
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
         """Do with the error of a hook what the backend does."""
@@ -127,7 +127,7 @@ class SpecialisedBackend(BackendHandle):
         unknown = sorted(symbols - bound_symbols(params))
         if unknown:
             return Rejection("dynamic-shape", f"its inputs do not tell the size {', '.join(unknown)}")
-        named = list(_distinct(symbols, self._sizes))
+        named = list(_distinct(symbols, self._sizes)) if symbols else [{}]
         variants = []
         for sizes in named or self._tried(function):
             made = self._specialised(function, sizes)
@@ -154,15 +154,17 @@ class SpecialisedBackend(BackendHandle):
         return Recipe(self.name, dict(self._given_options), str(module), arrays)
 
     def _check(self, pattern: CompositePattern) -> Any:
-        def check(match: Match) -> Rejection | None:
+        def check(match: Match) -> Any:
             function = match.index.function
             for sizes in self._tried(Function("match", tuple(_variables(*match.bindings)), match.bindings, ())):
-                made = self._specialised(function, sizes)
+                made = self._specialised(function, sizes, is_kept=True)
                 if isinstance(made, Rejection):
                     return made
-                refusal = pattern.check(_specialised_match(match, made)) if pattern.check is not None else None
+                refusal: Any = pattern.check(_specialised_match(match, made)) if pattern.check is not None else None
+                if isinstance(refusal, Rejection):
+                    return _at(refusal, sizes)
                 if refusal is not None:
-                    return _at(refusal, sizes) if isinstance(refusal, Rejection) else refusal
+                    return refusal  # who asked says that this is no answer
             return None
 
         return check
@@ -174,18 +176,22 @@ class SpecialisedBackend(BackendHandle):
         for sizes in self._sizes or [{}]:
             yield {**probe, **{name: size for name, size in sizes.items() if name in probe}}
 
-    def _specialised(self, function: Function, sizes: Mapping[str, int]) -> Specialised | Rejection:
+    def _specialised(
+        self, function: Function, sizes: Mapping[str, int], *, is_kept: bool = False
+    ) -> Specialised | Rejection:
+        """Return a function for sizes; ``is_kept`` where the same function comes again."""
         key = id(function), tuple(sorted(sizes.items()))
         held = self._functions.get(key)
-        if held is None or held[0] is not function:
-            try:
-                made: Specialised | IRTypeError = specialise(function, sizes)
-            except IRTypeError as error:
-                made = error
-            held = self._functions[key] = function, made
-        if isinstance(held[1], IRTypeError):
-            return Rejection("dynamic-shape", f"with {sizes_text(key[1])} a size is impossible: {held[1].problem}")
-        return held[1]
+        if held is not None:
+            return held[1]  # the function is held, so its id is its own
+        made: Specialised | Rejection
+        try:
+            made = specialise(function, sizes)
+        except IRTypeError as error:
+            made = Rejection("dynamic-shape", f"with {sizes_text(key[1])} a size is impossible: {error.problem}")
+        if is_kept:
+            self._functions[key] = function, made
+        return made
 
 
 def compile_for_sizes(

@@ -15,7 +15,7 @@ from byoc_core.errors import CallError, FrontendError, OptionsError, near_names
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 
-__all__ = ["complete_inputs", "parse_sizes", "read_inputs"]
+__all__ = ["complete_inputs", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
 
 
 def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
@@ -31,6 +31,28 @@ def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
             raise OptionsError("--dim", "is malformed", got=repr(text), expected="NAME=SIZE")
         sizes[name] = int(value)
     return sizes
+
+
+def parse_sets_of_sizes(given: Sequence[str] | None) -> list[dict[str, int]] | None:
+    """Return sets of sizes from ``name=1,8`` texts: each size of a name with each size of the others.
+
+    ``None`` where nothing is given.
+
+    Raises:
+        OptionsError: a text has another form, or a name is given twice.
+    """
+    if given is None:
+        return None
+    sets: list[dict[str, int]] = [{}]
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        sizes = [part.strip() for part in value.split(",")]
+        if not (name and equals and all(size.isascii() and size.isdigit() for size in sizes)):
+            raise OptionsError("--specialize", "is malformed", got=repr(text), expected="NAME=SIZE,SIZE")
+        if name in sets[0]:
+            raise OptionsError("--specialize", f"names the size `{name}` twice", expected=f"{name}=SIZE,SIZE")
+        sets = [{**known, name: int(size)} for known in sets for size in dict.fromkeys(sizes)]
+    return sets
 
 
 def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, NDArray]:

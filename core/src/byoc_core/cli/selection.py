@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -93,6 +93,15 @@ SizeOption = Annotated[
         "--dim",
         metavar="NAME=SIZE",
         help="What a symbolic size counts as in shares of FLOPs, else 1.",
+        show_default=False,
+    ),
+]
+SpecializeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--specialize",
+        metavar="NAME=SIZE,...",
+        help="Let backends of static shapes take a symbolic size, compiled for each size; repeat for several names.",
         show_default=False,
     ),
 ]
@@ -242,6 +251,7 @@ def build_model(
     bounds: Bounds | None = None,
     *,
     strict: bool = False,
+    specialize: Sequence[Mapping[str, int]] | None = None,
 ) -> Executable:
     """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
@@ -269,6 +279,7 @@ def build_model(
             on_pass=observer,
             partition_options=constraints,
             max_fold_cost=given.max_fold_cost,
+            specialize=specialize,
         )
 
 
@@ -281,6 +292,7 @@ def explain_model(
     bounds: Bounds | None = None,
     *,
     strict: bool = False,
+    specialize: Sequence[Mapping[str, int]] | None = None,
 ) -> Explanation:
     """Imports an ONNX model and explains who would take what, showing its progress.
 
@@ -306,4 +318,5 @@ def explain_model(
             progress=show,
             partition_options=constraints,
             max_fold_cost=given.max_fold_cost,
+            specialize=specialize,
         )

@@ -13,8 +13,10 @@ from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.contained import ContainedBackend, HookFailure
 from byoc_core.backend.registry import HOST_NAME
+from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback, warn_of_failures
+from byoc_core.driver.specialising import check_sizes, held_sizes
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
@@ -56,6 +58,8 @@ class BuildOptions:
         partition_options: constraints on who takes what.
         strict: whether an exception in a hook of a backend is an error in place of a refusal.
         max_fold_cost: bytes and FLOPs that computing constants may take; see :class:`FoldConstants`.
+        specialize: sets of sizes for which backends of static shapes compile regions with symbolic sizes; ``None``
+            where these backends get static shapes only.
     """
 
     fallback: Fallback = "allow"
@@ -66,6 +70,7 @@ class BuildOptions:
     partition_options: PartitionOptions = field(default_factory=PartitionOptions)
     strict: bool = False
     max_fold_cost: int | None = None
+    specialize: Sequence[Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -87,6 +92,7 @@ def build(
     on_pass: OnPass | None = None,
     partition_options: PartitionOptions | None = None,
     max_fold_cost: int | None = None,
+    specialize: Sequence[Mapping[str, int]] | None = None,
 ) -> Executable:
     """Compiles a module.
 
@@ -110,11 +116,15 @@ def build(
             allowed ops, smallest regions.
         max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
             byte of the module's constants. What would cost more stays in the program, and the log says so.
+        specialize: lets backends that take static shapes only (``BackendInfo.dynamic_shapes``) take symbolic sizes:
+            they compile a region once for each of these sets of sizes (``[{"n": 1}, {"n": 8}]``), and for other sizes
+            when a call brings them. An empty list compiles nothing in advance. An artifact holds the sets given here;
+            see ``respecializable`` of :meth:`Executable.save` for others.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
         OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
-            another, or ``module`` is no module.
+            another, a size is not of the model, or ``module`` is no module.
         PartitionError: ``fallback="error"`` and ops stay on the host that no constraint keeps there; lists them with
             the reasons. Or the backend that an op is forced to does not take it. Or a policy did anything but claim.
         VerifyError: the module breaks an IR law.
@@ -123,7 +133,7 @@ def build(
     """
     folder = Path(dump) if dump is not None else None
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes, strict, max_fold_cost)
+    chosen = BuildOptions(fallback, policy, folder, progress, on_pass, wishes, strict, max_fold_cost, specialize)
     job = _Build(module, backends, options or {}, chosen)
     made = job.compile()
     if job.asked and HOST_NAME not in backends:
@@ -141,6 +151,7 @@ def explain(
     progress: Progress | None = None,
     partition_options: PartitionOptions | None = None,
     max_fold_cost: int | None = None,
+    specialize: Sequence[Mapping[str, int]] | None = None,
 ) -> Explanation:
     """Tells what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
 
@@ -154,6 +165,7 @@ def explain(
         partition_options: constraints on who takes what.
         max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
             byte of the module's constants. What would cost more stays in the program, and the log says so.
+        specialize: sets of sizes for backends of static shapes; see :func:`build`.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
@@ -165,7 +177,7 @@ def explain(
         HookError: ``strict``, and a hook of a backend raised.
     """
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions("allow", policy, None, progress, None, wishes, strict, max_fold_cost)
+    chosen = BuildOptions("allow", policy, None, progress, None, wishes, strict, max_fold_cost, specialize)
     made = _Build(module, backends, options or {}, chosen).compile()
     return Explanation(made.partitioned, made.report_data)
 
@@ -252,6 +264,14 @@ class _Build:
             handle if is_strict or handle.name == HOST_NAME else ContainedBackend(handle, self._failures)
             for handle in handles
         ]
+        if chosen.specialize is not None:
+            check_sizes(chosen.specialize, module)
+            self._handles = [
+                SpecialisedBackend(handle, chosen.specialize, options.get(handle.name, {}))
+                if not handle.info().dynamic_shapes
+                else handle
+                for handle in self._handles
+            ]
         self._options = options
         self._chosen = chosen
         self._log = PartitionLog()
@@ -315,6 +335,8 @@ class _Build:
         stated = {h.name: h.info(self._options.get(h.name)).unit_roundoff for h in self._handles}
         told = build_report(partitioned, self._log, host=HOST_NAME, asked=self.asked, whole=whole, roundoffs=stated)
         report = {**told, "sizes": sizes}
+        if specialised := held_sizes(compiled.attrs.get(EXTERNAL_MODULES, ())):
+            report["specialised"] = specialised
         if self._failures:
             report["hook_failures"] = [failure.to_data() for failure in self._failures]
             warn_of_failures(self._failures)

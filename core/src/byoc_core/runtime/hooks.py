@@ -79,11 +79,14 @@ class LoadContext:
         constants: arrays by digest.
         allow_native: whether the user permits native code from this source.
         source: where the payload comes from, for messages.
+        compiler: compiles functions for sizes that the payload does not hold, where the user permits that: called with
+            a :class:`~byoc_core.runtime.specialised.Recipe`, the name of a function and its sizes.
     """
 
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     allow_native: bool = False
     source: str = "payload"
+    compiler: Callable[..., RuntimeModule] | None = None
 
     def constant(self, digest: str) -> NDArray:
         """Gives the read-only array of that digest (perhaps memory-mapped: keep it, do not copy it).

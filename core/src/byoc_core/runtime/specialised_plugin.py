@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from byoc_core.errors import ArtifactError, ByocError
+from byoc_core.dims import shape_symbols
+from byoc_core.errors import ArtifactError, ByocError, OptionsError
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.json_records import (
     DTYPE,
@@ -97,17 +98,31 @@ def byoc_runtime_info() -> RuntimeInfo:
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Return the payloads of all variants as JSON, with the recipe where the module has one."""
+    """Return the payloads of all variants as JSON, with the recipe where the module has one.
+
+    Raises:
+        OptionsError: a function is compiled for no sizes, and there is no recipe: it could never run.
+    """
     from byoc_core.runtime.registry import runtimes
 
     made = cast("SpecialisedModule", module)
+    empty = [name for name in made.function_names if all(variant.function != name for variant in made.variants)]
+    if empty and made.recipe is None:
+        inputs = made.signatures[empty[0]].inputs
+        symbols = ", ".join(sorted(shape_symbols(dim for spec in inputs for dim in spec.shape)))
+        raise OptionsError(
+            f"function `{empty[0]}` of backend `{made.backend}`, which takes static shapes only",
+            "is compiled for no sizes, so an artifact could not run it",
+            hint=f"Give sets of sizes with {symbols} to `build(specialize=...)`, or save with `respecializable=True`.",
+        )
     variants = []
     for variant in made.variants:
         handle = runtimes().get(variant.module.type_key)
         payload = base64.b64encode(handle.save(variant.module)).decode()
         format_ = variant.module.payload_format or max(handle.info().formats)
         variants.append(_Variant(variant.function, dict(variant.sizes), handle.type_key, format_, payload))
-    recipe = made.recipe and _Recipe(made.recipe.options, made.recipe.text, tuple(sorted(made.recipe.constants)))
+    given = made.recipe
+    recipe = None if given is None else _Recipe(given.options, given.text, tuple(sorted(given.constants)))
     functions = tuple(_Function(name, s.inputs, s.outputs) for name, s in made.signatures.items())
     content = _Payload(1, made.backend, functions, tuple(variants), recipe)
     return json.dumps(to_json(content), default=to_json, sort_keys=True, separators=(",", ":")).encode()
@@ -153,7 +168,9 @@ def _load_variant(item: _Variant, signatures: Mapping[str, Signature], context: 
     handle = runtimes().get(item.runtime)
     if item.format not in handle.info().formats:
         known = ", ".join(map(str, handle.info().formats))
-        raise ArtifactError(where, f"needs another runtime `{item.runtime}`", got=f"format {item.format}", expected=known)
+        raise ArtifactError(
+            where, f"needs another runtime `{item.runtime}`", got=f"format {item.format}", expected=known
+        )
     try:
         payload = base64.b64decode(item.payload, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -68,8 +68,8 @@ def _function(function: Function, sizes: Mapping[str, int], values: dict[int, Va
         attrs = {name: _attr(item, sizes) for name, item in binding.attrs.items()}
         results = tuple(map(variable, binding.results))
         bindings.append(replace(binding, operands=operands, regions=regions, attrs=attrs, results=results))
-    results = tuple(map(value, function.results))
-    return replace(function, params=params, bindings=tuple(bindings), results=results)
+    outputs = tuple(map(value, function.results))
+    return replace(function, params=params, bindings=tuple(bindings), results=outputs)
 
 
 def _typed(type_: Type, sizes: Mapping[str, int]) -> Type:

@@ -26,6 +26,7 @@ from byoc_core.cli.selection import (
     PolicyOption,
     RequireOffloadOption,
     SizeOption,
+    SpecializeOption,
     StrictOption,
 )
 
@@ -55,6 +56,10 @@ def compile_model(
     max_fold_cost: MaxFoldCostOption = None,
     require_offload: RequireOffloadOption = None,
     dim: SizeOption = None,
+    specialize: SpecializeOption = None,
+    respecializable: Annotated[
+        bool, typer.Option("--respecializable", help="Also write what a compiler needs to compile for more sizes.")
+    ] = False,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
@@ -68,7 +73,7 @@ def compile_model(
     from byoc_core.artifact.offload_gate import check_offload
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.constraints import parse_constraints
-    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
     from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_share
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
@@ -85,13 +90,16 @@ def compile_model(
         backend = choose_backends(backend)
         observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
     bounds = Bounds(max_nodes, max_fold_cost)
-    executable = build_model(model, backend, option, fallback, observer, constraints, policy, bounds, strict=strict)
+    sets = parse_sets_of_sizes(specialize)
+    executable = build_model(
+        model, backend, option, fallback, observer, constraints, policy, bounds, strict=strict, specialize=sets
+    )
     if observer is not None:
         observer.print_timing()
     if required is not None:
         check_offload(apportion(executable.report_data, sizes) if sizes else executable.report_data, required)
     with show_bytes(f"write {output.name}") as show:
-        executable.save(output, progress=show)
+        executable.save(output, progress=show, respecializable=respecializable)
     made = inspect(output)
     if made.is_native and not trust(made.digest):
         warnings.warn(

@@ -27,6 +27,7 @@ from byoc_core.cli.selection import (
     PolicyOption,
     RequireOffloadOption,
     SizeOption,
+    SpecializeOption,
     StrictOption,
 )
 from byoc_core.errors import OptionsError
@@ -62,6 +63,7 @@ def explain_offload(
         bool, typer.Option("--all", help=f"List all ops, not only the {_MAX_OPS} with the most FLOPs.")
     ] = False,
     dim: SizeOption = None,
+    specialize: SpecializeOption = None,
     require_offload: RequireOffloadOption = None,
     as_ir: Annotated[
         bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")
@@ -95,7 +97,9 @@ def explain_offload(
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
     bounds = Bounds(max_nodes, max_fold_cost)
-    explanation, report = _read(model, backend, option, dim, constraints, policy, bounds, as_ir=as_ir, strict=strict)
+    explanation, report = _read(
+        model, backend, option, dim, constraints, policy, bounds, specialize, as_ir=as_ir, strict=strict
+    )
     if as_ir and explanation is not None:
         print_text(explanation.to_script())
     elif as_json:
@@ -116,13 +120,14 @@ def _read(
     constraints: PartitionOptions,
     policy: PolicyName | None,
     bounds: Bounds,
+    specialize: list[str] | None,
     *,
     as_ir: bool,
     strict: bool,
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
     """Gives the explanation, ``None`` where only its report is known, and the report."""
     from byoc_core.artifact import inspect
-    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
     from byoc_core.cli.selection import explain_model, is_artifact
     from byoc_core.offload_shares import apportion
     from byoc_core.partitioning import PartitionOptions
@@ -138,6 +143,8 @@ def _read(
             raise OptionsError(where, f"do not apply to `{model}`, which is compiled already")
         if strict:
             raise OptionsError("--strict", f"does not apply to `{model}`, which is compiled already")
+        if specialize is not None:
+            raise OptionsError("--specialize", f"does not apply to `{model}`, which is compiled already")
         if policy is not None:
             raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
         if bounds != Bounds():
@@ -146,7 +153,10 @@ def _read(
             )
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    explanation = explain_model(model, backend, option, constraints, policy, bounds, strict=strict)
+    sets = parse_sets_of_sizes(specialize)
+    explanation = explain_model(
+        model, backend, option, constraints, policy, bounds, strict=strict, specialize=sets
+    )
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 
