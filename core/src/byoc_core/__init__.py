@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     )
     from byoc_core.artifact import Executable, inspect, load, load_module, verify
     from byoc_core.backend.registry import Backends
+    from byoc_core.backend.size_compiler import compiler
     from byoc_core.debugging import debug_model
     from byoc_core.driver import Explanation
     from byoc_core.driver.build import build, explain
-    from byoc_core.driver.specialising import compiler
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
     from byoc_core.lint import lint_backend
@@ -99,7 +99,7 @@ _HOMES = {
     "TensorType": "ir",
     "VirtualMachine": "vm",
     "build": "driver",
-    "compiler": "driver.specialising",
+    "compiler": "backend.size_compiler",
     "debug_model": "debugging",
     "explain": "driver",
     "from_onnx": "frontend.onnx",

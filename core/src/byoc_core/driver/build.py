@@ -13,10 +13,11 @@ from byoc_core.backend import BackendHandle
 from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.contained import ContainedBackend, HookFailure
 from byoc_core.backend.registry import HOST_NAME
+from byoc_core.backend.size_compiler import held_sizes
 from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback, warn_of_failures
-from byoc_core.driver.specialising import check_sizes, held_sizes
+from byoc_core.driver.specialising import check_sizes
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
