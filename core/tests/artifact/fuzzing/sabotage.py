@@ -1,0 +1,86 @@
+"""Faults that are made on purpose: the fuzzer must find each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from byoc_core import kernels
+from byoc_core.artifact import loading
+from byoc_core.errors import IRTypeError
+from byoc_core.runtime import graph_encoding
+from numpy.lib.stride_tricks import as_strided
+
+__all__ = ["SABOTAGES"]
+
+
+def _unchecked_types(*_: object) -> None:
+    """Take any document for lawful."""
+
+
+def _window_view(image: Any, window: Any, strides: Any, dilation: Any, out_size: Any) -> Any:
+    steps = image.strides[2:]
+    taps = [step * apart for step, apart in zip(steps, dilation, strict=True)]
+    windows = [step * stride for step, stride in zip(steps, strides, strict=True)]
+    shape, all_strides = (*image.shape[:2], *window, *out_size), (*image.strides[:2], *taps, *windows)
+    return as_strided(image, shape, all_strides, writeable=False)
+
+
+def _num_windows(size: int, window: int, stride: int, dilation: int, begin: int, end: int, **_: object) -> int:
+    return (size + begin + end - dilation * (window - 1) - 1) // stride + 1
+
+
+def windows_out_of_bounds() -> None:
+    """Let kernels address memory by whatever attributes a document has."""
+    graph_encoding.check_document_types = _unchecked_types
+    for module in (kernels.pooling, kernels.convolution):
+        module.window_view = _window_view  # type: ignore[attr-defined]
+        module.num_windows = _num_windows  # type: ignore[attr-defined]
+
+
+def _replace_reading(raised: Callable[[], None]) -> None:
+    """Let loading do something else for a third of the artifacts."""
+    read = loading.OpenedArtifact.read_program
+
+    def read_program(self: Any) -> Any:
+        if int(self.digest, 16) % 3 == 0:
+            raised()
+        return read(self)
+
+    loading.OpenedArtifact.read_program = read_program  # type: ignore[method-assign]
+
+
+def wrong_error() -> None:
+    """Let loading raise an error that it does not document."""
+
+    def raise_other() -> None:
+        raise IRTypeError("artifact", "is not what it seems")
+
+    _replace_reading(raise_other)
+
+
+def endless_loop() -> None:
+    """Let loading never end."""
+
+    def loop() -> None:
+        end = time.monotonic() + 3600
+        while time.monotonic() < end:
+            pass
+
+    _replace_reading(loop)
+
+
+def much_memory() -> None:
+    """Let loading take all memory it can get."""
+
+    def take() -> None:
+        bytearray(1 << 33)
+
+    _replace_reading(take)
+
+
+SABOTAGES: Mapping[str, Callable[[], None]] = {
+    function.__name__: function for function in (windows_out_of_bounds, wrong_error, endless_loop, much_memory)
+}
+"""What breaks byoc, by name."""

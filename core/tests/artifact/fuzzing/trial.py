@@ -1,0 +1,79 @@
+"""One artifact from a stranger: loaded, inspected, verified and run, on guarded buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from byoc_core.artifact import inspect, load, verify
+from byoc_core.dims import evaluate, shape_symbols
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ArtifactError, ByocError, PluginError
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm import VirtualMachine
+
+from core.tests.artifact.fuzzing.guarded import guarded_empty
+
+__all__ = ["try_artifact"]
+
+MOST_NBYTES = 1 << 24
+"""Inputs of more bytes than this are not made: the artifact asks for them, and any caller would see that."""
+
+
+def try_artifact(path: Path, *, allow_native: bool) -> str:
+    """Return what became of an artifact in one word: ``refused``, ``unfit`` for what links or runs not, or ``ran``.
+
+    Raises:
+        Exception: a fault: any exception that the functions called do not document.
+    """
+    for read in (inspect, verify):
+        _lawful(lambda read=read: read(path).report())  # type: ignore[misc]
+    executable = _lawful(lambda: load(path, allow_native=allow_native))
+    if executable is None:
+        return "refused"
+    try:
+        machine = VirtualMachine(executable)
+    except ByocError:
+        return "unfit"
+    outcomes = [_call(machine, name, at_end=at_end) for name in machine.functions for at_end in (True, False)]
+    return "ran" if "ran" in outcomes else "unfit"
+
+
+def _lawful(action: Callable[[], Any]) -> Any:
+    """Return what an action gives; ``None`` where it refuses the artifact as it says it does."""
+    try:
+        return action()
+    except (ArtifactError, PluginError):
+        return None
+
+
+def _call(machine: VirtualMachine, name: str, *, at_end: bool) -> str:
+    function = machine[name]
+    names = sorted(shape_symbols([size for spec in function.params for size in spec.shape]))
+    try:
+        sizes = {symbol: 3 + index for index, symbol in enumerate(names)}
+        inputs = {spec.name: _filled(spec, sizes, at_end=at_end) for spec in function.params}
+        out = {spec.name: _filled(spec, sizes, at_end=at_end) for spec in function.results}
+    except (ByocError, LookupError, ValueError):
+        return "unfit"
+    if any(array is None for array in (*inputs.values(), *out.values())):
+        return "unfit"
+    try:
+        machine.run(name, inputs, out)
+    except ByocError:
+        return "unfit"
+    return "ran"
+
+
+def _filled(spec: TensorSpec, sizes: dict[str, int], *, at_end: bool) -> np.ndarray[Any, Any] | None:
+    """Return a guarded array of ones; ``None`` where it would be very large."""
+    shape = tuple(evaluate(size, sizes) for size in spec.shape)
+    dtype = to_numpy(spec.dtype)
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > MOST_NBYTES:
+        return None
+    array = guarded_empty(shape, dtype, at_end=at_end)
+    array[...] = np.ones((), dtype)
+    return array
