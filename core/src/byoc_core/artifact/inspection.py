@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from byoc_core.artifact.loading import OpenedArtifact, map_file
+from byoc_core.artifact.loading import OpenedArtifact, check_payload, map_file
 from byoc_core.artifact.memory_need import MemoryNeed
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
@@ -114,6 +114,8 @@ def inspect(path: str | os.PathLike[str]) -> InspectResult:
 def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> InspectResult:
     """Checks every byte of an artifact: container, program, payloads and all constants. Runs nothing of it.
 
+    The runtimes that are installed check their payloads against their own laws; native code is not judged.
+
     Args:
         path: the file.
         progress: called with the bytes of constants checked so far and in all.
@@ -128,6 +130,11 @@ def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None]
     result = _summarise(artifact, os.fspath(path))
     artifact.check_payloads()
     constants = artifact.map_constants()
+    from byoc_core.runtime.hooks import LoadContext
+
+    context = LoadContext(constants, allow_native=False, source=artifact.where)
+    for index in range(len(artifact.manifest.modules)):
+        check_payload(artifact, index, context)
     done = 0
     for digest, entry in artifact.manifest.constants.items():
         constants.check(digest)

@@ -19,7 +19,7 @@ from byoc_core.artifact.executable import Executable
 from byoc_core.artifact.manifest import Manifest, check_version, decode_manifest, decode_report
 from byoc_core.artifact.report_packing import unpack_report
 from byoc_core.artifact.trusted import is_trusted
-from byoc_core.errors import ArtifactError, ProgramError, UntrustedCodeError
+from byoc_core.errors import ArtifactError, IRTypeError, ProgramError, UntrustedCodeError
 from byoc_core.runtime.module import RuntimeModule, Signature
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from byoc_core.runtime.registry import RuntimeHandle
     from byoc_core.vm.program import Program
 
-__all__ = ["VERIFIED_NBYTES", "OpenedArtifact", "load", "load_opened", "map_file"]
+__all__ = ["VERIFIED_NBYTES", "OpenedArtifact", "check_payload", "load", "load_opened", "map_file"]
 
 VERIFIED_NBYTES = 1 << 20
 """Constants of fewer bytes than this are checked whenever an artifact is loaded; larger ones by :func:`verify`."""
@@ -305,9 +305,34 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
     return handles
 
 
+def check_payload(artifact: OpenedArtifact, index: int, context: LoadContext) -> bool:
+    """Check the payload of a module by its runtime, without loading it; tell whether the runtime is here and can.
+
+    Raises:
+        ArtifactError: the payload breaks a law.
+    """
+    from byoc_core.runtime.registry import runtimes
+
+    entry = artifact.manifest.modules[index]
+    if entry.type_key not in runtimes().names():
+        return False
+    try:
+        return runtimes().get(entry.type_key).check_payload(artifact.payload(index), context)
+    except IRTypeError as error:
+        raise _uncomputable(artifact, index, error) from error
+
+
+def _uncomputable(artifact: OpenedArtifact, index: int, error: IRTypeError) -> ArtifactError:
+    where = f"{artifact.where}, module {index}"
+    return ArtifactError(where, f"has sizes that cannot be computed: {error.problem}")
+
+
 def _load_module(artifact: OpenedArtifact, index: int, handle: RuntimeHandle, context: LoadContext) -> RuntimeModule:
     entry = artifact.manifest.modules[index]
-    module = handle.load(artifact.payload(index), context)
+    try:
+        module = handle.load(artifact.payload(index), context)
+    except IRTypeError as error:
+        raise _uncomputable(artifact, index, error) from error
     if tuple(module.function_names) != entry.functions:
         raise ArtifactError(
             f"{artifact.where}, module {index}",

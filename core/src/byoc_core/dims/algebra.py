@@ -164,10 +164,15 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.is_normalized("NFKC", text)
 
 
-def product(dims: Iterable[Dim]) -> Dim:
-    """Gives the product of dimensions; 1 for none."""
+def product(dims: Iterable[Dim], *, max_terms: int = MAX_TERMS) -> Dim:
+    """Return the product of dimensions; 1 for none.
+
+    Raises:
+        IRTypeError: the product would have more than ``max_terms`` terms before equal ones are joined.
+    """
     result: Dim = 1
     for dim in dims:
+        check_product(result, dim, max_terms)
         result = result * dim
     return result
 

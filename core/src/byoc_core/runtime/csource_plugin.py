@@ -12,7 +12,7 @@ from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
 
-__all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
+__all__ = ["byoc_check_payload", "byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
 
 
 @hookimpl
@@ -39,6 +39,12 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
     if not isinstance(module, CSourceModule):
         raise InternalError(f"module `{module.type_key}`", "is not a C-source module", got=type(module).__name__)
     return encode(module)
+
+
+@hookimpl
+def byoc_check_payload(payload: bytes, context: LoadContext) -> None:
+    """Check header, lengths and digest; the native code is not looked at."""
+    decode(payload, context)
 
 
 @hookimpl

@@ -21,7 +21,16 @@ from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, Graph
 from byoc_core.runtime.graph_encoding import decode_document, document_version, encode_document
 from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule
 
-__all__ = ["BuiltFunction", "ConstantSource", "GraphEngine", "GraphModule", "KernelEngine", "load_graph", "save_graph"]
+__all__ = [
+    "BuiltFunction",
+    "ConstantSource",
+    "GraphEngine",
+    "GraphModule",
+    "KernelEngine",
+    "check_graph",
+    "load_graph",
+    "save_graph",
+]
 
 Kernel = Callable[..., Any]
 
@@ -227,6 +236,20 @@ def load_graph(payload: bytes, context: ConstantSource, engine: GraphEngine | No
         engine = KernelEngine(plugin_kernels=_plugin_kernels(document))
     digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
     return GraphModule(document, {digest: context.constant(digest) for digest in digests}, engine)
+
+
+def check_graph(payload: bytes, engine: GraphEngine | None = None) -> None:
+    """Check a payload as :func:`load_graph` does, but build nothing: what a runtime's ``byoc_check_payload`` calls.
+
+    Args:
+        payload: what :func:`save_graph` gave.
+        engine: how it would be run; numpy's kernels where not given.
+
+    Raises:
+        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run.
+    """
+    for function in decode_document(payload).functions.values():
+        _check_nodes(function, engine or KernelEngine(), f"graph function `{function.name}`")
 
 
 class KernelEngine(GraphEngine):

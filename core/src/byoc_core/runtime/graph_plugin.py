@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import cast
 
-from byoc_core.runtime.graph import GraphModule, load_graph, save_graph
+from byoc_core.runtime.graph import GraphModule, check_graph, load_graph, save_graph
 from byoc_core.runtime.graph_encoding import NEWEST_GRAPH_VERSION
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
 
-__all__ = ["byoc_load_file", "byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
+__all__ = [
+    "byoc_check_payload",
+    "byoc_load_file",
+    "byoc_load_module",
+    "byoc_runtime_info",
+    "byoc_runtime_status",
+    "byoc_save_module",
+]
 
 
 @hookimpl
@@ -35,6 +42,12 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
     """Gives the module of a graph document."""
     return load_graph(payload, context)
+
+
+@hookimpl
+def byoc_check_payload(payload: bytes) -> None:
+    """Check a graph document, and that there is a kernel for each of its nodes."""
+    check_graph(payload)
 
 
 @hookimpl

@@ -42,6 +42,7 @@ __all__ = [
     "LoadContext",
     "RuntimeInfo",
     "Status",
+    "byoc_check_payload",
     "byoc_kernels",
     "byoc_load_file",
     "byoc_load_module",
@@ -214,6 +215,34 @@ def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> Run
                 factors = json.loads(payload)
                 return Scaling({str(name): float(factor) for name, factor in factors.items()})
             except (ValueError, TypeError, AttributeError) as error:
+                raise ArtifactError(context.source, f"is no payload of mynpu: {error}") from error
+    """
+
+
+@hookspec(since="0.2")
+def byoc_check_payload(type_key: str, payload: bytes, context: LoadContext) -> None:
+    """Checks the bytes of a module without loading it. Optional: without it, only their digest is checked.
+
+    Called by: ``byoc_core.verify`` and ``byoc verify``.
+    When: a user verifies an artifact, after the payload's digest has been checked.
+    How often: once per module of this ``type_key``.
+    Result: nothing. The hook runs nothing of the payload, loads no native code, and needs no device. What it lets pass,
+        ``byoc_load_module`` accepts where device and permission are there.
+    If it raises: an ``ArtifactError`` calls the artifact wrong.
+
+    Example::
+
+        import json
+
+        from byoc_core.errors import ArtifactError
+        from byoc_core.runtime.hooks import hookimpl
+
+
+        @hookimpl
+        def byoc_check_payload(payload, context):
+            try:
+                json.loads(payload)
+            except ValueError as error:
                 raise ArtifactError(context.source, f"is no payload of mynpu: {error}") from error
     """
 

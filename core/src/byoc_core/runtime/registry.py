@@ -83,6 +83,19 @@ class RuntimeHandle:
         module = self._plugin.call(hook, type_key=self.type_key, payload=payload, context=context)
         return self.guard(self._plugin.check(hook, module, RuntimeModule))  # type: ignore[type-abstract]
 
+    def check_payload(self, payload: bytes, context: LoadContext) -> bool:
+        """Check a payload without loading it; tell whether the runtime can do that.
+
+        Raises:
+            ArtifactError: the payload breaks a law of the runtime's.
+            HookError: the hook raised another exception.
+        """
+        hook = "byoc_check_payload"
+        if not self._plugin.has(hook):
+            return False
+        self._plugin.call(hook, type_key=self.type_key, payload=payload, context=context)
+        return True
+
     def load_file(self, data: bytes, format: str, context: LoadContext) -> RuntimeModule:  # noqa: A002 - as in the hook
         """Gives the module of a hand-written file.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from byoc_core.dims import Dim, bound_symbols, is_nonnegative, shape_symbols
+from byoc_core.dims import Dim, bound_symbols, is_nonnegative, product, shape_symbols
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError, ProgramError
 from byoc_core.runtime.module import TensorSpec
@@ -41,6 +41,8 @@ __all__ = ["verify"]
 
 _DIGEST_CHARS = frozenset("0123456789abcdef")
 _DIGEST_LENGTH = 64
+_MAX_VOLUME_TERMS = 256
+"""The most terms of a tensor's number of elements, which is computed again and again."""
 
 
 def verify(program: Program) -> None:
@@ -53,6 +55,14 @@ def verify(program: Program) -> None:
     """
     if program.is_verified:
         return
+    try:
+        _verify(program)
+    except IRTypeError as error:
+        raise ProgramError("program", f"has sizes that cannot be computed: {error.problem}") from error
+    object.__setattr__(program, "is_verified", True)
+
+
+def _verify(program: Program) -> None:
     _check_names("program", "function", program.function_names)
     _check_names("program", "extern", program.externs)
     for index, ref in enumerate(program.constants):
@@ -68,7 +78,6 @@ def verify(program: Program) -> None:
         footprints = Footprints(program, function)
         check_memory(program, function, footprints)
         check_dataflow(program, function, footprints)
-    object.__setattr__(program, "is_verified", True)
 
 
 def _check_names(where: str, what: str, names: Sequence[str]) -> None:
@@ -81,7 +90,7 @@ def _check_names(where: str, what: str, names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def _check_tensor(where: str, dtype: str, shape: Iterable[Dim]) -> None:
+def _check_tensor(where: str, dtype: str, shape: Sequence[Dim]) -> None:
     try:
         dtype_info(dtype)
     except IRTypeError as error:
@@ -89,6 +98,10 @@ def _check_tensor(where: str, dtype: str, shape: Iterable[Dim]) -> None:
     for axis, dim in enumerate(shape):
         if isinstance(dim, int) and dim < 0:
             raise ProgramError(where, f"axis {axis} has a negative size", got=dim)
+    try:
+        product(shape, max_terms=_MAX_VOLUME_TERMS)
+    except IRTypeError as error:
+        raise ProgramError(where, "its number of elements cannot be computed", got=_shape(shape)[:200]) from error
 
 
 def _check_declarations(program: Program, function: VMFunction) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from byoc_core.dims import Dim, parse_dim, symbol
 from byoc_core.runtime.module import TensorSpec
+from byoc_core.vm.instructions import Instruction
 from byoc_core.vm.program import PlannedTensor, VMFunction
 
 from core.tests.artifact.fuzzing.corpus import Seed
@@ -93,12 +94,12 @@ def _with_params(function: VMFunction, params: tuple[TensorSpec, ...]) -> VMFunc
     def moved(register: int) -> int:
         return register + len(params) if register >= first else register
 
-    code = tuple(
-        dataclasses.replace(
-            item, **{n: tuple(map(moved, getattr(item, n))) for n in ("args", "results", "values") if hasattr(item, n)}
-        )
-        for item in function.code
-    )
+    def with_moved(item: Instruction) -> Instruction:
+        named = [name for name in ("args", "results", "values") if hasattr(item, name)]
+        changes: dict[str, Any] = {name: tuple(map(moved, getattr(item, name))) for name in named}
+        return dataclasses.replace(item, **changes)
+
+    code = tuple(map(with_moved, function.code))
     views = tuple(dataclasses.replace(view, base=moved(view.base)) for view in function.views)
     return dataclasses.replace(function, params=(*function.params, *params), code=code, views=views)
 

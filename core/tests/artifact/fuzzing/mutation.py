@@ -22,7 +22,7 @@ NUMBERS = (
     *range(-3, 10), 16, 63, 64, 65, -64, 127, 1000, 4096, 10**6, 10**9, -(10**9), 2**31 - 1, 2**31, 2**32,
     2**40, 2**61, 2**62, 2**63 - 1, -(2**63),
 )  # fmt: skip
-VALUES = (
+VALUES: tuple[Any, ...] = (
     None, True, False, 0.0, 1e300, {"float": "nan"}, {"float": "-inf"}, "", "n", "NCHW", "NHWC", "x", [], {}, [0],
     [1, 1], [2**62, 2**62], [-1, -1], {"dim": "n"}, {"dim": "n//0"}, {"dim": "2*n"}, {"dim": "n-9"}, "float64", "int8",
     "bool", "int4", "bfloat16", "float8_e4m3fn", "complex64",

@@ -35,8 +35,8 @@ def windows_out_of_bounds() -> None:
     """Let kernels address memory by whatever attributes a document has."""
     graph_encoding.check_document_types = _unchecked_types
     for module in (kernels.pooling, kernels.convolution):
-        module.window_view = _window_view  # type: ignore[attr-defined]
-        module.num_windows = _num_windows  # type: ignore[attr-defined]
+        module.window_view = _window_view
+        module.num_windows = _num_windows
 
 
 def _replace_reading(raised: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ def _replace_reading(raised: Callable[[], None]) -> None:
             raised()
         return read(self)
 
-    loading.OpenedArtifact.read_program = read_program  # type: ignore[method-assign]
+    loading.OpenedArtifact.read_program = read_program
 
 
 def wrong_error() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from byoc_core.artifact import inspect, load, verify
 from byoc_core.dims import evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
-from byoc_core.errors import ArtifactError, ByocError, PluginError
+from byoc_core.errors import ArtifactError, ByocError, RuntimeNotFoundError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm import VirtualMachine
 
@@ -29,11 +29,13 @@ def try_artifact(path: Path, *, allow_native: bool) -> str:
     Raises:
         Exception: a fault: any exception that the functions called do not document.
     """
-    for read in (inspect, verify):
-        _lawful(lambda read=read: read(path).report())  # type: ignore[misc]
+    _lawful(lambda: inspect(path).report())
+    verified = _lawful(lambda: verify(path))
     executable = _lawful(lambda: load(path, allow_native=allow_native))
     if executable is None:
         return "refused"
+    if verified is None:
+        raise AssertionError("what `verify` calls wrong is loaded")
     try:
         machine = VirtualMachine(executable)
     except ByocError:
@@ -46,7 +48,7 @@ def _lawful(action: Callable[[], Any]) -> Any:
     """Return what an action gives; ``None`` where it refuses the artifact as it says it does."""
     try:
         return action()
-    except (ArtifactError, PluginError):
+    except (ArtifactError, RuntimeNotFoundError):
         return None
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import cast
 
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph import save_graph
+from byoc_core.runtime.graph import check_graph, save_graph
 from byoc_core.runtime.graph_encoding import GRAPH_VERSION, decode_document
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status
 
-from byoc_dnnl.engine import DnnlModule, open_engine
+from byoc_dnnl.engine import DnnlEngine, DnnlModule, open_engine
 from byoc_dnnl.library import library_status
 from byoc_dnnl.native import extension_status
 from byoc_dnnl.precision import Precision
 
-__all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
+__all__ = ["byoc_check_payload", "byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
 
 _PRECISION = "precision="
 """How a payload begins that is no document alone."""
@@ -59,13 +59,29 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
         PluginError: there is no oneDNN that can be used.
     """
     open_engine()  # regions with symbolic sizes would need it in their first call only
-    precision: Precision = "float32"
+    precision, text = _split(payload)
+    document = decode_document(text)
+    digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
+    return DnnlModule(document, {digest: context.constant(digest) for digest in digests}, precision)
+
+
+@hookimpl
+def byoc_check_payload(payload: bytes) -> None:
+    """Check a graph document, and that there is a primitive for each of its ops; needs no oneDNN."""
+    precision, text = _split(payload)
+    check_graph(text, DnnlEngine(precision))
+
+
+def _split(payload: bytes) -> tuple[Precision, bytes]:
+    """Return the precision that a payload names, and its document.
+
+    Raises:
+        ArtifactError: it names a precision that there is not.
+    """
     if payload.startswith(_PRECISION.encode()):
-        line, _, payload = payload.partition(b"\n")
+        line, _, document = payload.partition(b"\n")
         if line != f"{_PRECISION}bfloat16".encode():
             got = line.removeprefix(_PRECISION.encode()).decode(errors="replace")
             raise ArtifactError("payload of byoc-dnnl", "names an unknown precision", got=got, expected="bfloat16")
-        precision = "bfloat16"
-    document = decode_document(payload)
-    digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
-    return DnnlModule(document, {digest: context.constant(digest) for digest in digests}, precision)
+        return "bfloat16", document
+    return "float32", payload

@@ -63,6 +63,12 @@ def byoc_save_module(module: ExampleJsonModule) -> bytes:
 
 
 @hookimpl
+def byoc_check_payload(payload: bytes, context: LoadContext) -> None:
+    """Checks a saved text."""
+    parse(payload, context.source)
+
+
+@hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> ExampleJsonModule:
     """Reads a saved text."""
     return ExampleJsonModule(parse(payload, context.source))
