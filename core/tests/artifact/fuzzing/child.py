@@ -48,12 +48,12 @@ def main(folder: str, seed: str, first: str, last: str, sabotage: str = "", cpu_
     faulthandler.enable()
     os.environ["BYOC_CACHE_DIR"] = f"{folder}/cache"
     corpus = Folder.read(Path(folder))
-    if sabotage:
-        SABOTAGES[sabotage]()
     path = Path(folder) / f"mutant-{os.getpid()}.byoc"
     for origin in corpus.seeds:  # what is imported and made once is no mutant's
         path.write_bytes(origin.content)
         try_artifact(path, allow_native=origin.is_native)
+    if sabotage:
+        SABOTAGES[sabotage]()
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MOST_NBYTES, resource.RLIM_INFINITY))
     for index in range(int(first), int(last)):

@@ -29,9 +29,10 @@ def main() -> None:
     given = parser.parse_args()
     start = time.monotonic()
     with new_corpus() as folder:
+        corpus = Folder.read(folder)
         if given.keep:
-            given.keep.write_bytes(artifacts(Folder.read(folder), given.seed, 0)[1])
-        tally = fuzz(folder, given.mutants, seed=given.seed, jobs=given.jobs)
+            given.keep.write_bytes(artifacts(corpus, given.seed, 0)[1])
+        tally = fuzz(folder, range(-len(corpus.attacks), given.mutants), seed=given.seed, jobs=given.jobs)
     for name, count in sorted(tally.origins.items()):
         print(f"{count:8} of {name}")
     for name, count in sorted(tally.outcomes.items()):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.tests.artifact.fuzzing.folder import Folder, write_folder
+from core.tests.artifact.fuzzing.folder import write_folder
 
 __all__ = ["Tally", "fuzz", "new_corpus"]
 
@@ -57,21 +57,20 @@ def new_corpus() -> Iterator[Path]:
 
 
 def fuzz(
-    folder: Path, count: int, *, seed: int, jobs: int = 1, sabotage: str = "", cpu_s: float | None = None
+    folder: Path, numbers: range, *, seed: int, jobs: int = 1, sabotage: str = "", cpu_s: float | None = None
 ) -> Tally:
-    """Try the attacks of :mod:`holes` and ``count`` mutants.
+    """Try mutants by their numbers, and attacks of :mod:`holes`, whose numbers are negative.
 
     Args:
         folder: of :func:`new_corpus`.
-        count: how many mutants.
-        seed: the number of the first one.
+        numbers: which.
+        seed: of mutant 0.
         jobs: how many processes run at once.
         sabotage: what is broken on purpose.
         cpu_s: how much processor time a mutant may take, where not the usual.
     """
     tally, lock = Tally(), threading.Lock()
-    numbers = range(-len(Folder.read(folder).attacks), count)
-    size = -(-len(numbers) // jobs) if len(numbers) < 2000 else 500
+    size = -(-len(numbers) // jobs) if len(numbers) < 4000 else 500
     chunks = [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
     def work(chunk: range) -> None:

@@ -15,8 +15,9 @@ from numpy.lib.stride_tricks import as_strided
 __all__ = ["SABOTAGES"]
 
 
-def _unchecked_types(*_: object) -> None:
-    """Take any document for lawful."""
+def _put(owner: object, **values: object) -> None:
+    for name, value in values.items():
+        setattr(owner, name, value)
 
 
 def _window_view(image: Any, window: Any, strides: Any, dilation: Any, out_size: Any) -> Any:
@@ -33,22 +34,21 @@ def _num_windows(size: int, window: int, stride: int, dilation: int, begin: int,
 
 def windows_out_of_bounds() -> None:
     """Let kernels address memory by whatever attributes a document has."""
-    graph_encoding.check_document_types = _unchecked_types
+    _put(graph_encoding, check_document_types=lambda *_: None)
     for module in (kernels.pooling, kernels.convolution):
-        module.window_view = _window_view
-        module.num_windows = _num_windows
+        _put(module, window_view=_window_view, num_windows=_num_windows)
 
 
 def _replace_reading(raised: Callable[[], None]) -> None:
-    """Let loading do something else for a third of the artifacts."""
+    """Let loading do something else for half of the artifacts."""
     read = loading.OpenedArtifact.read_program
 
     def read_program(self: Any) -> Any:
-        if int(self.digest, 16) % 3 == 0:
+        if int(self.digest, 16) % 2:
             raised()
         return read(self)
 
-    loading.OpenedArtifact.read_program = read_program
+    _put(loading.OpenedArtifact, read_program=read_program)
 
 
 def wrong_error() -> None:
