@@ -82,7 +82,7 @@ DIFFERING_IN_CORE = (
     *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script", "script_sources")),
     *(
         f"core/tests/artifact/test_{name}.py"
-        for name in ("artifact", "fresh_process", "hostile_artifact", "native_artifact", "shared_constants")
+        for name in ("artifact", "fresh_process", "fuzzing", "hostile_artifact", "native_artifact", "shared_constants")
     ),
     *(f"core/tests/kernels/test_{name}.py" for name in ("kernels_dtypes", "numpy_kernel")),
     *(f"core/tests/cli/test_cli_{name}.py" for name in ("installed_commands", "models", "native", "shell")),
@@ -100,7 +100,7 @@ DIFFERING = (
 ASKING_FOR_PLUGINS = (
     *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
     *(f"core/tests/host/test_host_{name}.py" for name in ("backend", "road")),
-    *(f"core/tests/artifact/test_{name}.py" for name in ("artifact", "fresh_process", "native_artifact", "report")),
+    *(f"core/tests/artifact/test_{name}.py" for name in ("artifact", "fresh_process", "fuzzing", "native_artifact", "report")),
     *(f"core/tests/test_driver{name}.py" for name in ("", "_constraints")),
 )
 """Core's tests of what looks for installed backends and runtimes."""

@@ -175,6 +175,14 @@ def try_load_module(hook: Any) -> None:
         runtime.load(b"[1]", LoadContext())
 
 
+def try_check_payload(hook: Any) -> None:
+    runtime = runtime_of(byoc_check_payload=hook)
+    assert runtime.check_payload(b"[1]", LoadContext())
+    with pytest.raises(ArtifactError, match="is no payload of mynpu"):
+        runtime.check_payload(b"[1", LoadContext())
+    assert not runtime_of().check_payload(b"", LoadContext())
+
+
 def try_load_file(hook: Any) -> None:
     runtime = runtime_of(byoc_load_file=hook)
     out = np.zeros(2)
