@@ -100,7 +100,10 @@ DIFFERING = (
 ASKING_FOR_PLUGINS = (
     *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
     *(f"core/tests/host/test_host_{name}.py" for name in ("backend", "road")),
-    *(f"core/tests/artifact/test_{name}.py" for name in ("artifact", "fresh_process", "fuzzing", "native_artifact", "report")),
+    *(
+        f"core/tests/artifact/test_{name}.py"
+        for name in ("artifact", "fresh_process", "fuzzing", "native_artifact", "report")
+    ),
     *(f"core/tests/test_driver{name}.py" for name in ("", "_constraints")),
 )
 """Core's tests of what looks for installed backends and runtimes."""
