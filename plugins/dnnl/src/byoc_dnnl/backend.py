@@ -25,7 +25,6 @@ from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.partitioning import BACKEND_MACHINE
 from byoc_core.runtime.graph_document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
-from byoc_core.runtime.graph_types import check_function_types
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
 from byoc_core.transform import FoldScales, RecogniseComposites
@@ -160,7 +159,6 @@ def _plans(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Pr
         forms = sample_forms(graph)
         with engine.threads(num_threads()):
             for form in forms:
-                check_function_types(form, f"graph function `{graph.name}`")
                 plan = Planner(engine, form, ranges, strict=True, precision=precision).plan()
                 if isinstance(plan, str):
                     return plan

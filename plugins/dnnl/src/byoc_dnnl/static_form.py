@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 from byoc_core.dims import DimExpr, evaluate
-from byoc_core.errors import CallError, IRTypeError
+from byoc_core.errors import ArtifactError, CallError, IRTypeError
 from byoc_core.runtime.arguments import argument_places, bind_symbols
 from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
+from byoc_core.runtime.graph_types import check_function_types
 from byoc_core.runtime.module import TensorSpec
 
 __all__ = ["Shapes", "at_sizes", "print_call", "sample_forms", "solve_sizes", "static_shapes", "symbols_in"]
@@ -20,8 +21,11 @@ __all__ = ["Shapes", "at_sizes", "print_call", "sample_forms", "solve_sizes", "s
 Shapes = tuple[tuple[int, ...], ...]
 """The shapes of all arguments of a function: inputs, then outputs."""
 
-_SAMPLES = (2, 31, 257)
-"""From where the sizes go up at which a function with symbols is tried."""
+_SAMPLES = ((2, 2), (31, 5), (257, 11))
+"""From where the sizes go up at which a function with symbols is tried; and from where their multiples of 32 go up."""
+
+_MULTIPLE = 32
+"""Images of networks that halve them and join the halves again fit where their sizes are such multiples."""
 
 _ELEMENT = np.zeros((), np.uint8)
 
@@ -74,17 +78,38 @@ def print_call(shapes: Shapes, number: int) -> str:
 def sample_forms(function: GraphFunction) -> list[GraphFunction]:
     """Gives a function at sizes that stand for all others: small, middling and large, no two symbols alike.
 
-    Without symbols that is the function itself. Sizes at which a tensor is empty are left out, perhaps all: they tell
+    Without symbols that is the function itself. Sizes are primes, or multiples of 32 where primes do not fit one
+    another, as the halves of an image may not. Sizes at which a tensor is empty are left out, perhaps all: they tell
     nothing of others.
 
     Raises:
         IRTypeError: a size cannot be computed where all symbols differ.
+        ArtifactError: a node cannot give what it declares at such sizes.
     """
     symbols = sorted(symbols_in(function))
     if not symbols:
         return [function]
-    forms = (at_sizes(function, dict(zip(symbols, _primes_from(start), strict=False))) for start in _SAMPLES)
+    forms = [_fitting_form(function, symbols, *starts) for starts in _SAMPLES]
     return [form for form in forms if all(_min_size(value) > 0 for value in form.values)]
+
+
+def _fitting_form(function: GraphFunction, symbols: Sequence[str], start: int, multiples_start: int) -> GraphFunction:
+    """Return a function at primes, or at multiples of 32 where its sizes do not fit one another at primes."""
+    primes = _primes_from(start)
+    multiples = (_MULTIPLE * prime for prime in _primes_from(multiples_start))
+    try:
+        return _checked_form(function, dict(zip(symbols, primes, strict=False)))
+    except (ArtifactError, IRTypeError) as error:
+        try:
+            return _checked_form(function, dict(zip(symbols, multiples, strict=False)))
+        except (ArtifactError, IRTypeError):
+            raise error from None
+
+
+def _checked_form(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
+    form = at_sizes(function, sizes)
+    check_function_types(form, f"graph function `{function.name}`")
+    return form
 
 
 def at_sizes(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:

@@ -157,14 +157,23 @@ def _joined(planner: Planner, descs: Sequence[MemoryDesc], sizes: tuple[int, ...
     return planner.channels_last(sizes, dtype)
 
 
+def _lies_as_image(planner: Planner, desc: MemoryDesc) -> bool:
+    """Return whether a tensor lies in blocks of channels, or channels last."""
+    is_last = desc == planner.channels_last(desc.sizes, desc.dtype)
+    return desc.is_blocked() or (is_last and not desc.is_row_major())
+
+
 def _ways_to_join(
     call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str
 ) -> Iterator[tuple[list[Place], MemoryDesc]]:
-    """Yields how operands may lie, with the result's layout: all as they are if they lie alike, else channels last."""
+    """Yields how operands may lie, with the result's layout: all as they are if they lie alike, else channels last.
+
+    Channels last is for images, some of which lie so, or in blocks; of permuted matrices the rows would be torn apart.
+    """
     stored = [planner.place_as(id_, dtype) for id_ in call.inputs]
     if len({str(place.desc) for place in stored}) == 1:
         yield stored, planner.any(sizes, dtype)
-    if len(sizes) > 2 and not all(place.desc.is_row_major() for place in stored):
+    if len(sizes) > 2 and any(_lies_as_image(planner, place.desc) for place in stored):
         wanted = [planner.channels_last(place.desc.sizes, dtype) for place in stored]
         places = [planner.place_in(id_, desc) for id_, desc in zip(call.inputs, wanted, strict=True)]
         yield places, planner.channels_last(sizes, dtype)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Isa, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
-from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after
+from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, first_reason
 from byoc_dnnl.lowerings.factors import Factors, byte_factors
 from byoc_dnnl.lowerings.flattening import flat_weights
 from byoc_dnnl.lowerings.movement import permuted_axes
@@ -94,10 +94,18 @@ def _add_product(
     for dtype in planner.factor_dtypes(call):
         # Constants are converted when they are packed.
         own = planner.own_dtype(weight) if planner.is_constant(weight) else dtype
-        reason = _add_product_of(call, planner, x, left, weight, weights(own), dtype)
+        ways = _weight_ways(planner, weight, weights(own))
+        reason = first_reason(_add_product_of(call, planner, x, left, weight, way, dtype) for way in ways)
         if reason is None:
             break
     return reason
+
+
+def _weight_ways(planner: Planner, weight: int, weights: Place) -> Iterator[Place]:
+    """Yield the right operand as it lies, then row-major: products are fast where rows or columns are contiguous."""
+    yield weights
+    if not planner.is_constant(weight) and not weights.desc.is_row_major():
+        yield planner.reordered(weight, weights, planner.row_major(weights.desc.sizes, weights.desc.dtype))
 
 
 def _add_byte_product(call: Call, planner: Planner, factors: Factors, axis: int) -> str | None:
