@@ -40,6 +40,7 @@ from byoc_dnnl.precision import Precision, lacks
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.regions import parts_of_attention, spell_out_attention
 from byoc_dnnl.regions.batch_norm import spell_batch_norm
+from byoc_dnnl.regions.integer_products import spell_integer_products
 from byoc_dnnl.static_form import sample_forms, symbols_in
 
 __all__ = [
@@ -73,9 +74,10 @@ def byoc_prepare(module: IRModule) -> IRModule:
     """Gives the module as oneDNN likes it.
 
     What exporters spell out is one op, where oneDNN has that op and not all of its parts; and there are no scales and
-    shifts of channels, which would be further post-ops or primitives. Batch normalisation that is left is spelled out.
+    shifts of channels, which would be further post-ops or primitives. Batch normalisation that is left is spelled out,
+    and products of integers are those of dequantised tensors.
     """
-    return spell_batch_norm(FoldScales()(RecogniseComposites(_RECOGNISED)(module)))
+    return spell_batch_norm(FoldScales()(RecogniseComposites(_RECOGNISED)(spell_integer_products(module))))
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.swish", "nn.hard_swish")

@@ -17,6 +17,7 @@ from byoc_core.errors import ArtifactError, ExecutionError
 __all__ = [
     "MAX_INT",
     "MAX_NDIMS",
+    "NEXT_POST_OP",
     "Algorithm",
     "Api",
     "Argument",
@@ -32,6 +33,9 @@ __all__ = [
 
 MAX_NDIMS = 12
 """``DNNL_MAX_NDIMS``: how many axes a tensor may have."""
+
+NEXT_POST_OP = 32768
+"""How much the argument of a post-op's operand is more than that of the post-op before it."""
 
 MAX_INT = 2**31 - 1
 """The largest number that all of oneDNN's implementations count with; the sizes that it takes are of 64 bits."""

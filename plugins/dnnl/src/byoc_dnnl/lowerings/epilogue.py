@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from byoc_dnnl.capi import Algorithm, Argument, Query
+from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axis_of
 from byoc_dnnl.lowerings.functions import FUNCTIONS, functions_of, needs_of
@@ -37,7 +37,6 @@ BINARIES: Mapping[str, Algorithm] = {
 
 _COMMUTATIVE = ("add", "maximum", "minimum", "multiply")
 
-_NEXT_POST_OP = 32768
 """What the arguments of a post-op are numbered higher than those of the one before it."""
 
 Shape = Callable[[MemoryDesc], MemoryDesc | None]
@@ -148,7 +147,7 @@ def add_with_followers(
             if post_op.algorithm is Algorithm.UNDEF:
                 target = place
             else:
-                given[Argument.POST_OP_SRC_1 + number * _NEXT_POST_OP] = place.seen_as(post_op.operand or place.desc)
+                given[Argument.POST_OP_SRC_1 + number * NEXT_POST_OP] = place.seen_as(post_op.operand or place.desc)
         number += len(link.post_ops)
     planner.check(_needs(own_calls, links), _sources(own_calls, links))
     computed = [*own_calls, *(link.call for link in links)]

@@ -13,7 +13,7 @@ import numpy as np
 from byoc_core.kernels import KERNELS
 
 from byoc_dnnl.calls import sizes_of
-from byoc_dnnl.capi import Algorithm, Argument
+from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument
 from byoc_dnnl.known import Quantised
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
@@ -127,8 +127,8 @@ def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placi
 def lower_quantize(call: Call, planner: Planner) -> str | None:
     """Adds a division by the scale, which rounds when it writes integers.
 
-    Not taken: scales and zero points that are no constants; zero points that differ along an axis; blocks of elements
-    that share a scale.
+    Not taken: scales and zero points of an axis that are no constants; zero points that differ along an axis; blocks of
+    elements that share a scale.
     """
     misfit = _misfit(call)
     if misfit is not None:
@@ -136,7 +136,9 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
     x, scale, zero = call.inputs
     scales, zeros = planner.array(scale), planner.array(zero)
     if scales is None or zeros is None:
-        return "its scale and its zero point are no constants"
+        if call.operands[1].shape:
+            return "its scales and its zero points are no constants"
+        return _add_by_operands(call, planner)
     if not _is_usual(scales):
         return f"its scale is no number from {_SMALLEST:.0e} to {_LARGEST:.0e}"
     if zeros.size and zeros.min() != zeros.max():
@@ -158,6 +160,33 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
             given: dict[int, Place] = {
                 Argument.SRC: place,
                 Argument.SRC_1: planner.place_row_major(scale).seen_as(divisor),
+                Argument.DST: planner.result(call.output, target),
+            }
+            planner.add_step(call.op, made, given)
+            return None
+    return "oneDNN has no implementation"
+
+
+def _add_by_operands(call: Call, planner: Planner) -> str | None:
+    """Add a division by a scale that an operand tells when the region runs, and the zero point that another tells.
+
+    The quotient is rounded as the reference kernel rounds it, and the sum saturates where it is written.
+    """
+    x, scale, zero = call.inputs
+    needs = needs_of(call)
+    if planner.find_checks(needs, [x]) is None:
+        return "oneDNN needs finite operands"
+    one = planner.row_major((1,) * len(sizes_of(call.operands[0])))
+    post_ops = [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.BINARY_ADD, operand=one)]
+    for place in planner.ways(x):
+        target = place.desc.cast(planner.engine, call.result.dtype)
+        made = target and planner.workshop.binary(Algorithm.BINARY_DIV, place.desc, one, post_ops, target)
+        if made and target and planner.accepts(made):
+            planner.check(needs, [x])
+            given: dict[int, Place] = {
+                Argument.SRC: place,
+                Argument.SRC_1: planner.place_row_major(scale).seen_as(one),
+                Argument.POST_OP_SRC_1 + NEXT_POST_OP: planner.place_row_major(zero, "float32").seen_as(one),
                 Argument.DST: planner.result(call.output, target),
             }
             planner.add_step(call.op, made, given)
