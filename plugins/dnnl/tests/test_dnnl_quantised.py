@@ -194,7 +194,7 @@ def test_a_quantised_model_is_offloaded_saved_and_loaded(tmp_path: Any) -> None:
     ("scale", "zero", "attrs", "text"),
     [
         ((), (), {"axis": 0, "block_size": 4}, "oneDNN knows no blocks of elements that share a scale"),
-        (None, None, {}, "its scale and its zero point are no constants"),
+        (None, None, {}, "its scales and its zero points are no constants"),
     ],
 )
 def test_refusals_say_why(scale: Any, zero: Any, attrs: Any, text: str) -> None:
@@ -203,8 +203,8 @@ def test_refusals_say_why(scale: Any, zero: Any, attrs: Any, text: str) -> None:
     shape = (2, 4) if attrs else ()
     if scale is None:
         given: list[Value] = [
-            region.builder.param("s", tensor((), "float32")),
-            region.builder.param("z", tensor((), "int8")),
+            region.builder.param("s", tensor((4,), "float32")),
+            region.builder.param("z", tensor((4,), "int8")),
         ]
     else:
         given = [region.builder.const(np.ones(shape, np.float32)), region.builder.const(np.zeros(shape, np.int8))]
