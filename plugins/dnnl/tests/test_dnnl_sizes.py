@@ -122,6 +122,33 @@ def test_large_programs_that_keep_memory_are_kept_one_at_a_time(monkeypatch: pyt
         assert [shapes[0][0] for _, shapes in built_of(region).programs] == [number]
 
 
+def test_programs_are_kept_up_to_the_limit_of_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest program does not count, and a sum that is the limit does not exceed it."""
+    monkeypatch.setattr(byoc_dnnl.engine, "make_caller", lambda *_: None)  # the extension's programs keep none
+    monkeypatch.setattr(byoc_dnnl.program, "make_program", lambda _: None)
+    monkeypatch.setattr("byoc_dnnl.native.extension", lambda: None)
+    region = network()
+    held = dict[int, int]()
+    for number in range(1, 4):
+        region.run(region.draw(number, 3, 8, 8))
+        program = [*built_of(region).programs.values()][-1]
+        assert isinstance(program, Program)
+        held[number] = program.idle_nbytes
+        assert held[number] > 0
+
+    def kept(limit: int) -> list[int]:
+        monkeypatch.setattr(byoc_dnnl.engine, "MAX_IDLE_NBYTES", limit)
+        again = network()
+        for number in range(1, 4):
+            again.run(again.draw(number, 3, 8, 8))
+        return [shapes[0][0] for _, shapes in built_of(again).programs]
+
+    assert kept(held[1] + held[2]) == [1, 2, 3]
+    assert kept(held[1] + held[2] - 1) == [2, 3]
+    assert kept(held[2]) == [2, 3]
+    assert kept(held[2] - 1) == [3]
+
+
 def test_empty_tensors_and_what_has_no_primitive_are_computed_by_kernels() -> None:
     region = Region()
     x = region.builder.param("x", tensor(("n", "k")))
