@@ -156,7 +156,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
 def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[Call, int] | None:
     """Gives the call after a convolution that adds a number to each channel, with the numbers' value."""
     follower = planner.follower(call)
-    if follower is None or follower.op not in ("add", "nn.bias_add") or follower.result != call.result:
+    if follower is None or follower.op not in ("add", "nn.bias_add"):
         return None
     side = find_side(follower, call.output)
     if isinstance(side, str) or not planner.is_placed(side.other) or planner.own_dtype(side.other) != "float32":

@@ -301,8 +301,6 @@ def _needs(calls: Sequence[Call], links: Sequence[_Link]) -> list[Need]:
 
 
 def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> _Link | None:
-    if call.result != value.result:
-        return None
     if call.op in FUNCTIONS:
         functions = functions_of(call)
         return None if isinstance(functions, str) else _Link(call, functions)

@@ -39,7 +39,7 @@ def lower_pooling(call: Call, planner: Planner) -> str | None:
         (result[axis] - 1) * step + (size - 1) * spread + 1 - image[axis] - pad
         for axis, step, size, spread, pad in zip(axes[2:], strides, window, dilation, before, strict=True)
     )
-    for axis, *windows in zip(axes[2:], window, strides, dilation, before, strict=True):
+    for axis, *windows in zip(axes[2:], strides, dilation, before, strict=True):
         if _misses_image(image[axis], result[axis], *windows):
             return "a window lies in the padding as a whole"
     algorithm = Algorithm.POOLING_MAX
@@ -51,11 +51,11 @@ def lower_pooling(call: Call, planner: Planner) -> str | None:
     return add_windows(call, planner, algorithm, axes, window, Windows(strides, dilation, before, after))
 
 
-def _misses_image(size: int, count: int, taps: int, stride: int, dilation: int, before: int) -> bool:
+def _misses_image(size: int, count: int, stride: int, dilation: int, before: int) -> bool:
     """Return whether all taps of a window lie in the padding along an axis: dilated ones may leave out the image."""
     starts = np.arange(count, dtype=np.int64) * stride - before
-    first_within = np.maximum(-(starts // dilation), 0)
-    return bool(np.any((first_within >= taps) | (starts + first_within * dilation >= size)))
+    first_within = starts + np.maximum(-(starts // dilation), 0) * dilation  # the padding is smaller than the window
+    return bool(np.any(first_within >= size))
 
 
 def add_windows(
