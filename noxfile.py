@@ -231,10 +231,7 @@ def release(session: nox.Session) -> None:
 MINIMUM_TESTS = (
     *(path for path in DIFFERING if not path.startswith("plugins/ccompiler")),
     *(f"core/tests/{name}" for name in ("cli", "kernels", "scaffold", "test_dims.py", "test_dtypes.py")),
-    *(
-        f"core/tests/frontend/test_onnx_{name}.py"
-        for name in ("batch_first", "errors", "models", "sizes", "transformers")
-    ),
+    *(f"core/tests/frontend/test_onnx_{name}.py" for name in ("errors", "models", "sizes", "transformers")),
     "conformance/tests/test_command.py",
     "conformance/tests/report",
 )
@@ -254,7 +251,9 @@ def minimums(session: nox.Session) -> None:
     session.install("--resolution", "lowest-direct", *lowest, *(str(wheel(name)) for name in PACKAGES))
     session.install(*group("test"), "onnxruntime>=1.20")  # what is there stays
     session.run("uv", "pip", "list", external=True)
-    run_tests(session, *(session.posargs or MINIMUM_TESTS))
+    # The kit's schema is written by the newest pydantic; older ones spell the same differently.
+    schema = "conformance/tests/report/test_model.py::test_the_shipped_schema_is_that_of_the_model"
+    run_tests(session, f"--deselect={schema}", *([] if session.posargs else MINIMUM_TESTS))
 
 
 @nox.session(requires=["wheels"])
