@@ -14,7 +14,7 @@ import pytest
 from byoc_core import script as R
 from byoc_core.authoring import GraphCodegen
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
-from byoc_core.errors import ArtifactError, ByocError, CallError, ExecutionError, OptionsError
+from byoc_core.errors import ArtifactError, ByocError, CallError, ExecutionError, OptionsError, UntrustedCodeError
 from byoc_core.ir import Binding, Function, IRModule, TensorType
 from byoc_core.pattern import CompositePattern, Match, is_op, wildcard
 from byoc_core.runtime.hooks import LoadContext
@@ -286,6 +286,21 @@ def test_the_cache_is_bounded_and_the_set_used_least_recently_goes() -> None:
         assert out.tolist() == [2.0] * n
     assert compiled == [1, 2, 3, 2]
     assert module.held_sizes("f") == ((("n", 1),), (("n", 2),))
+
+
+def test_options_of_strangers_reach_no_compiler(tmp_path: Path) -> None:
+    executable = byoc_core.build(MODULE, [Toy()], specialize=[{"n": 2, "m": 3}])
+    (module,) = (module for module in executable.modules if isinstance(module, SpecialisedModule))
+    data = json.loads(byoc_save_module(module))
+    data["recipe"]["options"] = {"extra_flags": ["-fplugin=evil.so"]}
+    changed = json.dumps(data).encode()
+    compiler = byoc_core.compiler()
+    with pytest.raises(UntrustedCodeError, match="holds options of backend `toy`"):
+        byoc_load_module(changed, LoadContext(compiler=compiler))
+    for context in (LoadContext(), LoadContext(allow_native=True, compiler=compiler)):
+        assert byoc_load_module(changed, context).function_names == module.function_names
+    data["recipe"]["options"] = {}
+    byoc_load_module(json.dumps(data).encode(), LoadContext(compiler=compiler))
 
 
 # Payloads that somebody changed

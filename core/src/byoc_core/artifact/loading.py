@@ -50,7 +50,8 @@ def load(
         path: the file.
         allow_native: whether native code in it may be loaded. Artifacts that this user compiled are trusted already.
         compiler: compiles for sizes that the artifact does not hold: ``byoc_core.compiler()``. It is called for
-            artifacts that were saved with ``respecializable=True``.
+            artifacts that were saved with ``respecializable=True``. Where such an artifact holds options of a backend,
+            ``allow_native`` or trust is needed too: options may choose what a compiler runs.
 
     Raises:
         ArtifactError: the file is no artifact, is damaged, or is of a newer format.

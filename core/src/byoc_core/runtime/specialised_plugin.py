@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 from byoc_core.dims import shape_symbols
-from byoc_core.errors import ArtifactError, ByocError, OptionsError
+from byoc_core.errors import ArtifactError, ByocError, OptionsError, UntrustedCodeError
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.json_records import (
     DTYPE,
@@ -134,6 +134,7 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
 
     Raises:
         ArtifactError: the payload is malformed, or a variant does not fit its function.
+        UntrustedCodeError: a compiler would follow options from the payload, and nobody permits that.
     """
     try:
         content = _read_payload(parse_json(payload))
@@ -152,6 +153,13 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
         constants = {digest: context.constant(digest) for digest in content.recipe.constants}
         arrays: Mapping[str, NDArray] = constants
         recipe = Recipe(content.backend, content.recipe.options, content.recipe.text, arrays)
+        if context.compiler is not None and recipe.options and not context.allow_native:
+            # Options may be flags of a C compiler, say: whoever chooses them chooses what runs.
+            raise UntrustedCodeError(
+                context.source,
+                f"holds options of backend `{recipe.backend}`, which a compiler for more sizes would follow",
+                hint="Pass allow_native=True if you trust where it comes from.",
+            )
         compile_sizes = None if context.compiler is None else partial(context.compiler, recipe)
     try:
         return SpecialisedModule(content.backend, signatures, variants, compile_sizes, recipe)
