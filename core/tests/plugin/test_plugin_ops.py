@@ -172,6 +172,8 @@ import sys
 import numpy as np
 import byoc_core
 
+byoc_core.verify({str(path)!r})
+assert "toynpu_run" not in sys.modules  # which runs nothing of a plugin
 executable = byoc_core.load({str(path)!r})
 main = byoc_core.VirtualMachine(executable)["main"]
 x = np.linspace(-200, 200, 7, dtype=np.float32)

@@ -12,6 +12,7 @@ from typing import Any
 from byoc_core.dims import DimExpr, parse_dim
 from byoc_core.errors import ByocError
 from byoc_core.kernels import KERNELS
+from byoc_core.runtime.graph_encoding import decode_document
 
 from core.tests.artifact.fuzzing.members import Members, program_of, with_program
 from core.tests.artifact.fuzzing.retyping import retyped
@@ -49,12 +50,17 @@ _Path = tuple[Any, ...]
 def mutant(members: Members, rng: Random) -> Members:
     """Return a mutant of an artifact, after one change to four."""
     changed = dict(members)
-    for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))):
+    left = rng.choice((1, 1, 1, 2, 2, 3, 4))
+    for _ in range(50):
         change = rng.choices(list(_CHANGES), list(_CHANGES.values()))[0]
         try:
-            changed = change(changed, rng)
+            made = change(changed, rng)
         except (ByocError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-            continue  # what an earlier change has made cannot be changed like this
+            continue  # not of this kind, or what an earlier change has made cannot be changed like this
+        left -= made != changed
+        changed = made
+        if not left:
+            break
     return changed
 
 
@@ -126,11 +132,23 @@ def change_any_place(members: Members, rng: Random) -> Members:
 def change_attribute(members: Members, rng: Random) -> Members:
     """Change an attribute, and most often the types that follow from it, everywhere."""
     name = _payload(members, rng)
-    head, data = _read(members[name])
-    node = rng.choice([node for node in _nodes(data) if node["attrs"]])
-    key = rng.choice(list(node["attrs"]))
-    node["attrs"][key] = _other_value(node["attrs"][key], rng)
-    return _with_types(members, name, head, data, rng)
+    for _ in range(rng.choice((1, 20))):  # one time of two until the rules of all ops hold
+        head, data = _read(members[name])
+        node = rng.choice([node for node in _nodes(data) if node["attrs"]])
+        key = rng.choice(list(node["attrs"]))
+        node["attrs"][key] = _other_value(node["attrs"][key], rng)
+        made = _with_types(members, name, head, data, rng)
+        if made[name] != members[name] and _is_lawful(made[name][len(head) :]):
+            break
+    return made
+
+
+def _is_lawful(document: bytes) -> bool:
+    try:
+        decode_document(document)
+    except ByocError:
+        return False
+    return True
 
 
 def _other_value(value: Any, rng: Random) -> Any:
