@@ -11,7 +11,7 @@ import numpy as np
 from byoc_core.artifact import inspect, load, verify
 from byoc_core.dims import evaluate, shape_symbols
 from byoc_core.dtypes import to_numpy
-from byoc_core.errors import ArtifactError, ByocError, RuntimeNotFoundError
+from byoc_core.errors import ArtifactError, ByocError, HookError, InternalError, RuntimeNotFoundError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm import VirtualMachine
 
@@ -21,6 +21,9 @@ __all__ = ["try_artifact"]
 
 MOST_NBYTES = 1 << 24
 """Inputs of more bytes than this are not made: the artifact asks for them, and any caller would see that."""
+
+OUR_FAULTS = (InternalError, HookError)
+"""Errors of byoc that say that byoc, or a plugin, is at fault."""
 
 
 def try_artifact(path: Path, *, allow_native: bool) -> str:
@@ -38,6 +41,8 @@ def try_artifact(path: Path, *, allow_native: bool) -> str:
         raise AssertionError("what `verify` calls wrong is loaded")
     try:
         machine = VirtualMachine(executable)
+    except OUR_FAULTS:
+        raise
     except ByocError:
         return "unfit"
     outcomes = [_call(machine, name, at_end=at_end) for name in machine.functions for at_end in (True, False)]
@@ -65,6 +70,8 @@ def _call(machine: VirtualMachine, name: str, *, at_end: bool) -> str:
         return "unfit"
     try:
         machine.run(name, inputs, out)
+    except OUR_FAULTS:
+        raise
     except ByocError:
         return "unfit"
     return "ran"
