@@ -181,20 +181,11 @@ def _channel_strides(depth: Dim, stride: Dim, block: int, mode: str) -> tuple[Di
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    """Refuses sizes that only running shows to agree: the C code copies without looking."""
-    shapes = [operand_shape(binding, index) for index in range(len(binding.operands))]
-    agrees = True
-    if binding.op.name == "reshape":
-        (result,) = binding.results
-        agrees = isinstance(result.type, TensorType) and result.type.num_elements == product(shapes[0])
-    elif binding.op.name in ("split", "concat"):
-        axis = axis_of(binding, len(shapes[0]))
-        parts = [r.type.shape or () for r in binding.results if isinstance(r.type, TensorType)]
-        if binding.op.name == "split":
-            agrees = sum((part[axis] for part in parts), start=0) == shapes[0][axis]
-        else:
-            agrees = len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1
-    return None if agrees else reject_sizes(binding)
+    """Refuses a reshape whose numbers of elements only running shows to agree: the C code copies without looking."""
+    (result,) = binding.results if binding.op.name == "reshape" else (None,)
+    if result is None or not isinstance(result.type, TensorType):
+        return None
+    return None if result.type.num_elements == product(operand_shape(binding, 0)) else reject_sizes(binding)
 
 
 def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> None:
@@ -223,6 +214,15 @@ def _require(scope: FunctionScope, step: Step) -> None:
     if step.op == "strided_slice":
         if step.binding.attrs["mode"] == "strict":
             _require_strict(scope, step, shape)
+    elif step.op == "concat":
+        along = axis_of(step.binding, len(shape))
+        for index, operand in enumerate(step.operands):
+            dims, result = shape_of(operand), shape_of(step.result)
+            require_equal_sizes(scope, step, index, dims, [*result[:along], dims[along], *result[along + 1 :]])
+    elif step.op == "split":
+        along = axis_of(step.binding, len(shape))
+        parts = sum((shape_of(part)[along] for part in step.binding.results), start=0)
+        require_equal_sizes(scope, step, 0, shape, [*shape[:along], parts, *shape[along + 1 :]])
     elif step.op == "squeeze":
         removed = [shape[axis] for axis in ints_of(step.binding, "axis")]
         require_equal_sizes(scope, step, 0, removed, [1] * len(removed))
