@@ -96,8 +96,18 @@ _ARITHMETIC = (
         "divide",
         "Gives ``x / y``. Integers truncate towards zero; an integer divided by zero is 0.",
     ),
-    _binary_op("maximum", "Gives the larger of ``x`` and ``y``; NaN wins.", kinds=_ALL_KINDS, commutative=True),
-    _binary_op("minimum", "Gives the smaller of ``x`` and ``y``; NaN wins.", kinds=_ALL_KINDS, commutative=True),
+    _binary_op(
+        "maximum",
+        "Gives the larger of ``x`` and ``y``; NaN wins; of two zeros either.",
+        kinds=_ALL_KINDS,
+        commutative=True,
+    ),
+    _binary_op(
+        "minimum",
+        "Gives the smaller of ``x`` and ``y``; NaN wins; of two zeros either.",
+        kinds=_ALL_KINDS,
+        commutative=True,
+    ),
     _binary_op("power", "Gives ``x ** y``. Integers wrap around; a negative integer exponent truncates ``1 / x**-y``."),
 )
 
@@ -123,7 +133,7 @@ _FUNCTIONS = (
     unary_op("erf", "Gives the error function of ``x``."),
     unary_op(
         "clip",
-        "Gives ``x`` limited to ``min`` from below, then to ``max`` from above; NaN stays NaN.",
+        "Gives ``x`` limited to ``min`` from below, then to ``max`` from above; NaN stays NaN; of two zeros either.",
         attrs=(
             AttrSpec("min", AttrKind.FLOAT, None, doc="The lower end, or ``None``."),
             AttrSpec("max", AttrKind.FLOAT, None, doc="The upper end, or ``None``."),

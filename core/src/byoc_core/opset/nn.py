@@ -9,7 +9,7 @@ from byoc_core.opset.type_rules import NUMBER_KINDS, flops_per_element
 __all__ = ["OPS"]
 
 OPS: tuple[OpDef, ...] = (
-    unary_op("nn.relu", "Gives ``max(x, 0)``; NaN stays NaN.", kinds=NUMBER_KINDS),
+    unary_op("nn.relu", "Gives ``max(x, 0)``; NaN stays NaN; a zero may have either sign.", kinds=NUMBER_KINDS),
     unary_op(
         "nn.leaky_relu",
         "Gives ``x`` where it is zero or more, else ``alpha * x``.",
