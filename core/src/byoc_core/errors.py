@@ -18,6 +18,7 @@
     │   └── HookError               a plugin's hook raised or returned the wrong kind of value
     ├── OptionsError                an option is unknown or has a bad value
     ├── ToolchainError              no C compiler, or the C compiler failed
+    │   └── UndefinedSymbolError    C code calls what no object and no library defines; has the names
     ├── ArtifactError               an artifact is damaged, too new, or not an artifact
     │   └── UntrustedCodeError      the artifact holds native code that nobody allowed
     ├── ProgramError                VM bytecode is malformed
@@ -57,6 +58,7 @@ __all__ = [
     "RuntimeNotFoundError",
     "ScriptError",
     "ToolchainError",
+    "UndefinedSymbolError",
     "UnsupportedOpsError",
     "UntrustedCodeError",
     "VerifyError",
@@ -169,6 +171,21 @@ class OptionsError(ByocError):
 
 class ToolchainError(ByocError):
     """No C compiler, or the C compiler failed."""
+
+
+class UndefinedSymbolError(ToolchainError):
+    """C code calls what no object and no library defines.
+
+    Attributes:
+        symbols: the names that are not defined.
+    """
+
+    symbols: tuple[str, ...] = ()
+
+    def of(self, symbols: Iterable[str]) -> UndefinedSymbolError:
+        """Return the error, which now names these symbols."""
+        self.symbols = tuple(symbols)
+        return self
 
 
 class ArtifactError(ByocError):

@@ -83,6 +83,7 @@ class _Caller:
 def export_library(executable: Executable, path: str | os.PathLike[str]) -> None:
     """Writes one shared library with everything; see :meth:`Executable.export_library`."""
     from byoc_core.artifact.program_c import NativeProgram, program_source
+    from byoc_core.native.build_options import merge_linkage
     from byoc_core.native.bundle import BundleSource, build_bundle
     from byoc_core.runtime.csource import CSourceModule
     from byoc_core.vm.verify import verify
@@ -102,7 +103,10 @@ def export_library(executable: Executable, path: str | os.PathLike[str]) -> None
         for module in native
     ]
     functions = BundleSource(program_source(program, offsets, len(blob)))
-    build_bundle([*sources, functions], blob, path, options=native[0].options if native else None)
+    for module in native:
+        module.check_buildable()
+    options = merge_linkage([module.options for module in native]) if native else None
+    build_bundle([*sources, functions], blob, path, options=options)
 
 
 def load_module(path: str | os.PathLike[str], format: str | None = None) -> RuntimeModule:  # noqa: A002 - as in TVM

@@ -36,7 +36,7 @@ from byoc_core.authoring.csource_scalars import scalar_expression, without_paren
 from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import COMPUTED_DTYPES, c_type
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
-from byoc_core.errors import CodegenError
+from byoc_core.errors import CodegenError, UndefinedSymbolError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
@@ -122,7 +122,10 @@ class CSourceCodegen:
         functions: Function | IRModule | Iterable[Function],
         constants: Mapping[str, NDArray] | None = None,
     ) -> CSourceModule:
-        """Gives the module of all functions; nothing is compiled yet.
+        """Gives the module of all functions.
+
+        Nothing is compiled yet, unless the options name libraries or objects: then the module is built here, so that a
+        symbol that none of them defines is told at codegen.
 
         Args:
             functions: one function, several, or all of a module. A function is exported under its attribute
@@ -130,7 +133,9 @@ class CSourceCodegen:
             constants: arrays by digest; a module brings its own.
 
         Raises:
-            CodegenError: an op, a dtype or a name has no C form; two functions share one symbol.
+            CodegenError: an op, a dtype or a name has no C form; two functions share one symbol; a function calls what
+                no library defines.
+            ToolchainError: a library or an object is not found, or the C compiler refuses the text.
         """
         if isinstance(functions, IRModule):
             constants = functions.constants if constants is None else constants
@@ -142,6 +147,7 @@ class CSourceCodegen:
         traits: dict[str, CallTraits] = {}
         owners: dict[str, str] = {}
         texts: list[str] = []
+        by_function: dict[str, str] = {}
         for function in functions:
             symbol = _symbol_of(function)
             for exported in (symbol, f"{symbol}_", f"{symbol}_wrapper_"):
@@ -153,14 +159,19 @@ class CSourceCodegen:
             scope = FunctionScope(function, symbol, pool, definitions)
             self.visit_function(scope)
             scope.copy_remaining_results()
-            texts += [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
+            own = [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
+            by_function[function.name] = "\n".join(own)
+            texts += own
             signatures[symbol] = _signature(scope)
             traits[symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
         table = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
         parts = [*table, *pool.literals.values(), *definitions.texts, *texts]
         source = "\n\n".join([_HEADERS + self.preamble("\n".join(parts)), *parts]) + "\n"
         cited = {digest: pool.arrays[digest] for digest in pool.table}
-        return CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
+        module = CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
+        if self.options.libraries or self.options.extra_objects:
+            _check_links(module, by_function)
+        return module
 
     def preamble(self, text: str) -> str:
         """Gives C text that stands once, after the standard headers: includes and declarations of a backend's own.
@@ -209,6 +220,24 @@ class CSourceCodegen:
         signature = ", ".join([*parameters, f"{c_type(dtype)} *restrict out", *sizes])
         comment = f"/* {binding.op.name}: {', '.join(str(operand.type) for operand in binding.operands)} */"
         return "\n".join([comment, f"static void {{name}}({signature}) {{", *loops, "}"])
+
+
+def _check_links(module: CSourceModule, texts: Mapping[str, str]) -> None:
+    """Build a module whose C calls libraries; texts are those of each function."""
+    try:
+        module.build()
+    except UndefinedSymbolError as error:
+        symbols = error.symbols
+        users = [name for name, text in texts.items() if any(re.search(rf"\b{s}\b", text) for s in symbols)]
+        options = module.options
+        linked = [*(f"library `{name}`" for name in options.libraries), *options.extra_objects]
+        folders = ", ".join([*options.library_dirs, "the linker's own folders"])
+        raise CodegenError(
+            f"function {', '.join(f'`{name}`' for name in users or texts)}",
+            f"calls {', '.join(f'`{name}`' for name in symbols)}, which no library defines",
+            expected=f"a definition in {', '.join(linked)}; looked for in {folders}",
+            detail=error.detail,
+        ) from error
 
 
 def _symbol_of(function: Function) -> str:

@@ -6,11 +6,16 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from byoc_core.errors import ToolchainError
+from byoc_core.errors import ToolchainError, UndefinedSymbolError
 
 __all__ = ["compiler_failure"]
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? *(?:fatal )?error:", re.MULTILINE)
+_MISSING_LIBRARY = re.compile(
+    r"(?:cannot find -l|unable to find library -l|library not found for -l|system library ')([A-Za-z0-9_+.-]+)"
+)
+_UNDEFINED = re.compile(r"(?:undefined reference to [`']|undefined symbol: )([A-Za-z_][A-Za-z0-9_]*)")
+_LINK_HINT = "Give its folder as `library_dirs` of the build options."
 _MAX_PLACES = 3
 _STDERR_LINES = 30
 
@@ -34,7 +39,20 @@ def compiler_failure(
     if tail:
         lines += ["stderr (its end):", *(f"  {line}" for line in tail)]
     lines += _guilty_lines(stderr, files)
-    return ToolchainError("C compiler", "failed", got=f"exit status {status}", expected=0, detail="\n".join(lines))
+    detail = "\n".join(lines)
+    missing = list(dict.fromkeys(filter(None, _MISSING_LIBRARY.findall(stderr))))
+    if missing:
+        expected = f"lib{missing[0]}.so or lib{missing[0]}.a in the linker's own folders"
+        return ToolchainError(
+            f"library `{missing[0]}`", "is not found", expected=expected, hint=_LINK_HINT, detail=detail
+        )
+    undefined = tuple(dict.fromkeys(_UNDEFINED.findall(stderr)))
+    if undefined:
+        names = ", ".join(f"`{name}`" for name in undefined)
+        return UndefinedSymbolError("C linker", f"no object and no library defines {names}", detail=detail).of(
+            undefined
+        )
+    return ToolchainError("C compiler", "failed", got=f"exit status {status}", expected=0, detail=detail)
 
 
 def _guilty_lines(stderr: str, files: Mapping[str, str]) -> list[str]:

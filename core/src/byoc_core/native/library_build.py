@@ -13,6 +13,7 @@ from pathlib import Path
 from byoc_core.errors import ToolchainError
 from byoc_core.native.build_cache import BuildCache
 from byoc_core.native.compiler_process import REMEDY, run_compiler, write_files
+from byoc_core.native.linkage import SharedLibrary
 from byoc_core.native.processors import count_cpus
 
 __all__ = ["LibraryBuild"]
@@ -29,6 +30,8 @@ class LibraryBuild:
         compile_command: a compiler with all flags, without files.
         link_command: a compiler with all flags for linking, without files.
         libraries: flags behind the files of the linker.
+        linked: digests of files among them.
+        shared: shared libraries among them, which lie in the linker's folder under these names.
         units: C texts by file name, in the order in which they are linked.
         headers: texts that the units include, by file name.
         binary: files that the units include with ``.incbin``.
@@ -39,6 +42,8 @@ class LibraryBuild:
     compile_command: tuple[str, ...]
     link_command: tuple[str, ...]
     libraries: tuple[str, ...]
+    linked: tuple[str, ...]
+    shared: Sequence[SharedLibrary]
     units: Mapping[str, str]
     headers: Mapping[str, str]
     binary: Mapping[str, bytes]
@@ -54,7 +59,7 @@ class LibraryBuild:
         """
         object_keys = {name: self._object_key(name) for name in self.units}
         digests = self._digests(self.binary)
-        commands = [self.compile_command, self.link_command, self.libraries]
+        commands = [self.compile_command, self.link_command, self.libraries, *self.linked]
         key = self._key("library", [commands, dict(self.units), dict(self.headers), digests])
         product = store.get(key)
         if product is None:
@@ -65,8 +70,8 @@ class LibraryBuild:
         return product
 
     def _build(self, store: BuildCache, object_keys: Mapping[str, bytes]) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="byoc-build-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        with tempfile.TemporaryDirectory(prefix="byoc-build-", ignore_cleanup_errors=True) as temporary:
+            folder = Path(temporary)
             write_files(folder, {**self.headers, **self.units})
             for file, data in self.binary.items():
                 (folder / file).write_bytes(data)
@@ -77,6 +82,8 @@ class LibraryBuild:
                         job.result()
                 finally:
                     pool.shutdown(cancel_futures=True)
+            for name, path in self.shared:
+                (folder / name).symlink_to(path)
             command = [*self.link_command, "-o", _LIBRARY, *map(_object_file, self.units), *self.libraries]
             run_compiler(command, self.timeout_s, folder=folder, files=self._texts())
             return _read_product(folder / _LIBRARY, "library", command)

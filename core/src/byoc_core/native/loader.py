@@ -16,6 +16,8 @@ from byoc_core.errors import ArtifactError, ExecutionError, InternalError
 from byoc_core.native.abi import CPU, DLTENSOR_TYPE_INDEX, DLDataType, DLDevice, DLTensor, TVMFFIAny
 from byoc_core.native.build_cache import cache_directory
 from byoc_core.native.cpu import Target, check_target
+from byoc_core.native.linkage import SharedLibrary
+from byoc_core.native.needed_libraries import link_needed_libraries, missing_library, missing_library_error
 
 __all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "failure_of", "load_library", "open_library"]
 
@@ -88,8 +90,11 @@ def load_library(data: bytes, target: Target, name: str) -> NativeLibrary:
     return NativeLibrary(open_library(data, target, name), name)
 
 
-def open_library(data: bytes, target: Target, name: str) -> ctypes.CDLL:
+def open_library(data: bytes, target: Target, name: str, shared: Sequence[SharedLibrary] = ()) -> ctypes.CDLL:
     """Return the handle of a new copy of a library, opened from a private temporary file that is removed at once.
+
+    Libraries that it asks for come from `shared`, else from a folder of ``$BYOC_LIBRARY_PATH``, else from where the
+    system looks. The bytes only name them: no path in the bytes is opened.
 
     Cost: a few mappings and some 50 kB, until the process ends.
 
@@ -105,9 +110,13 @@ def open_library(data: bytes, target: Target, name: str) -> ctypes.CDLL:
             with tempfile.TemporaryDirectory(prefix="byoc-load-", dir=parent, ignore_cleanup_errors=True) as folder:
                 path = Path(folder) / "module.so"
                 path.write_bytes(data)
+                link_needed_libraries(data, Path(folder), shared)
                 return ctypes.CDLL(os.fspath(path))
         except OSError as error:
             failures.append(str(error))
+            missing = missing_library(str(error))
+            if missing is not None:
+                raise missing_library_error(name, missing) from error
     raise ArtifactError(f"library `{name}`", "cannot be loaded", detail="\n".join(failures))
 
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from byoc_core.errors import OptionsError, ToolchainError
+from byoc_core.errors import ToolchainError
 from byoc_core.native.build_cache import BuildCache
+from byoc_core.native.build_options import BuildOptions, CompiledLibrary
 from byoc_core.native.compile_units import (
     has_parallel_loops,
     include_directory,
@@ -31,6 +31,7 @@ from byoc_core.native.compile_units import (
 )
 from byoc_core.native.compiler_process import REMEDY, run_compiler, write_files
 from byoc_core.native.cpu import Target, features_of_macros, target_of_macros
+from byoc_core.native.linkage import Linkage, find_linkage, header_digests
 
 __all__ = [
     "BuildOptions",
@@ -42,46 +43,7 @@ __all__ = [
     "include_directory",
 ]
 
-_FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-o", "-c", "-S", "-E")
 _TIMEOUT_S = 600.0
-_TRIPLE = re.compile(r"[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
-
-
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """How C is compiled.
-
-    Attributes:
-        opt_level: 0 to 3.
-        march: ``"native"`` (this machine's instruction sets, recorded and checked when loaded; for another target its
-            family's baseline), ``"generic"`` (the processor family's baseline), or a name that the compiler knows.
-        extra_flags: further compiler flags, last on the command line.
-        target: the machine that code is for, as ``zig cc`` names it (``"aarch64-linux-gnu"``); empty for this one.
-    """
-
-    opt_level: int = 3
-    march: str = "native"
-    extra_flags: tuple[str, ...] = ()
-    target: str = ""
-
-    def __post_init__(self) -> None:
-        if self.opt_level not in range(4):
-            raise OptionsError("option `opt_level`", "value not permitted", got=self.opt_level, expected="0 to 3")
-        for flag in self.extra_flags:
-            if flag in _FORBIDDEN:
-                raise OptionsError("option `extra_flags`", f"flag {flag} is not permitted")
-        if self.target and not _TRIPLE.fullmatch(self.target):
-            raise OptionsError(
-                "option `target`", "is no target triple", got=repr(self.target), expected="one like aarch64-linux-gnu"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledLibrary:
-    """A shared library's bytes and the machines that can run it."""
-
-    data: bytes = field(repr=False)
-    target: Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +223,8 @@ class Toolchain:
             "-fno-math-errno",
             "-fno-trapping-math",
             *self._quiet_flags(),
-            *options.extra_flags,
+            *(f"-I{folder}" for folder in options.include_dirs),
+            *(flag for flag in options.extra_flags if not flag.startswith("-l")),
         )
 
     def link_flags(self, options: BuildOptions) -> tuple[str, ...]:
@@ -270,18 +233,44 @@ class Toolchain:
         A library uses its own functions and data, whatever others of the same names a process has.
         """
         machine = self.arch_flags(options.march, options.target)
-        return (*machine, "-fPIC", *self._link_steps(options), *self._quiet_flags(), *options.extra_flags)
+        flags = (flag for flag in options.extra_flags if not flag.startswith("-l"))
+        return (*machine, "-fPIC", *self._link_steps(options), *self._quiet_flags(), *flags)
 
     def _link_steps(self, options: BuildOptions) -> tuple[str, ...]:
         system = self.target(options.march, options.target).system
         if system == "Darwin":
-            return ("-shared", "-Wl,-undefined,dynamic_lookup", *(() if self.is_zig else ("-Wl,-no_uuid",)))
-        return ("-shared", "-s", *(() if system == "Windows" else ("-Wl,--build-id=none", "-Wl,-Bsymbolic")))
+            origin = ("-Wl,-rpath,@loader_path",) if options.libraries else ()
+            return ("-shared", "-Wl,-undefined,dynamic_lookup", *(() if self.is_zig else ("-Wl,-no_uuid",)), *origin)
+        if system == "Windows":
+            return ("-shared", "-s")
+        origin = ("-Wl,-rpath,$ORIGIN",) if options.libraries else ()
+        return ("-shared", "-s", "-Wl,--build-id=none", "-Wl,-Bsymbolic", "-Wl,-z,defs", *origin)
 
     def libraries(self, options: BuildOptions, texts: Iterable[str]) -> tuple[str, ...]:
-        """Gives the flags that stand behind the files in linking, for these C texts."""
+        """Gives the flags that stand behind the files in linking, for these C texts: the user's libraries first."""
         on_windows = self.target(options.march, options.target).system == "Windows"
-        return ("-lm",) if on_windows or not any("pthread" in text for text in texts) else ("-lm", "-pthread")
+        flags = (flag for flag in options.extra_flags if flag.startswith("-l"))
+        own = ("-lm",) if on_windows or not any("pthread" in text for text in texts) else ("-lm", "-pthread")
+        return (*self.linkage(options).flags, *flags, *own)
+
+    def linkage(self, options: BuildOptions) -> Linkage:
+        """Return the libraries and objects of the options as they are on this machine.
+
+        Raises:
+            ToolchainError: an object or a folder is not there.
+        """
+        if not (options.libraries or options.extra_objects or options.library_dirs):
+            return Linkage()
+        system = self.target(options.march, options.target).system
+        find = self._find_default_file if not options.target else lambda _: None
+        return find_linkage(options.libraries, options.library_dirs, options.extra_objects, system, find)
+
+    def _find_default_file(self, name: str) -> str | None:
+        """Return the path of a file in the compiler's own folders; ``None`` if it is not there or zig does not tell."""
+        if self.is_zig:
+            return None
+        found = run_compiler([*self.command, f"-print-file-name={name}"], self.timeout_s).stdout.strip()
+        return found if Path(found).is_absolute() and Path(found).is_file() else None
 
     def _quiet_flags(self) -> tuple[str, ...]:
         # The user's flags come with each step, whichever they are for; clang would warn.
@@ -320,19 +309,38 @@ class Toolchain:
         files = {**support_files(texts), **texts}
         units = {name: text for name, text in files.items() if name.endswith(".c")}
         target = self.target(options.march, options.target)
+        linkage = self.linkage(options)
+        compile_command = (*self.command, *self.flags(options), *(f"-D{define}" for define in defines))
+        own = [name for name in texts if name.endswith(".c")] if options.include_dirs else []
+        headers = header_digests(compile_command, files, own, self.timeout_s) if own else []
         # Python holds memory of what calls it.
         stays = ("-Wl,-z,nodelete",) if "byoc_python.c" in units and target.system == "Linux" else ()
         build = LibraryBuild(
-            identity=[self.version, *_identity(self.command[0]), target.system, target.machine, *target.features],
-            compile_command=(*self.command, *self.flags(options), *(f"-D{define}" for define in defines)),
+            identity=[
+                self.version,
+                *_identity(self.command[0]),
+                target.system,
+                target.machine,
+                *target.features,
+                *headers,
+            ],
+            compile_command=compile_command,
             link_command=(*self.command, *self.link_flags(options), *stays),
             libraries=self.libraries(options, units.values()),
+            linked=linkage.digests,
+            shared=linkage.shared,
             units=units,
             headers={name: text for name, text in files.items() if name not in units},
             binary=dict(data_files or {}),
             timeout_s=self.timeout_s,
         )
-        return CompiledLibrary(build.run(self._build_cache or BuildCache()), target)
+        try:
+            product = build.run(self._build_cache or BuildCache())
+        except ToolchainError as error:
+            if options.library_dirs and error.where in {f"library `{name}`" for name in options.libraries}:
+                error.expected = f"{error.expected} or in {', '.join(options.library_dirs)}"
+            raise
+        return CompiledLibrary(product, target, linkage.shared)
 
     def keep_source(
         self, folder: str | os.PathLike[str], name: str, source: str, options: BuildOptions | None = None
@@ -358,6 +366,8 @@ class Toolchain:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
             write_files(Path(folder), {**support, f"{name}.c": source, f"{name}.sh": script})
+            for library, path in self.linkage(options).shared:
+                shutil.copyfile(path, Path(folder) / library)
         except OSError as error:
             raise ToolchainError(f"folder `{os.fspath(folder)}`", f"cannot keep sources: {error}") from error
 

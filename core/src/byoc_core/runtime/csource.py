@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
-from byoc_core.errors import InternalError
+from byoc_core.errors import InternalError, ToolchainError
 from byoc_core.native.loader import ArgumentSpec, NativeLibrary
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, find_toolchain, has_parallel_loops
 from byoc_core.runtime.fork_lock import ForkLock
@@ -33,6 +33,8 @@ class CSourceModule(RuntimeModule):
         options: how the text is compiled.
         library: the text compiled already; without it a C compiler is needed.
         traits: what functions permit beyond the plain contract, by symbol.
+        not_held: files that the text was built with and that an artifact does not hold, by name: objects, and
+            ``"headers"``. Such a module runs, and cannot be built again.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class CSourceModule(RuntimeModule):
         options: BuildOptions | None = None,
         library: CompiledLibrary | None = None,
         traits: Mapping[str, CallTraits] | None = None,
+        not_held: Sequence[str] = (),
     ) -> None:
         self._source = source
         self._signatures = MappingProxyType(dict(functions))
@@ -53,6 +56,7 @@ class CSourceModule(RuntimeModule):
         self._traits = MappingProxyType(
             {symbol: found for symbol, found in (traits or {}).items() if found != CallTraits()}
         )
+        self._not_held = tuple(not_held)
         self._loaded: NativeLibrary | None = None
         self._functions: dict[str, PackedFunction] = {}
         self._fork_lock = ForkLock()
@@ -79,8 +83,16 @@ class CSourceModule(RuntimeModule):
 
     @property
     def payload_format(self) -> int:
-        """2 where a function permits its callers anything or code is for another machine; format 1 cannot say it."""
-        return 2 if self._traits or self._options.target else 1
+        """3 with a library or object of the author's, 2 with permissions for callers or another machine, else 1."""
+        options = self._options
+        if options.libraries or options.include_dirs or options.extra_objects or self._not_held:
+            return 3
+        return 2 if self._traits or options.target else 1
+
+    @property
+    def not_held(self) -> tuple[str, ...]:
+        """What the text was built with that is not on this machine: names of objects, and ``"headers"``."""
+        return self._not_held
 
     @property
     def constants(self) -> Mapping[str, NDArray]:
@@ -114,8 +126,22 @@ class CSourceModule(RuntimeModule):
         """
         with self._fork_lock.lock:
             if self._library is None:
+                self.check_buildable()
                 self._library = find_toolchain(self._options.target).compile(self._source, self._options)
             return self._library
+
+    def check_buildable(self) -> None:
+        """Check that the text can be built again from what the module has.
+
+        Raises:
+            ToolchainError: it was built with files that the artifact does not hold.
+        """
+        if self._not_held:
+            raise ToolchainError(
+                f"library `{', '.join(self.function_names)}`",
+                f"was built with files that its artifact does not hold: {', '.join(self._not_held)}",
+                hint="Build it again, or export it, where the model is compiled.",
+            )
 
     def find_signature(self, name: str) -> Signature:
         """Gives what a function takes and gives; nothing is built."""

@@ -2,8 +2,9 @@
 
 Layout: a magic line with the version, the SHA-256 of all that follows, three lengths (little-endian, 8 bytes each),
 then a JSON header, the C text and the shared library. Constants are cited by digest. Equal modules give equal bytes.
-Format 2 adds to the header what functions permit their callers, and the target triple of code for another machine; a
-module that has neither has format 1.
+Format 2 adds to the header what functions permit their callers, and the target triple of code for another machine.
+Format 3 adds the names of the author's libraries and objects: no folder of any. A module has the first format that can
+say all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.native.cpu import Target
@@ -37,7 +39,7 @@ from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
 
 __all__ = ["FORMATS", "decode", "encode"]
 
-FORMATS = (1, 2)
+FORMATS = (1, 2, 3)
 """The versions of the layout; :func:`encode` writes the one that :attr:`CSourceModule.payload_format` names."""
 
 _MAGICS = {version: f"byoc-csource-{version}\n".encode() for version in FORMATS}
@@ -69,6 +71,8 @@ class _Header:
     machine: str
     features: tuple[str, ...]
     target: str | None = None
+    libraries: tuple[str, ...] | None = None
+    not_held: tuple[str, ...] | None = None
 
 
 def _read_pair(value: object) -> tuple[int, int]:
@@ -102,6 +106,8 @@ _read_header = record(
     machine=_TEXT,
     features=_TEXTS,
     target=Optional(_TEXT),
+    libraries=Optional(list_of(text("[A-Za-z0-9_+.-]+"))),
+    not_held=Optional(list_of(text("[^/\\\\\\0]+"))),
 )
 
 
@@ -124,10 +130,18 @@ def encode(module: CSourceModule) -> bytes:
         machine=library.target.machine,
         features=library.target.features,
         target=module.options.target or None,
+        libraries=module.options.libraries or None,
+        not_held=_not_held(module) or None,
     )
     parts = (json.dumps(header, default=to_json, sort_keys=True).encode(), module.get_source().encode(), library.data)
     body = _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
     return _MAGICS[module.payload_format] + hashlib.sha256(body).digest() + body
+
+
+def _not_held(module: CSourceModule) -> tuple[str, ...]:
+    """Return the names of what the module is built with and its payload leaves out."""
+    own = [Path(path).name for path in module.options.extra_objects]
+    return (*module.not_held, *own, *(["headers"] if module.options.include_dirs else []))
 
 
 def decode(payload: bytes, context: LoadContext) -> CSourceModule:
@@ -141,7 +155,9 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
         header = _read_header(parse_json(header_text))
         functions = {function.symbol: Signature(function.inputs, function.outputs) for function in header.functions}
         traits = {function.symbol: function.traits for function in header.functions if function.traits is not None}
-        options = BuildOptions(header.opt_level, header.march, header.extra_flags, header.target or "")
+        options = BuildOptions(
+            header.opt_level, header.march, header.extra_flags, header.target or "", header.libraries or ()
+        )
         source_text = source.decode()
     except (ValueError, ByocError) as error:
         raise ArtifactError(context.source, "the header of a csource module is malformed", detail=str(error)) from error
@@ -149,7 +165,13 @@ def decode(payload: bytes, context: LoadContext) -> CSourceModule:
     constants = {digest: context.constant(digest) for digest in header.constants}
     compiled = CompiledLibrary(library, target)
     module = CSourceModule(
-        source_text, functions, constants=constants, options=options, library=compiled, traits=traits
+        source_text,
+        functions,
+        constants=constants,
+        options=options,
+        library=compiled,
+        traits=traits,
+        not_held=header.not_held or (),
     )
     if not payload.startswith(_MAGICS[module.payload_format]):
         raise ArtifactError(

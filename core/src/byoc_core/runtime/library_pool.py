@@ -27,7 +27,10 @@ CONSTANT_TABLE = "byoc_constants"
 
 
 class LibraryPool:
-    """The libraries of one process, by the SHA-256 of their bytes. Any number of threads may use a pool."""
+    """The libraries of one process, by the SHA-256 of their bytes and of the paths that they ask for.
+
+    Any number of threads may use a pool.
+    """
 
     def __init__(self) -> None:
         self._fork_lock = ForkLock()
@@ -48,18 +51,18 @@ class LibraryPool:
         Cost: one hash of the library's bytes; a copy takes a few mappings for as long as the process lives.
         """
         check_target(library.target, f"library `{name}`")
-        digest = hashlib.sha256(library.data).digest()
+        digest = hashlib.sha256(repr(library.shared).encode() + library.data).digest()
         if not constants:
             with self._fork_lock.lock:
                 handle = self._shared.get(digest)
                 if handle is None:
-                    handle = self._shared[digest] = open_library(library.data, library.target, name)
+                    handle = self._shared[digest] = open_library(library.data, library.target, name, library.shared)
             return NativeLibrary(handle, name)
         idle = self._idle.setdefault(digest, [])
         try:
             handle = idle.pop()
         except IndexError:
-            handle = open_library(library.data, library.target, name)
+            handle = open_library(library.data, library.target, name, library.shared)
         taken = NativeLibrary(handle, name)
         # The collector may run this at any statement, so it takes no lock: appending to a list is one step.
         weakref.finalize(taken, idle.append, handle).atexit = False

@@ -1,0 +1,96 @@
+"""How C is compiled and linked, and what comes of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from byoc_core.errors import OptionsError
+from byoc_core.native.cpu import Target
+from byoc_core.native.linkage import SharedLibrary, absolute_paths, check_library_name, names
+
+__all__ = ["BuildOptions", "CompiledLibrary", "merge_linkage"]
+
+_FORBIDDEN = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-o", "-c", "-S", "-E")
+_TRIPLE = re.compile(r"[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """How C is compiled.
+
+    Attributes:
+        opt_level: 0 to 3.
+        march: ``"native"`` (this machine's instruction sets, recorded and checked when loaded; for another target its
+            family's baseline), ``"generic"`` (the processor family's baseline), or a name that the compiler knows.
+        extra_flags: further compiler flags, behind those that are always given.
+        target: the machine that code is for, as ``zig cc`` names it (``"aarch64-linux-gnu"``); empty for this one.
+        libraries: names of libraries that the C calls, in linking order: one stands before those that it calls itself.
+            ``"mylib"`` is ``libmylib.so`` or ``libmylib.a``.
+        library_dirs: folders in which they are looked for, before the linker's own.
+        include_dirs: folders of headers that the C includes.
+        extra_objects: object files and static libraries (``*.o``, ``*.a``) that become part of the product.
+    """
+
+    opt_level: int = 3
+    march: str = "native"
+    extra_flags: tuple[str, ...] = ()
+    target: str = ""
+    libraries: tuple[str, ...] = ()
+    library_dirs: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    extra_objects: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "libraries", names(self.libraries))
+        for name in ("library_dirs", "include_dirs", "extra_objects"):
+            object.__setattr__(self, name, absolute_paths(getattr(self, name)))
+        for library in self.libraries:
+            check_library_name(library)
+        if self.opt_level not in range(4):
+            raise OptionsError("option `opt_level`", "value not permitted", got=self.opt_level, expected="0 to 3")
+        for flag in self.extra_flags:
+            if flag in _FORBIDDEN:
+                raise OptionsError("option `extra_flags`", f"flag {flag} is not permitted")
+            if flag[:2] in ("-I", "-L") and not os.path.isabs(flag[2:]):  # noqa: PTH117 - the flag may have no path
+                option = "include_dirs" if flag.startswith("-I") else "library_dirs"
+                problem = f"flag {flag} names a folder relative to that of the compiler's run"
+                raise OptionsError("option `extra_flags`", problem, hint=f"Give the folder as `{option}`.")
+        if self.target and not _TRIPLE.fullmatch(self.target):
+            raise OptionsError(
+                "option `target`", "is no target triple", got=repr(self.target), expected="one like aarch64-linux-gnu"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledLibrary:
+    """A shared library's bytes and the machines that can run it.
+
+    Attributes:
+        data: the bytes.
+        target: the machines.
+        shared: libraries that it asks for, with the files that had them when it was built; artifacts hold none.
+    """
+
+    data: bytes = field(repr=False)
+    target: Target
+    shared: tuple[SharedLibrary, ...] = ()
+
+
+def merge_linkage(options: Sequence[BuildOptions]) -> BuildOptions:
+    """Return the first options with the libraries, folders and objects of all: of several sources in one library."""
+    first = options[0]
+    orders = dict.fromkeys(one.libraries for one in options)  # a library may have to stand behind several others
+    return replace(
+        first,
+        libraries=tuple(name for order in orders for name in order),
+        library_dirs=_distinct(one.library_dirs for one in options),
+        include_dirs=_distinct(one.include_dirs for one in options),
+        extra_objects=_distinct(one.extra_objects for one in options),
+    )
+
+
+def _distinct(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))

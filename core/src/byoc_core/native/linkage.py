@@ -1,0 +1,192 @@
+"""What generated C is linked with beside byoc's own files: libraries, objects and headers of a backend's author.
+
+Static libraries and objects become part of the compiled library. A shared library stays a file of its own: the
+compiled library asks for it by name. No folder is recorded, only ``$ORIGIN``, the folder of the file that asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from byoc_core.errors import OptionsError, ToolchainError
+from byoc_core.native.compiler_process import run_compiler, write_files
+from byoc_core.native.elf import read_dynamic_names
+
+__all__ = [
+    "Linkage",
+    "SharedLibrary",
+    "absolute_paths",
+    "check_library_name",
+    "find_linkage",
+    "header_digests",
+    "names",
+]
+
+SharedLibrary = tuple[str, str]
+"""The name by which a shared library is asked for, and the file that has it on this machine."""
+
+_LIBRARY_NAME = re.compile(r"[A-Za-z0-9_+.-]+")
+_OBJECT_SUFFIXES = (".o", ".a", ".obj", ".lib")
+_SHARED_SUFFIX = {"Darwin": ".dylib"}
+
+
+@dataclass(frozen=True, slots=True)
+class Linkage:
+    """What was found for the options of a build.
+
+    Attributes:
+        flags: for the linker, behind the object files. A shared library of ``library_dirs`` lies under its own name in
+            the folder of the linker's run: no linker can note where it came from.
+        digests: the SHA-256 of each file that is linked, in their order.
+        shared: the shared libraries that were found in ``library_dirs``.
+    """
+
+    flags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    shared: tuple[SharedLibrary, ...] = ()
+
+
+def check_library_name(name: str) -> None:
+    """Check that a text is the name of a library: ``"mylib"`` for ``libmylib.so`` or ``libmylib.a``.
+
+    Raises:
+        OptionsError: it is a path, a flag or a file name.
+    """
+    where = "option `libraries`"
+    if "/" in name or os.sep in name:
+        hint = "Give the folder as `library_dirs`, or a static library's path as `extra_objects`."
+        raise OptionsError(where, "is a path", got=repr(name), expected="a name such as 'mylib'", hint=hint)
+    if name.startswith("-l") or not _LIBRARY_NAME.fullmatch(name):
+        raise OptionsError(where, "is not the name of a library", got=repr(name), expected="one such as 'mylib'")
+    if re.fullmatch(r"lib.*\.(so|a|dylib)(\.[0-9]+)*", name):
+        inner = name.removeprefix("lib").split(".")[0]
+        raise OptionsError(where, "is a file's name", got=repr(name), expected=repr(inner))
+
+
+def names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one name or several as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def absolute_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Return paths as absolute texts: compilers run in a folder of their own."""
+    given = (paths,) if isinstance(paths, str | os.PathLike) else paths
+    return tuple(os.path.abspath(os.fspath(path)) for path in given)  # noqa: PTH100 - links stay as the user wrote them
+
+
+def find_linkage(
+    libraries: tuple[str, ...],
+    library_dirs: tuple[str, ...],
+    extra_objects: tuple[str, ...],
+    system: str,
+    find_default: Callable[[str], str | None],
+) -> Linkage:
+    """Return what the linker is given, and what the product depends on.
+
+    Objects come first, then libraries in the order given: a library stands behind what calls it. A name is looked for
+    as linkers do, shared before static in each folder. A name that no folder of ``library_dirs`` has is left to the
+    linker.
+
+    Args:
+        libraries: names.
+        library_dirs: folders.
+        extra_objects: files.
+        system: the operating system that code is for.
+        find_default: returns the path of a file in the compiler's own folders.
+
+    Raises:
+        ToolchainError: an object is not there, or is no object; a folder is not there.
+    """
+    flags: list[str] = []
+    digests: list[str] = []
+    shared: list[SharedLibrary] = []
+    for path in extra_objects:
+        if not path.endswith(_OBJECT_SUFFIXES):
+            hint = "A shared library is named in `libraries`, its folder in `library_dirs`."
+            raise ToolchainError(
+                f"extra object `{path}`", "is no object file and no static library", expected="*.o or *.a", hint=hint
+            )
+        digests.append(_digest(path, f"extra object `{path}`"))
+        flags.append(path)
+    for folder in library_dirs:
+        if not Path(folder).is_dir():
+            raise ToolchainError(f"library folder `{folder}`", "does not exist", hint="See `library_dirs`.")
+        flags += [f"-L{folder}"] if system == "Windows" else []
+    for name in libraries:
+        found, is_static = _find(name, library_dirs, system, find_default)
+        if found is not None:
+            digests.append(_digest(found, f"library `{name}`"))
+            if is_static:
+                flags.append(found)
+                continue
+            if os.path.dirname(found) in library_dirs:  # noqa: PTH120 - as `absolute_paths`
+                shared.append((_own_name(found), found))
+                flags.append(shared[-1][0])
+                continue
+        flags.append(f"-l{name}")
+    return Linkage(tuple(flags), tuple(digests), tuple(shared))
+
+
+def header_digests(
+    command: Sequence[str], files: Mapping[str, str], units: Iterable[str], timeout_s: float
+) -> tuple[str, ...]:
+    """Return the digests of the headers that units include beside those of their own folder.
+
+    Args:
+        command: the compiler with its flags.
+        files: texts by name.
+        units: names of those to ask about.
+        timeout_s: seconds after which a run is given up.
+
+    Raises:
+        ToolchainError: the preprocessor failed: a header is not found, say.
+
+    Cost: a run of the preprocessor for each unit.
+    """
+    digests: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="byoc-headers-", ignore_cleanup_errors=True) as folder:
+        write_files(Path(folder), files)
+        for unit in units:
+            rule = run_compiler([*command, "-MM", unit], timeout_s, folder=Path(folder), files=files).stdout
+            joined = rule.replace("\\\n", " ").partition(":")[2].replace("\\ ", "\0")
+            paths = [word.replace("\0", " ") for word in joined.split()]
+            digests += [_digest(path, f"header `{path}`") for path in paths if os.path.isabs(path)]  # noqa: PTH117
+    return tuple(digests)
+
+
+def _find(
+    name: str, folders: Iterable[str], system: str, find_default: Callable[[str], str | None]
+) -> tuple[str | None, bool]:
+    """Return the file of a library and whether it is static; no file if only the linker knows."""
+    if system == "Windows":
+        return None, False
+    files = ((f"lib{name}{_SHARED_SUFFIX.get(system, '.so')}", False), (f"lib{name}.a", True))
+    for folder in folders:
+        for file, is_static in files:
+            path = os.path.join(folder, file)  # noqa: PTH118 - as `absolute_paths`
+            if os.path.isfile(path):  # noqa: PTH113
+                return path, is_static
+    for file, is_static in files:
+        found = find_default(file)
+        if found is not None:
+            return found, is_static
+    return None, False
+
+
+def _own_name(path: str) -> str:
+    """Return the name that the linker notes for a shared library: its own, else its file's."""
+    names = read_dynamic_names(Path(path).read_bytes())
+    return (names.name if names is not None else "") or Path(path).name
+
+
+def _digest(path: str, where: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ToolchainError(where, f"cannot be read: {error}") from error

@@ -1,0 +1,59 @@
+"""Shared libraries that compiled code asks for: where they come from when the code is loaded.
+
+Compiled code looks for them in the folder of its own file (``$ORIGIN``), which is a private temporary one: a link there
+leads to the library. Files come from the build of this process and from the user's setting, never from an artifact.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from byoc_core.errors import ArtifactError
+from byoc_core.native.elf import read_dynamic_names
+from byoc_core.native.linkage import SharedLibrary
+
+__all__ = ["LIBRARY_PATH", "link_needed_libraries", "missing_library", "missing_library_error"]
+
+LIBRARY_PATH = "BYOC_LIBRARY_PATH"
+"""The environment variable that names folders of shared libraries, as ``PATH`` does."""
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_+.-]+")
+_MISSING = (
+    re.compile(r"^([^:]+): cannot open shared object file"),
+    re.compile(r"Error loading shared library ([^:]+):"),
+    re.compile(r"Library not loaded: (\S+)"),
+)
+
+
+def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibrary]) -> None:
+    """Put links to the libraries that a library asks for into its folder, as far as their files are known."""
+    known = dict(shared)
+    folders = [Path(item) for item in os.environ.get(LIBRARY_PATH, "").split(os.pathsep) if item]
+    if not known and not folders:
+        return
+    names = read_dynamic_names(data)
+    for name in names.needed if names is not None else known:
+        if not _FILE_NAME.fullmatch(name) or name in (".", ".."):
+            continue
+        files = [Path(known[name])] if name in known else [folder / name for folder in folders]
+        found = next((file for file in files if file.is_file()), None)
+        if found is not None and not (folder / name).exists():
+            (folder / name).symlink_to(found.absolute())
+
+
+def missing_library(message: str) -> str | None:
+    """Return the library that the dynamic linker did not find, by its message; ``None`` for another failure."""
+    found = next((match for pattern in _MISSING if (match := pattern.search(message))), None)
+    return found[1] if found is not None else None
+
+
+def missing_library_error(name: str, missing: str) -> ArtifactError:
+    """Return the error for compiled code that asks for a library that is not there."""
+    return ArtifactError(
+        f"library `{name}`",
+        f"calls the library `{missing}`, which is not found",
+        hint=f"Install it, or put its folder into ${LIBRARY_PATH}: an artifact names shared libraries and holds none.",
+    )
