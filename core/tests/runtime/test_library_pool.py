@@ -64,9 +64,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Gives the bytes of each library that is opened, in order; the pool of the process is a new one."""
     found: list[bytes] = []
 
-    def note(data: bytes, target: Target, name: str) -> object:
+    def note(data: bytes, target: Target, name: str, **given: Any) -> object:
         found.append(data)
-        return open_library(data, target, name)
+        return open_library(data, target, name, **given)
 
     monkeypatch.setattr(pools, "open_library", note)
     monkeypatch.setattr("byoc_core.runtime.csource.library_pool", LibraryPool())

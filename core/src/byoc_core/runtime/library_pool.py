@@ -56,13 +56,13 @@ class LibraryPool:
             with self._fork_lock.lock:
                 handle = self._shared.get(digest)
                 if handle is None:
-                    handle = self._shared[digest] = open_library(library.data, library.target, name, library.shared)
+                    handle = self._shared[digest] = open_library(library.data, library.target, name, shared=library.shared)
             return NativeLibrary(handle, name)
         idle = self._idle.setdefault(digest, [])
         try:
             handle = idle.pop()
         except IndexError:
-            handle = open_library(library.data, library.target, name, library.shared)
+            handle = open_library(library.data, library.target, name, shared=library.shared)
         taken = NativeLibrary(handle, name)
         # The collector may run this at any statement, so it takes no lock: appending to a list is one step.
         weakref.finalize(taken, idle.append, handle).atexit = False
