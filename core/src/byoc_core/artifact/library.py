@@ -18,7 +18,9 @@ _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
 
 class ExecutableModule(RuntimeModule):
-    """An executable as a runtime module: its functions write into the caller's buffers.
+    """An executable as a runtime module: its functions, and the compiled regions that they call.
+
+    A function and a region write into the caller's buffers. The function is meant where both have one name.
 
     Args:
         executable: what to run, through one virtual machine.
@@ -30,6 +32,11 @@ class ExecutableModule(RuntimeModule):
         self.executable = executable
         self._machine = VirtualMachine(executable)
         self._signatures = executable.functions
+        self._owners: dict[str, RuntimeModule] = {}
+        for module in executable.modules:
+            for name in module.function_names:
+                if name not in self._signatures:
+                    self._owners.setdefault(name, module)
 
     @property
     def type_key(self) -> str:
@@ -38,8 +45,8 @@ class ExecutableModule(RuntimeModule):
 
     @property
     def function_names(self) -> tuple[str, ...]:
-        """The executable's functions."""
-        return tuple(self._signatures)
+        """The executable's functions, then the regions."""
+        return (*self._signatures, *self._owners)
 
     @property
     def constants(self) -> Mapping[str, NDArray]:
@@ -52,7 +59,9 @@ class ExecutableModule(RuntimeModule):
         return any(module.is_native for module in self.executable.modules)
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a function that runs in the virtual machine."""
+        """Gives a function that runs in the virtual machine, or a region by itself."""
+        if name in self._owners:
+            return self._owners[name].find_function(name)
         signature = self._signatures[name]
         return PackedFunction(name, _Caller(self._machine[name].run, signature), signature)
 

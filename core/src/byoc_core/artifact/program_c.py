@@ -55,6 +55,18 @@ class NativeProgram:
         self._obstacles = {function.name: self._own_obstacles(function, modules) for function in program.functions}
         self._spread()
 
+    def python_regions(self) -> Iterator[tuple[str, RuntimeModule]]:
+        """Return the regions that only Python runs and whose names the library has room for, with their modules."""
+        functions = set(self.program.function_names)
+        for name, owner in self._owners.items():
+            if (
+                not isinstance(owner, CSourceModule)
+                and name not in functions
+                and name.isascii()
+                and name.isidentifier()
+            ):
+                yield name, owner
+
     def region_symbol(self, name: str) -> str:
         """Gives what a region is called in the library: not as a function of the program, which has the export."""
         return f"byoc_region_{name}" if name in self._obstacles else f"__tvm_ffi_{name}"
@@ -131,7 +143,8 @@ def program_source(native: NativeProgram, constant_offsets: Mapping[str, int], a
     """
     functions = native.program.functions
     exported = list(filter(_has_c_name, functions))
-    used = {native.is_native(function) for function in exported}
+    regions = [(name, owner, owner.find_signature(name)) for name, owner in native.python_regions()]
+    used = {native.is_native(function) for function in exported} | {False for *_, signature in regions if signature}
     headers = [name for name, wanted in (("byoc_program.h", True), ("byoc_python.h", False)) if wanted in used]
     parts = [
         "/* The functions of the executable. */",
@@ -146,7 +159,13 @@ def program_source(native: NativeProgram, constant_offsets: Mapping[str, int], a
         if native.is_native(function):
             parts += _FunctionText(native, function, index, constant_offsets).lines()
         else:
-            parts += _python_lines(native, function, index, artifact_nbytes)
+            specs = (*function.params, *function.results)
+            parts += _python_lines(function.name, specs, native.reason(function), index, artifact_nbytes)
+    for index, (name, owner, signature) in enumerate(regions, start=len(exported)):
+        if signature is not None:
+            specs = (*signature.inputs, *signature.outputs)
+            reason = f"needs Python for runtime `{owner.type_key}`{_ops_text(owner, name)}"
+            parts += _python_lines(name, specs, reason, index, artifact_nbytes)
     return "\n".join(parts) + "\n"
 
 
@@ -184,20 +203,19 @@ def _export(name: str, call: str) -> list[str]:
     return [head, "  TVMFFIAny *result) {", "  (void)handle;", "  (void)result;", f"  return {call};", "}", ""]
 
 
-def _argument_names(function: VMFunction, index: int) -> str:
-    names = [c_string(spec.name) for spec in (*function.params, *function.results)]
+def _argument_names(specs: Iterable[TensorSpec], index: int) -> str:
+    names = [c_string(spec.name) for spec in specs]
     return f"static const char *const names_{index}[] = {{{', '.join([*names, 'NULL'])}}};"
 
 
-def _python_lines(native: NativeProgram, function: VMFunction, index: int, artifact_nbytes: int) -> list[str]:
-    count = len(function.params) + len(function.results)
-    fields = f"names_{index}, {count}, {ARTIFACT_SYMBOL}, {artifact_nbytes}u"
+def _python_lines(name: str, specs: Sequence[TensorSpec], reason: str, index: int, artifact_nbytes: int) -> list[str]:
+    fields = f"names_{index}, {len(specs)}, {ARTIFACT_SYMBOL}, {artifact_nbytes}u"
     return [
         "",
-        _argument_names(function, index),
+        _argument_names(specs, index),
         f"static const byoc_python_function function_{index} = {{",
-        f"    {c_string(function.name)}, {c_string(native.reason(function))}, {fields}}};",
-        *_export(function.name, f"byoc_run_in_python(&function_{index}, args, num_args)"),
+        f"    {c_string(name)}, {c_string(reason)}, {fields}}};",
+        *_export(name, f"byoc_run_in_python(&function_{index}, args, num_args)"),
     ]
 
 
@@ -227,7 +245,7 @@ class _FunctionText:
         return [
             "",
             f"/* {function.name} */",
-            _argument_names(function, index),
+            _argument_names((*function.params, *function.results), index),
             *_table(f"static const byoc_register registers_{index}[]", map(self._register, self._registers)),
             *_table(f"static const byoc_instruction code_{index}[]", self._code()),
             *_table(f"static const int32_t operands_{index}[]", [*map(str, operands), "0"], per_line=24),

@@ -12,7 +12,7 @@ __all__ = ["compiler_failure"]
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? *(?:fatal )?error:", re.MULTILINE)
 _MISSING_LIBRARY = re.compile(
-    r"(?:cannot find -l|unable to find library -l|library not found for -l|system library ')([A-Za-z0-9_+.-]+)"
+    r"(?:cannot find -l|unable to find library -l|library not found for -l|system library ['\"])([A-Za-z0-9_+.-]+)"
 )
 _UNDEFINED = re.compile(r"(?:undefined reference to [`']|undefined symbol: )([A-Za-z_][A-Za-z0-9_]*)")
 _LINK_HINT = "Give its folder as `library_dirs` of the build options."

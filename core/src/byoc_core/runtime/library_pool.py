@@ -56,7 +56,9 @@ class LibraryPool:
             with self._fork_lock.lock:
                 handle = self._shared.get(digest)
                 if handle is None:
-                    handle = self._shared[digest] = open_library(library.data, library.target, name, shared=library.shared)
+                    handle = self._shared[digest] = open_library(
+                        library.data, library.target, name, shared=library.shared
+                    )
             return NativeLibrary(handle, name)
         idle = self._idle.setdefault(digest, [])
         try:
