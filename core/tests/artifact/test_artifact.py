@@ -404,7 +404,7 @@ def test_unknown_function_lists_the_known(executable: Executable) -> None:
 
 def test_artifact_as_a_module(saved: Path) -> None:
     module = load_module(saved)
-    assert module.function_names == ("main",)
+    assert module.function_names == ("main", "region0")
     assert "add(" in module.get_source()
     x, y = np.ones((2, 4), "float32"), np.empty((2, 4), "float32")
     module.get_function("main")(x, y)

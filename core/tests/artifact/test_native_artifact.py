@@ -170,7 +170,7 @@ def test_library_runs_in_a_fresh_process(native: Executable, tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     length = len(native.get_source())
-    assert done.stdout.splitlines() == [f"[1.0, 1.0] [11.0, 11.0] ('main',) {length}", "[]"]
+    assert done.stdout.splitlines() == [f"[1.0, 1.0] [11.0, 11.0] ('main', 'one', 'ten') {length}", "[]"]
 
 
 def test_library_exports_the_regions_to_strangers(native: Executable, tmp_path: Path) -> None:
