@@ -11,7 +11,7 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImpo
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "emit_cast"]
 
 
 def _same_operands(op: str) -> NodeImporter:
@@ -88,11 +88,16 @@ def _single(node: NodeContext, array: np.ndarray[tuple[int, ...], np.dtype[np.ge
 
 
 def _import_cast(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("saturate", "round_mode")  # concern float8 targets only
-    dtype = dtype_of(node.attr_int("to"), f"{node.label}, attribute `to`")
+    return (emit_cast(node, dtype_of(node.attr_int("to"), f"{node.label}, attribute `to`")),)
+
+
+def emit_cast(node: NodeContext, dtype: str) -> Imported:
+    """Return the first input in another dtype, with what the node's attributes say of 8-bit floats."""
+    node.ignore_attrs("round_mode")  # concerns float8_e8m0, which is not imported
+    saturate = node.attr_flag("saturate", default=True) and dtype.startswith("float8")
     if node.type(0).dtype == dtype:
-        return (node.imported(0),)
-    return (node.emit("cast", node.value(0), dtype=dtype),)
+        return node.imported(0)
+    return node.emit("cast", node.value(0), dtype=dtype, saturate=saturate)
 
 
 def _import_leaky_relu(node: NodeContext) -> Sequence[Imported]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from byoc_core.dtypes import is_float
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.elementwise import emit_cast
 from byoc_core.frontend.onnx.ops.float_arithmetic import float_function
 
 __all__ = ["IMPORTERS"]
@@ -47,11 +48,7 @@ def _import_shrink(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_cast_like(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("saturate", "round_mode")  # concern float8 targets only
-    dtype = node.type(1).dtype
-    if node.type(0).dtype == dtype:
-        return (node.imported(0),)
-    return (node.emit("cast", node.value(0), dtype=dtype),)
+    return (emit_cast(node, node.type(1).dtype),)
 
 
 IMPORTERS: dict[str, NodeImporter] = {
