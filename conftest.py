@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -29,3 +30,21 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BYOC_CACHE_DIR", os.environ.get("BYOC_CACHE_DIR") or str(shared / "build-cache"))
         yield
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In nox, write down why tests were skipped; fail where a skip has no kind, or what it lacked is there."""
+    folder = os.environ.get("BYOC_SKIPS")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not folder or reporter is None or hasattr(session.config, "workerinput"):
+        return
+    import skipped_tests
+
+    found = [report.longrepr for report in reporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    reasons = [str(text).removeprefix("Skipped: ") for _, _, text in found]
+    skipped_tests.write_counts(Path(folder), os.environ.get("NOX_CURRENT_SESSION", "pytest"), reasons)
+    faults = skipped_tests.find_faults(reasons)
+    for fault in faults:
+        reporter.write_line(fault, red=True)
+    if faults and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

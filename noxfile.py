@@ -23,10 +23,12 @@ into it); byoc's own wheels are always built and installed afresh. ``nox -s conf
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -126,6 +128,21 @@ nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = os.environ.get("NOX_DEFAULT_VENV_BACKEND", "uv|virtualenv")
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False  # shown as skipped in nox's closing list
+sys.path.insert(0, str(ROOT))
+import skipped_tests  # noqa: E402 - it lies beside this file, which nox does not look for
+
+SKIPS = tempfile.TemporaryDirectory(prefix="byoc-skips-")
+os.environ[skipped_tests.FOLDER] = SKIPS.name
+
+
+@atexit.register
+def show_skips() -> None:
+    """Print at the end, whether sessions failed or not, which tests were skipped in them, and why."""
+    if skips := skipped_tests.read_counts(Path(SKIPS.name)):
+        print(skipped_tests.show_counts(skips), file=sys.stderr)
+    SKIPS.cleanup()
+
+
 os.environ.setdefault("UV_NATIVE_TLS", "1")  # as pip, it trusts whom the system trusts
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all that it imports
 
