@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import byoc_core
 import numpy as np
 import pytest
@@ -39,11 +41,12 @@ def test_saturation_limits_what_no_saturation_makes_nan_or_infinite(
 @pytest.mark.parametrize("op", ["Cast", "CastLike"])
 @pytest.mark.parametrize("saturate", [None, 0, 1])
 def test_onnx_casts_saturate_unless_the_node_says_otherwise(op: str, target: str, saturate: int | None) -> None:
-    attrs = {} if saturate is None else {"saturate": saturate}
-    to = {"to": _TARGETS[target]} if op == "Cast" else {}
+    attrs: dict[str, Any] = {} if saturate is None else {"saturate": saturate}
+    if op == "Cast":
+        attrs["to"] = _TARGETS[target]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])]
     like = helper.make_tensor("like", _TARGETS[target], [1], [1.0])
-    node = helper.make_node(op, ["x", "like"][: 1 + (op == "CastLike")], ["y"], **to, **attrs)
+    node = helper.make_node(op, ["x", "like"][: 1 + (op == "CastLike")], ["y"], **attrs)
     outputs = [helper.make_tensor_value_info("y", _TARGETS[target], [4])]
     graph = helper.make_graph([node], "g", inputs, outputs, [like])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from byoc_core.dtypes import float_limits, to_numpy
-from byoc_dnnl.precision import Isa, lacks
+from byoc_dnnl.capi import Isa
+from byoc_dnnl.precision import lacks
 from hypothesis import given
 from hypothesis import strategies as st
 
