@@ -33,8 +33,6 @@ def _beyond_the_target(binding: Binding, operands: Sequence[NDArray]) -> NDArray
     (x,), target = operands, result.type.dtype
     if x.dtype.kind != "f" or target == "bool":
         return np.asarray(False)
-    if is_float(target) and binding.attrs.get("saturate"):
-        return np.asarray(False)
     if is_float(target):
         return np.abs(x) > float_limits(target).largest if target.startswith("float8") else np.asarray(False)
     bits, is_signed = dtype_info(target).bits, dtype_info(target).kind == "int"

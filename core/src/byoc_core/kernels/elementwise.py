@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from byoc_core.dtypes import all_dtypes, float_limits, to_numpy
+from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.kernels.error_function import erf64, erfc64
 from byoc_core.kernels.memory import BLOCK_ELEMENTS, in_blocks
 from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, common_dtype, predicate
@@ -129,23 +129,17 @@ def clip(
     return np.asarray(result if max is None else np.minimum(result, np.asarray(max, x.dtype), out=out))
 
 
-def cast(x: NDArray, *, dtype: str, saturate: bool = False, out: NDArray | None = None) -> NDArray:
+def cast(x: NDArray, *, dtype: str, out: NDArray | None = None) -> NDArray:
     """Gives ``x`` in another dtype: floats truncate towards zero to integers; all but zero is true.
 
-    A value that the target integer type cannot hold has an unspecified result, as in C and ONNX. With ``saturate``, a
-    number beyond the range of an 8-bit float becomes the largest of its sign; NaN stays NaN.
+    A value that the target integer type cannot hold has an unspecified result, as in C and ONNX.
     """
-    if saturate and dtype in _SATURATING:
-        largest = float_limits(dtype).largest
-        wide = x.astype(np.float64)
-        x = np.where(np.abs(wide) > largest, np.copysign(largest, wide).astype(x.dtype), x)
     if out is None:
         return x.astype(_numpy_dtype(dtype))
     out[...] = x
     return out
 
 
-_SATURATING = ("float8_e4m3fn", "float8_e5m2")
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 
 

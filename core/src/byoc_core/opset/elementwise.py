@@ -147,21 +147,11 @@ _SELECTION = (
         "cast",
         (OperandSpec("x"),),
         _infer_cast,
-        attrs=(
-            AttrSpec("dtype", AttrKind.DTYPE, doc="The dtype of the result."),
-            AttrSpec(
-                "saturate",
-                AttrKind.BOOL,
-                False,
-                doc="Whether numbers beyond the range of an 8-bit float, infinities too, become its largest number.",
-            ),
-        ),
+        attrs=(AttrSpec("dtype", AttrKind.DTYPE, doc="The dtype of the result."),),
         traits=_TRAITS,
         flops=no_flops,
         kernel=KERNELS["cast"],
         doc="Gives ``x`` in another dtype: floats truncate towards zero to integers, all but zero is true.\n\n"
-        "Without ``saturate``, numbers beyond the range of ``float8_e4m3fn`` become NaN, those beyond the range of "
-        "``float8_e5m2`` infinite. Other dtypes ignore it.\n\n"
         "Shapes: any; the result has the shape of ``x``.",
     ),
     OpDef(

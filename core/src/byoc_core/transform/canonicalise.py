@@ -146,7 +146,7 @@ def _join_casts(binding: Binding, graph: RewriteGraph) -> Rewritten:
     is_by_value = source == target or "bool" in (source, target) or kinds == {"float"} or kinds <= {"int", "uint"}
     if not (is_by_value and _holds_all_of(between, source)):
         return None
-    return (graph.emit("cast", inner.operands, binding.attrs),)
+    return (graph.emit("cast", inner.operands, {"dtype": target}),)
 
 
 # Bits of the significand: the floats that hold every integer of fewer bits.

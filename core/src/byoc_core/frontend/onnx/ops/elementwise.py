@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from byoc_core.dtypes import is_float, to_numpy
+from byoc_core.dtypes import float_limits, is_float, to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
@@ -92,12 +92,24 @@ def _import_cast(node: NodeContext) -> Sequence[Imported]:
 
 
 def emit_cast(node: NodeContext, dtype: str) -> Imported:
-    """Return the first input in another dtype, with what the node's attributes say of 8-bit floats."""
+    """Return the first input in another dtype.
+
+    Unless the node says otherwise, numbers beyond the range of an 8-bit float become its largest: they are clipped
+    before; NaN stays NaN. The largest numbers of these types are numbers of all other floats.
+    """
     node.ignore_attrs("round_mode")  # concerns float8_e8m0, which is not imported
-    saturate = node.attr_flag("saturate", default=True) and dtype.startswith("float8")
-    if node.type(0).dtype == dtype:
+    saturate = node.attr_flag("saturate", default=True)
+    source = node.type(0).dtype
+    if source == dtype:
         return node.imported(0)
-    return node.emit("cast", node.value(0), dtype=dtype, saturate=saturate)
+    value = node.value(0)
+    if saturate and dtype.startswith("float8"):
+        wide = (
+            value if is_float(source) and not source.startswith("float8") else node.emit("cast", value, dtype="float32")
+        )
+        largest = float_limits(dtype).largest
+        value = node.emit("clip", wide, min=-largest, max=largest)
+    return node.emit("cast", value, dtype=dtype)
 
 
 def _import_leaky_relu(node: NodeContext) -> Sequence[Imported]:
