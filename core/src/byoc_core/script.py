@@ -39,6 +39,15 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         """Tells type checkers that ``R.<op>`` is fine: bodies are parsed, never run."""
 
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Say what is meant by a name that is not here: an op outside of script, or a word of another system."""
+        from byoc_core.ir.script_hints import hint_for
+
+        hint = "" if name.startswith("__") else hint_for(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{'. ' if hint else ''}{hint}")
+
 
 def parse(
     text: str,

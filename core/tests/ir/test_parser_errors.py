@@ -29,6 +29,7 @@ def window(text: str, guilty: int) -> str:
     return "\n".join(numbered[max(0, guilty - 3) : guilty + 2])
 
 
+NO_BINDING = "is not a binding, a region or a return"
 REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
     ("syntax", "def main(:\n    return x\n", 1, ScriptError, "is not Python syntax: invalid syntax"),
     ("indent", "  def f(): pass\n pass", 1, ScriptError, "is not Python syntax: unexpected indent"),
@@ -122,11 +123,23 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         ScriptError,
         'function `f` does not return what its annotation says; it returns R.Tensor((2,), "float32")',
     ),
-    ("if", body("if x: pass"), 3, ScriptError, "is not a binding, a region or a return"),
-    ("for", body("for i in x: pass"), 3, ScriptError, "is not a binding, a region or a return"),
-    ("augmented", body("x += x"), 3, ScriptError, "is not a binding, a region or a return"),
-    ("expression", body("R.nn.relu(x)"), 3, ScriptError, "is not a binding, a region or a return"),
-    ("number", body("y = 3"), 3, ScriptError, "is not a binding, a region or a return"),
+    ("if", body("if x: pass"), 3, ScriptError, f"{NO_BINDING}. A branch is `R.if_(condition, ..., regions=[...])`."),
+    ("for", body("for i in x: pass"), 3, ScriptError, f"{NO_BINDING}. A loop is `R.loop(..., regions=[...])`."),
+    (
+        "augmented",
+        body("x += x"),
+        3,
+        ScriptError,
+        f"{NO_BINDING}. Operators are ops, and each result has a name: `y = R.add(...)`.",
+    ),
+    (
+        "expression",
+        body("R.nn.relu(x)"),
+        3,
+        ScriptError,
+        f"{NO_BINDING}. A result is bound to a name: `y = R.<op>(...)`.",
+    ),
+    ("number", body("y = 3"), 3, ScriptError, f'{NO_BINDING}. A constant is `R.const(values, "dtype")`.'),
     ("attribute target", body("x.y = R.nn.relu(x)"), 3, ScriptError, "is not a name or a tuple of names"),
     ("star target", body("*a, b = R.split(x, sections=(1, 1))"), 3, ScriptError, "is not a name or a tuple of names"),
     ("chain", body("a = b = R.nn.relu(x)"), 3, ScriptError, "is not a binding, a region or a return"),
@@ -194,7 +207,10 @@ REFUSED: list[tuple[str, str, int, type[IRError], str]] = [
         body("y = R.nn.relu(3)"),
         3,
         ScriptError,
-        "is not a value; expected a name, `R.const` or `R.constant`",
+        (
+            "is not a value; expected a name, `R.const` or `R.constant`. "
+            'A number among operands is `R.const(3, "float32")`; attributes are given by name.'
+        ),
     ),
     (
         "operand lambda",

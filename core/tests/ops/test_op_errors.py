@@ -215,7 +215,10 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "split",
         [_F],
         {"sections": (1, 1), "axis": 1},
-        "op `split`: attribute `sections` sums to 2; got (1, 1), expected 3, the size of axis 1",
+        (
+            "op `split`: attribute `sections` sums to 2; got (1, 1), expected 3, the size of axis 1. "
+            "`sections` are sizes; to cut at indices write `indices_or_sections=(1, 1)`."
+        ),
     ),
     (
         "take",

@@ -51,7 +51,10 @@ _CASES: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
         "split",
         [tensor(("n",))],
         {"sections": ("n", 1)},
-        "op `split`: attribute `sections` sums to n+1; got (n, 1), expected n, the size of axis 0",
+        (
+            "op `split`: attribute `sections` sums to n+1; got (n, 1), expected n, the size of axis 0. "
+            "`sections` are sizes; to cut at indices write `indices_or_sections=(n, 1)`."
+        ),
     ),
 ]
 

@@ -110,7 +110,7 @@ class FunctionBuilder:
         self._check_open()
         opdef = self.ops.find(op) if isinstance(op, str) else op
         values = tuple(o if isinstance(o, Var | Constant) else self.const(o) for o in operands)
-        normal: Mapping[str, AttrValue] = opdef.normalise_attrs(attrs)
+        normal: Mapping[str, AttrValue] = opdef.attrs_for(attrs, [value.type for value in values])
         types = infer_results(
             opdef,
             values,

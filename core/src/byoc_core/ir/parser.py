@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.errors import IRError, ScriptError, near_names
+from byoc_core.errors import IRError, IRTypeError, ScriptError, near_names
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Var
 from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
+from byoc_core.ir.script_hints import DECORATORS, hint_for, literal_hint, statement_hint
 from byoc_core.ir.script_reader import ScriptReader, script_name
 from byoc_core.ir.structural import CALL
 from byoc_core.opset.opdef import AttrValue, OpDef, OpRegistry
-from byoc_core.opset.types import Type
+from byoc_core.opset.types import TensorType, Type
 
 __all__ = ["parse_function", "parse_module"]
 
@@ -149,6 +150,7 @@ class _Parser(ScriptReader):
             return body
         if len(classes) > 1:
             self.fail(classes[1], "is a second module class", expected="one class")
+        self._check_decorators(classes[0])
         return [s for s in body if s is not classes[0]] + classes[0].body
 
     def _callees_first(self) -> list[str]:
@@ -176,8 +178,17 @@ class _Parser(ScriptReader):
                 case ast.Call(func=ast.Name(id=callee)) if callee in self._pending:
                     yield callee
 
+    def _check_decorators(self, node: ast.FunctionDef | ast.ClassDef) -> None:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = script_name(called) or ast.unparse(called).rpartition(".")[2]
+            if name not in DECORATORS and (script_name(called) or hint_for(name)):
+                hint = hint_for(name, DECORATORS) or None
+                self.fail(decorator, f"`{ast.unparse(decorator)}` is no decorator of script", hint=hint)
+
     def _function(self, node: ast.FunctionDef) -> Function:
         self._node = node
+        self._check_decorators(node)
         arguments = node.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs or arguments.defaults:
             self.fail(node, "has parameters other than plain positional ones")
@@ -241,7 +252,7 @@ class _Parser(ScriptReader):
                 case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                     pass
                 case _:
-                    self.fail(statement, "is not a binding, a region or a return")
+                    self.fail(statement, "is not a binding, a region or a return", hint=statement_hint(statement))
         return results
 
     def _returned(self, node: ast.expr | None, scope: _Scope) -> tuple[Value, ...]:
@@ -267,7 +278,7 @@ class _Parser(ScriptReader):
         regions, declared, codegen = self._binding_keywords(call, scope)
         if declared is not None and not op.declares_results:
             self.fail(call, f"`{op.name}` finds its result types itself", hint="Leave `out_types` out.")
-        normal = op.normalise_attrs(attrs)
+        normal = op.attrs_for(attrs, [operand.type for operand in operands])
         types = infer_results(op, operands, normal, regions=regions, declared=declared, functions=self._functions)
         if len(types) != len(names):
             self.fail(target, f"binds {len(names)} names, but `{op.name}` has {len(types)} results")
@@ -286,15 +297,18 @@ class _Parser(ScriptReader):
         name = script_name(call.func)
         if name is None:
             if not isinstance(call.func, ast.Name):
-                self.fail(call, "calls something that is neither an op `R.<name>` nor a function of the module")
+                problem = "calls something that is neither an op `R.<name>` nor a function of the module"
+                self.fail(call, problem, hint=hint_for(ast.unparse(call.func), ops=self._ops) or None)
             callee = call.func.id
             if callee not in self._pending:
                 hint = near_names(callee, self._pending)
                 self.fail(call, f"function `{callee}` is not in the module", hint=hint or None)
             self._check_not_given(call, "callee")
             return CALL, self._operands(call.args, scope), {"callee": callee, **attrs}
-        op = self._ops.find(_OP_OF_ALIAS.get(name, name))
+        op = self._ops.get(_OP_OF_ALIAS.get(name, name)) or self._unknown_op(name)
         arguments = list(call.args)
+        if op.name not in SYMBOL_FIRST:
+            self._check_no_literals(arguments, scope)
         if op.name in SYMBOL_FIRST:
             self._check_not_given(call, SYMBOL_FIRST[op.name])
             attrs[SYMBOL_FIRST[op.name]] = self._leading_symbol(call, arguments)
@@ -304,6 +318,18 @@ class _Parser(ScriptReader):
                 )
             arguments = arguments[1:2]
         return op, self._operands(arguments, scope), attrs
+
+    def _unknown_op(self, name: str) -> NoReturn:
+        raise IRTypeError(f"op `{name}`", "is not known", hint=hint_for(name, ops=self._ops) or None)
+
+    def _check_no_literals(self, arguments: Sequence[ast.expr], scope: _Scope) -> None:
+        for argument in arguments:
+            if isinstance(argument, ast.Constant | ast.UnaryOp):
+                values = (scope.values.get(other.id) for other in arguments if isinstance(other, ast.Name))
+                types = (value.type for value in values if value is not None)
+                dtype = next((type_.dtype for type_ in types if isinstance(type_, TensorType)), "float32")
+                hint = literal_hint(argument, dtype)
+                self.fail(argument, "is not a value", expected="a name, `R.const` or `R.constant`", hint=hint)
 
     def _check_not_given(self, call: ast.Call, name: str) -> None:
         if any(keyword.arg == name for keyword in call.keywords):

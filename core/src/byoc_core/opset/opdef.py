@@ -182,6 +182,8 @@ class OpDef:
         kernel: the numpy reference kernel that defines the op; ``None`` for structural ops.
         canonicalise: brings equivalent attribute values to one form (``padding=(1, 1)`` to four ints);
             may raise ``IRTypeError``.
+        complete: brings attributes as a person gives them to those that the op has, by its operands' types (a count of
+            equal parts to their sizes); may raise ``IRTypeError``.
         declares_results: result types stand in the binding, because the rule alone cannot find them.
         num_regions: nested functions it holds.
         doc: what it computes, with shapes.
@@ -196,6 +198,7 @@ class OpDef:
     nbytes: Callable[[CostContext], Dim] = bytes_touched
     kernel: Kernel | None = None
     canonicalise: Callable[[Mapping[str, AttrValue]], Mapping[str, AttrValue]] | None = None
+    complete: Callable[[Mapping[str, object], Sequence[Type]], Mapping[str, object]] | None = None
     declares_results: bool = False
     num_regions: int = 0
     doc: str = ""
@@ -235,6 +238,14 @@ class OpDef:
             last = names.pop()
             names += [f"{last}[{index}]" for index in range(count - len(names))]
         return tuple(names)
+
+    def attrs_for(self, given: Mapping[str, object], operands: Sequence[Type]) -> Mapping[str, AttrValue]:
+        """Return the attributes that a person gave in their stored form, completed by the operands' types.
+
+        Raises:
+            IRTypeError: as :meth:`normalise_attrs`, or what was given does not fit the operands.
+        """
+        return self.normalise_attrs(given if self.complete is None else self.complete(given, operands))
 
     def normalise_attrs(self, given: Mapping[str, object]) -> Mapping[str, AttrValue]:
         """Gives all attributes in declared order, defaults filled in, values in stored form.

@@ -6,6 +6,7 @@ from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, exact_div, is_nonnega
 from byoc_core.kernels import KERNELS
 from byoc_core.kernels.shape import OPEN_BOUND
 from byoc_core.opset.opdef import AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
+from byoc_core.opset.split_sizes import SPLIT_INDICES, complete_split
 from byoc_core.opset.type_rules import (
     INTEGER_KINDS,
     gathered_nbytes,
@@ -141,11 +142,13 @@ def _infer_split(context: TypeContext) -> tuple[Type, ...]:
     total = sum(sections, start=0)
     difference = shape[axis] - total
     if isinstance(difference, int) and difference != 0:
-        raise context.error(
+        error = context.error(
             f"attribute `sections` sums to {total}",
             got=shape_text(sections),
             expected=f"{shape[axis]}, the size of axis {axis}",
         )
+        error.hint = f"`sections` are sizes; to cut at indices write `{SPLIT_INDICES}={shape_text(sections)}`."
+        raise error
     dtype = context.tensor(0).dtype
     return tuple(TensorType((*shape[:axis], size, *shape[axis + 1 :]), dtype) for size in sections)
 
@@ -280,13 +283,16 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_split,
         attrs=(
-            AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts."),
+            AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts; or how many, of one size."),
             AttrSpec("axis", AttrKind.INT, 0, doc="The axis that is split."),
         ),
         flops=no_flops,
         kernel=KERNELS["split"],
+        complete=complete_split,
         doc="Gives consecutive parts of ``x`` along one axis, one result for each of ``sections``.\n\n"
-        "Shapes: that of ``x``, with ``sections[i]`` in place of the size of ``axis``.",
+        "Shapes: that of ``x``, with ``sections[i]`` in place of the size of ``axis``.\n\n"
+        "A number in the place of ``sections`` makes so many parts of one size. ``indices_or_sections``, as in numpy, "
+        "is such a number, or the indices at which parts begin.",
     ),
     OpDef(
         "take",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from byoc_core.errors import ByocError, InternalError, PatternError
+from byoc_core.errors import ByocError, InternalError, PatternError, type_name
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var, binding_window
 from byoc_core.ir.sizes import is_data_dependent
 from byoc_core.partitioning.claiming.admission import Admission, admit_all
@@ -43,6 +43,20 @@ class FuseOpsByPattern(Pass):
     log: PartitionLog | None = None
     admit: Admission = admit_all
     contain: Callable[[ByocError, str], Rejection] | None = None
+
+    def __post_init__(self) -> None:
+        given: Sequence[object] = self.patterns
+        for index, pattern in enumerate(given):
+            if not isinstance(pattern, CompositePattern):
+                name = pattern[0] if isinstance(pattern, tuple) and len(pattern) >= 2 else None
+                hint = f"Write `CompositePattern({name!r}, pattern, check)`." if isinstance(name, str) else None
+                raise PatternError(
+                    f"pattern {index}",
+                    "is no composite pattern",
+                    got=type_name(pattern),
+                    expected="CompositePattern",
+                    hint=hint,
+                )
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with composites.
