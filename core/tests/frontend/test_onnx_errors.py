@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import onnx
 import pytest
 from byoc_core.errors import ByocError, FrontendError, UnsupportedOpsError
 from byoc_core.frontend.onnx import from_onnx
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -369,3 +370,41 @@ def test_without_the_onnx_package() -> None:
 
 def test_importing_the_front_end_does_not_import_onnx() -> None:
     assert _run_python("import sys, byoc_core.frontend.onnx; print('onnx' in sys.modules)") == "False"
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("w.bin\0x", "embedded null"),
+        ("w" * 5000, "File name too long"),
+        ("folder", "Is a directory"),
+        ("round", "Symlink loop|Too many levels"),
+        ("file/below", "Not a directory"),
+        ("secret", "Permission denied"),
+    ],
+)
+def test_external_data_that_the_system_refuses(tmp_path: Path, location: str, reason: str) -> None:
+    path = _external(tmp_path, location, offset="0", length="16")
+    (path.parent / "folder").mkdir()
+    (path.parent / "round").symlink_to("round")
+    (path.parent / "file").write_bytes(bytes(16))
+    (path.parent / "secret").write_bytes(bytes(16))
+    (path.parent / "secret").chmod(0)
+    if location == "secret" and os.access(path.parent / "secret", os.R_OK):
+        pytest.skip("this user may read everything")
+    text = _refuse(path)
+    assert text.startswith(f"{path}, initializer `w`: its external data ")
+    assert re.search(reason, text)
+
+
+@given(location=st.text(st.characters(exclude_categories=["Cs"])), offset=st.text("0123456789-+ _x", max_size=25))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_external_data_raises_any_other_error(tmp_path: Path, location: str, offset: str) -> None:
+    path = _external(tmp_path, location, offset=offset)
+    (path.parent / "0").write_bytes(bytes(20))
+    with contextlib.suppress(ByocError):
+        from_onnx(path)
+
+
+def test_a_path_that_no_file_can_have() -> None:
+    assert re.match("m\ufffd.onnx: cannot be read: embedded null", _refuse("m\0.onnx"))

@@ -17,6 +17,7 @@ from byoc_core.backend.size_compiler import held_sizes
 from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback, warn_of_failures
+from byoc_core.driver.frozen import keep_frozen
 from byoc_core.driver.specialising import check_sizes
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
@@ -308,7 +309,8 @@ class _Build:
     def offload(self, module: IRModule) -> IRModule:
         """Gives the module with a function for each region that a backend claims, the host excepted."""
         self._say("partition")
-        return self._partition(module, self._offloading, self._chosen.policy, _PARTITION)
+        with keep_frozen(module, self._offloading):
+            return self._partition(module, self._offloading, self._chosen.policy, _PARTITION)
 
     def peel(self, module: IRModule) -> IRModule:
         """Gives the module with views at the borders of regions in the callers, but for those that the user placed."""
@@ -328,7 +330,8 @@ class _Build:
             backends=self._handles,
             handover=lambda function, backend, refusal: self._hand_over(function, backend, refusal, annotated),
         )
-        compiled = self._sequence([codegen], verify_input=False, dump=self._dump("compile"))(module)
+        with keep_frozen(module, self._offloading):
+            compiled = self._sequence([codegen], verify_input=False, dump=self._dump("compile"))(module)
         partitioned = module.with_functions({**module.functions, **self._moved})
         takers = {name: function.attrs["Codegen"] for name, function in self._moved.items()}
         moved = {name: carved[name].with_attrs(Codegen=taker) for name, taker in takers.items()}
@@ -400,7 +403,8 @@ class _Build:
         options = self._options.get(handle.name, {})
 
         def prepare(module: IRModule) -> IRModule:
-            return handle.prepare(module, handle.context(module, options))
+            with keep_frozen(module, [handle], "byoc_prepare"):
+                return handle.prepare(module, handle.context(module, options))
 
         prepare.__name__ = _prepare_name(handle.name)
         return prepare

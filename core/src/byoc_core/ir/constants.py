@@ -45,6 +45,16 @@ def _is_frozen(array: npt.NDArray[np.generic]) -> bool:
         return False
 
 
+def _frozen_view(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Return the array without permission to write, which nobody can give back where it is contiguous."""
+    if array.size and array.flags.c_contiguous:
+        memory = array.reshape(-1).view(np.uint8).data.toreadonly()
+        return np.frombuffer(memory, array.dtype).reshape(array.shape)
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
     """Arrays by digest: equal arrays are stored once, different arrays never merge.
 
@@ -70,8 +80,7 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
         digest = digest_of(data)
         if digest not in self._arrays:
             if not (data.flags.c_contiguous and _is_frozen(data)):
-                data = np.array(data, order="C", copy=True)
-                data.flags.writeable = False
+                data = _frozen_view(np.array(data, order="C", copy=True))
             self._arrays[digest] = data
             self._nbytes += data.nbytes
         stored = self._arrays[digest]
@@ -87,8 +96,7 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
                 expected=constant.type,
             )
         if array.flags.writeable:
-            array = array.view()
-            array.flags.writeable = False
+            array = _frozen_view(array)
         if constant.digest not in self._arrays:
             self._arrays[constant.digest] = array
             self._nbytes += array.nbytes

@@ -93,8 +93,9 @@ def _standardised(domain: str) -> str:
 def _read(path: Path) -> bytes:
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise FrontendError(str(path), f"cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FrontendError(str(path), f"cannot be read: {reason}") from error
     if not data:
         raise FrontendError(str(path), "is not an ONNX model: the file is empty")
     return data

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -123,16 +124,13 @@ def _read_external(
 ) -> npt.NDArray[np.generic]:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     path = _locate_external(entries.get("location", ""), where, directory)
+    with _reading(path, where):
+        size = path.stat().st_size
     try:
         offset = int(entries.get("offset", "0"))
-        size = path.stat().st_size
         length = int(entries.get("length", str(size - offset)))
     except ValueError as error:
         raise FrontendError(where, "has external data with a malformed offset or length", got=entries) from error
-    except OSError as error:
-        raise FrontendError(
-            where, f"its external data `{path.name}` cannot be read: {error.strerror or error}"
-        ) from error
     _check_count(where, length, count * dtype.itemsize, "bytes of external data")
     if offset < 0 or offset + length > size:
         raise FrontendError(
@@ -144,8 +142,19 @@ def _read_external(
     if count == 0:
         return np.empty(0, dtype)
     # Mapped as bytes: extension dtypes and unaligned offsets are then a matter of a view.
-    raw = np.asarray(np.memmap(path, np.uint8, "r", offset, (length,)))
+    with _reading(path, where):
+        raw = np.asarray(np.memmap(path, np.uint8, "r", offset, (length,)))
     return raw.view(dtype)
+
+
+@contextmanager
+def _reading(path: Path, where: str) -> Iterator[None]:
+    """Tell of whatever the system says against a file that a model names."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FrontendError(where, f"its external data `{path.name}` cannot be read: {reason}") from error
 
 
 def _locate_external(location: str, where: str, directory: Path | None) -> Path:
@@ -158,9 +167,15 @@ def _locate_external(location: str, where: str, directory: Path | None) -> Path:
         )
     relative = Path(location)
     unsafe = not location or "\\" in location or relative.is_absolute() or ".." in relative.parts
-    base = directory.resolve()
-    path = base / relative
-    if unsafe or not path.resolve().is_relative_to(base):
+    path = directory / relative
+    try:
+        base = directory.resolve()
+        path = base / relative
+        unsafe = unsafe or not path.resolve().is_relative_to(base)
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FrontendError(where, f"its external data cannot be found: {reason}", got=repr(location)) from error
+    if unsafe:
         raise FrontendError(
             where, "has external data outside the model's folder", got=repr(location), expected="a relative path"
         )
