@@ -328,3 +328,20 @@ def main(x: R.Tensor((2,))):
     vm = byoc_core.VirtualMachine(executable, externs=externs)
     np.testing.assert_array_equal(vm["main"](np.array([-1.0, 2.0], np.float32)), [-1.0, 4.0])
     assert calls == ["first", "second"]
+
+
+def test_explanations_print_as_reports_and_have_short_reprs() -> None:
+    explanation = byoc_core.explain(R.parse("def main(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y"))
+    assert str(explanation) == explanation.report()
+    assert repr(explanation) == "<explanation of main>"
+
+
+def test_what_build_compiles_is_its_own(tmp_path: Path) -> None:
+    made = byoc_core.build(R.parse("def main(x: R.Tensor((2,))):\n    y = R.nn.relu(x)\n    return y"))
+    assert made.is_own
+    made.save(tmp_path / "m.byoc")
+    assert not byoc_core.inspect(tmp_path / "m.byoc").is_trusted, "without native code there is nothing to trust"
+    said = byoc_core.inspect(tmp_path / "m.byoc")
+    assert str(said).endswith(said.report())
+    assert "main(x: float32[2]) -> (output0: float32[2])" in str(said)
+    assert repr(said) == f"<inspection of {tmp_path / 'm.byoc'}: main>"

@@ -6,8 +6,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from byoc_core.errors import BackendNotFoundError, PluginError, near_names
-from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginRecord, PluginState, installed
+from byoc_core.errors import BackendNotFoundError, PluginError
+from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginRecord, PluginState, describe_absence, installed
 
 from byoc_conformance.subject import SubjectSpec
 
@@ -25,11 +25,8 @@ def check_installed(spec: SubjectSpec) -> None:
     for name in (spec.backend, *spec.companions):
         record = catalog.find(name)
         if record is None:
-            raise BackendNotFoundError(
-                BACKENDS_GROUP,
-                f"backend `{name}` is not installed; installed: {', '.join(catalog.names()) or 'none'}",
-                hint=near_names(name, catalog.names()) or None,
-            )
+            problem, hint = describe_absence("backend", name, catalog.names())
+            raise BackendNotFoundError(BACKENDS_GROUP, problem, hint=hint)
         if record.state is not PluginState.AVAILABLE:
             problem = f"cannot be used ({record.state}): {record.reason}"
             raise PluginError(record.label, problem, hint=record.remedy or None)

@@ -13,7 +13,7 @@ from typing import Any
 from byoc_core.dims import Dim, evaluate, read_dim, symbols_of
 from byoc_core.errors import IRTypeError, OptionsError, near_names
 
-__all__ = ["HOST", "MAX_FLOPS", "VIEW", "apportion", "decisive_reasons", "items_of", "reason_keys"]
+__all__ = ["HOST", "MAX_FLOPS", "VIEW", "apportion", "count_expression", "decisive_reasons", "items_of", "reason_keys"]
 
 HOST = "host"
 """The backend whose ops count as not offloaded."""
@@ -71,7 +71,10 @@ def apportion(
             by_reason[pair] += count
 
     def share(count: int) -> float:
-        return float(f"{count / total:.{_SHARE_DIGITS}g}") if total else 0.0
+        if not total:
+            return 0.0
+        rounded = float(f"{count / total:.{_SHARE_DIGITS}g}")
+        return rounded if rounded < 1 or count == total else 1 - 10**-_SHARE_DIGITS
 
     given = dict(report)
     if "ops" in given:
@@ -138,6 +141,19 @@ def _read(text: str) -> Dim:
         return read_dim(text)
     except IRTypeError:
         return 0
+
+
+def count_expression(text: str, sizes: Mapping[str, object]) -> int | None:
+    """Return the number of FLOPs that an expression gives, symbols without a size counted as 1.
+
+    ``None`` where the text is no expression, or one that :func:`byoc_core.dims.read_dim` refuses.
+    """
+    try:
+        dim = read_dim(text)
+        known = {name: sizes.get(name, 1) for name in symbols_of(dim)}
+        return evaluate(dim, {name: size if isinstance(size, int) else 1 for name, size in known.items()})
+    except IRTypeError:
+        return None
 
 
 def _evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:

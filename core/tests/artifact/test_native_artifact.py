@@ -188,3 +188,24 @@ def test_library_cut_short_is_refused(native: Executable, tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ArtifactError):
         load_module(path)
+
+
+def test_code_that_this_process_compiled_is_trusted_when_it_is_saved(native: Executable, tmp_path: Path) -> None:
+    own = Executable(native.program, native.modules, is_own=True)
+    own.save(tmp_path / "own.byoc")
+    assert inspect(tmp_path / "own.byoc").is_trusted
+    check(load(tmp_path / "own.byoc"))
+    load(tmp_path / "own.byoc").save(tmp_path / "again.byoc")
+    check(load(tmp_path / "again.byoc"))
+
+
+def test_permission_to_load_a_file_is_no_trust_in_copies_of_it(native: Executable, tmp_path: Path) -> None:
+    native.save(tmp_path / "foreign.byoc")
+    loaded = load(tmp_path / "foreign.byoc", allow_native=True)
+    loaded.save(tmp_path / "copy.byoc")
+    changed = Executable(loaded.program, loaded.modules, loaded.constants, {"changed": True})
+    changed.save(tmp_path / "changed.byoc")
+    for name in ("foreign", "copy", "changed"):
+        assert not inspect(tmp_path / f"{name}.byoc").is_trusted
+        with pytest.raises(UntrustedCodeError):
+            load(tmp_path / f"{name}.byoc")

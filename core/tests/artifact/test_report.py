@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from byoc_core.artifact.offload_gate import check_offload
-from byoc_core.artifact.report import render_report
+from byoc_core.artifact.report import flops_text, percent, render_report
 from byoc_core.dims import parse_dim
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.offload_shares import apportion, decisive_reasons
@@ -292,3 +292,46 @@ def test_what_moves_a_terminal_is_not_printed() -> None:
     with pytest.raises(PartitionError) as caught:
         check_offload(data, 0.5)
     assert all(line.isprintable() for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (1.0, "100.0%"),
+        (0.99999, "99.9%"),
+        (1 - 2**-53, "99.9%"),
+        (0.9989, "99.9%"),
+        (0.5, "50.0%"),
+        (0, "0.0%"),
+        (7, "?"),
+    ],
+)
+def test_only_the_whole_is_a_hundred_percent(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@given(flops=st.lists(st.integers(1, 10**12), min_size=2, max_size=5))
+def test_no_share_reads_as_the_whole_while_others_have_flops(flops: list[int]) -> None:
+    ops = [{"flops": count, "outcome": f"b{index}"} for index, count in enumerate(flops)]
+    data = apportion({"ops": ops, "backends": [{"name": f"b{index}"} for index in range(len(ops))]})
+    assert all(percent(item["share"]) != "100.0%" for item in data["backends"])
+
+
+def test_ops_of_the_host_are_named_where_the_share_does_not_tell_of_them() -> None:
+    ops = [{"op": "matmul", "flops": 100, "outcome": "x"}]
+    ops += [{"op": name, "flops": 0, "outcome": "host"} for name in ("arange", "strided_slice", "arange")]
+    data = apportion({"ops": ops, "backends": [{"name": "x", "flops": 100}], "total_flops": 100})
+    assert render_report(data).splitlines()[:2] == [
+        "100.0% of 100 FLOPs offloaded",
+        "  3 ops stay on the host, counting no FLOPs: 2 x arange, strided_slice",
+    ]
+
+
+def test_long_expressions_are_numbers_at_the_counted_sizes() -> None:
+    text = "+".join(f"{number}*n*m" for number in range(1000, 1100))
+    data = apportion({"ops": [{"op": "matmul", "flops": text, "outcome": "x"}], "total_flops": text}, {"n": 10})
+    (line,) = render_report(data).splitlines()[:1]
+    assert line == "100.0% of 1.05M FLOPs offloaded, counting m = 1, n = 10"
+    assert flops_text("8*n", data) == "8*n"
+    assert flops_text("n" * 10**6, {}) == "?"
+    assert flops_text("1**" * 20, {"counted_sizes": {"n": "x"}}) == "?"

@@ -208,10 +208,11 @@ def test_s002_4_an_unknown_backend_names_what_to_install() -> None:
         Catalog("byoc.backends", [PluginRecord(n, "byoc.backends", n, n, "1") for n in ("host", "npu")])
     )
     assert message_of(BackendNotFoundError, lambda: registry.get("ccompiler")) == (
-        "byoc.backends: backend `ccompiler` is not installed; installed: host, npu; pip install byoc-ccompiler"
+        "byoc.backends: backend `ccompiler` is not installed; installed: host, npu; pip install byoc-ccompiler, "
+        "if there is a distribution of that name"
     )
     assert message_of(BackendNotFoundError, lambda: registry.get("nqu")).endswith(
-        "pip install byoc-nqu. Did you mean 'npu'?"
+        "installed: host, npu. Did you mean 'npu'?"
     )
 
 

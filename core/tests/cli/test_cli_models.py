@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 
 def test_compile_says_who_took_what_and_what_it_wrote(byoc: Any, model: Path) -> None:
@@ -63,7 +63,61 @@ def test_run_draws_inputs_by_seed_and_sizes(byoc: Any, artifact: Path) -> None:
     np.testing.assert_array_equal(outputs("--dim", "n=5", "--seed", 3)[0]["z"], five["z"])
     assert (outputs("--dim", "n=5", "--seed", 4)[0]["z"] != five["z"]).any()
     np.save("x.npy", np.zeros((4, 16), "float32"))
-    assert outputs("--input", "x=x.npy")[0]["z"].shape == (4, 8)
+    filled, text = outputs("--input", "x=x.npy", "--fill")
+    assert filled["z"].shape == (4, 8)
+    assert "drawn at random with seed 0: m (float32 [4, 8], standard normal)\n" in text
+
+
+def test_run_makes_up_no_input_unasked_where_others_are_given(byoc: Any, artifact: Path) -> None:
+    np.save("x.npy", np.zeros((4, 16), "float32"))
+    done = byoc("run", artifact, "--input", "x=x.npy")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "error: --input: gives `x`, but not `m`. Give them too, or pass --fill to have them drawn at random.\n"
+    )
+    said = byoc("run", artifact, "--dim", "n=2", "--seed", 5).out
+    assert (
+        "drawn at random with seed 5: x (float32 [2, 16], standard normal), m (float32 [2, 8], standard normal)\n"
+        in said
+    )
+
+
+@pytest.mark.parametrize("name", ["a.onnx", "b.ONNX", "weights.bin", "notes.txt"])
+def test_compile_writes_over_nothing_but_artifacts(byoc: Any, model: Path, name: str) -> None:
+    if not name.lower().endswith(".onnx"):
+        Path(name).write_bytes(b"somebody's")
+    done = byoc("compile", model, "-o", name)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"error: --output: `{name}` ")
+    assert not Path(name).exists() or Path(name).read_bytes() == b"somebody's"
+    Path("empty.byoc").touch()
+    assert byoc("compile", model, "-o", "empty.byoc").code == 0
+    assert byoc("compile", model, "-o", "empty.byoc").code == 0
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN])
+def test_run_reads_types_that_numpy_lacks(byoc: Any, dtype: int) -> None:
+    info = [helper.make_tensor_value_info(name, dtype, [4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", info[:1], info[1:])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    Path("t.onnx").write_bytes(made.SerializeToString())
+    array = np.array([1, -2, 0.5, 4]).astype(helper.tensor_dtype_to_np_dtype(dtype))
+    np.save("x.npy", array)
+    np.savez("x.npz", x=array)
+    assert np.load("x.npy").dtype.kind == "V", "numpy forgets the type"
+    for given in ("x=x.npy", "x=x.npz", "x.npz"):
+        done = byoc("run", "t.onnx", "--input", given, "-o", "out.npz")
+        assert (done.code, done.err) == (0, "")
+        np.testing.assert_array_equal(np.load("out.npz")["y"], array.astype("float32"))
+
+
+def test_backends_may_be_separated_by_commas(byoc: Any, model: Path) -> None:
+    assert byoc("compile", model, "-o", "m.byoc", "-b", "host, host").code == 0
+    done = byoc("compile", model, "-o", "m.byoc", "-b", "host,hst")
+    assert (done.code, done.err) == (
+        1,
+        "error: byoc.backends: backend `hst` is not installed; installed: host. Did you mean 'host'?\n",
+    )
 
 
 def test_run_takes_a_model_and_compiles_it_first(byoc: Any, model: Path) -> None:
@@ -92,7 +146,12 @@ def test_verify_reads_every_byte(byoc: Any, artifact: Path) -> None:
     done = byoc("verify", artifact)
     assert (done.code, done.err) == (0, "")
     size = artifact.stat().st_size
-    assert done.out == f"m.byoc: all {size:,} bytes are as they were written\n"
+    assert done.out == (
+        f"m.byoc: all {size:,} bytes are as they were written\n"
+        "not checked: who wrote them; whoever writes an artifact writes its digests too\n"
+        "not checked: changes from now on; constants are mapped from the file for as long as the artifact is loaded\n"
+        "not checked: what the 1 modules (graph) hold; their runtimes check it when they load them\n"
+    )
     data = bytearray(artifact.read_bytes())
     data[len(data) // 2] ^= 1
     artifact.write_bytes(data)
@@ -115,7 +174,7 @@ USER_ERRORS = {
     "compile m.onnx -o m.onnx": "--output: `m.onnx` is the model itself",
     "compile m.byoc -o x.byoc": "file `m.byoc`: is compiled already; expected an ONNX model",
     "compile m.onnx -o x.byoc --backend hst": (
-        "byoc.backends: backend `hst` is not installed; installed: host; pip install byoc-hst. Did you mean 'host'?"
+        "byoc.backends: backend `hst` is not installed; installed: host. Did you mean 'host'?"
     ),
     "compile m.onnx -o x.byoc --option fast": "--option: is malformed; got 'fast', expected BACKEND.NAME=VALUE",
     "run m.onnx --option host.fast=1": "backend `host`: has no option `fast`; expected no option at all",
@@ -134,15 +193,17 @@ USER_ERRORS = {
     ),
     "run m.byoc --input x=": "--input x=: names no file; expected x=FILE or m=FILE",
     "run m.byoc --input X=x.npy": "--input X=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
-    "run m.byoc --input x=3.npy --input x=3.npy": "--input x=3.npy: gives input `x` a second time",
-    "run m.byoc --input x=64.npy": "function `main`, input 0 `x`: wrong dtype; got float64, expected float32",
-    "run m.byoc --input x=wide.npy": (
+    "run m.byoc --input x=3.npy --input x=3.npy --fill": "--input x=3.npy: gives input `x` a second time",
+    "run m.byoc --input x=64.npy --fill": "function `main`, input 0 `x`: wrong dtype; got float64, expected float32",
+    "run m.byoc --input x=wide.npy --fill": (
         "function `main`, input 0 `x`: axis 1 has the wrong size; got [3, 17], expected [n, 16] with n = 3"
     ),
-    "run m.byoc --input x=flat.npy": (
+    "run m.byoc --input x=flat.npy --fill": (
         "function `main`, input 0 `x`: wrong rank; got 1, shape [16], expected 2, shape [n, 16]"
     ),
-    "run m.byoc --dim n=4 --input x=3.npy": "--dim n: is not the size that the given inputs have; got 4, expected 3",
+    "run m.byoc --dim n=4 --input x=3.npy --fill": (
+        "--dim n: is not the size that the given inputs have; got 4, expected 3"
+    ),
     "run m.byoc --dim n=99999999999999999999": (
         "input `x`: is larger than an array can be; got shape [99999999999999999999, 16]"
     ),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError, HookError, PluginError, RuntimeNotFoundError
-from byoc_core.plugin import Catalog, PluginRecord, discover
+from byoc_core.plugin import Catalog, PluginRecord, describe_absence, discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
@@ -164,9 +164,7 @@ def test_a_missing_runtime_names_what_to_install() -> None:
     registry = Runtimes(Catalog("byoc.runtimes", [RECORD]))
     with pytest.raises(RuntimeNotFoundError) as caught:
         registry.get("npx")
-    assert str(caught.value) == (
-        "byoc.runtimes: runtime `npx` is not installed; installed: npu; pip install byoc-npx. Did you mean 'npu'?"
-    )
+    assert str(caught.value) == ("byoc.runtimes: runtime `npx` is not installed; installed: npu. Did you mean 'npu'?")
     with pytest.raises(RuntimeNotFoundError) as caught:
         Runtimes(Catalog("byoc.runtimes", [])).get("gpu", distribution="acme-gpu")
     assert str(caught.value) == ("byoc.runtimes: runtime `gpu` is not installed; installed: none; pip install acme-gpu")
@@ -202,6 +200,22 @@ def test_installed_runtimes_are_opened_on_demand(site: Any, monkeypatch: pytest.
     with pytest.raises(RuntimeNotFoundError) as caught:
         registry.for_file_format("npuy")
     assert str(caught.value) == (
-        "byoc.runtimes: no installed runtime loads files of the format `npuy`; known formats: npu, npux; "
-        "pip install byoc-npuy. Did you mean 'npu' or 'npux'?"
+        "byoc.runtimes: no installed runtime loads files of the format `npuy`; known formats: npu, npux. "
+        "Did you mean 'npu' or 'npux'?"
     )
+
+
+def test_names_of_absent_plugins_are_explained_without_inventing_distributions() -> None:
+    known = ["ccompiler", "dnnl", "host"]
+    said = {name: describe_absence("backend", name, known) for name in ("dnll", "DNNL", "tensorrt", "dnnl,host", "a b")}
+    start = "is not installed; installed: ccompiler, dnnl, host"
+    assert said == {
+        "dnll": (f"backend `dnll` {start}", "Did you mean 'dnnl'?"),
+        "DNNL": (f"backend `DNNL` {start}", "Did you mean 'dnnl'?"),
+        "tensorrt": (
+            f"backend `tensorrt` {start}; pip install byoc-tensorrt, if there is a distribution of that name",
+            None,
+        ),
+        "dnnl,host": (f"backend `dnnl,host` {start}", "Give each name by itself: 'dnnl', 'host'."),
+        "a b": (f"backend `a b` {start}", None),
+    }

@@ -31,6 +31,7 @@ class Executable:
     program: Program
     modules: tuple[RuntimeModule, ...]
     constants: Mapping[str, NDArray]
+    is_own: bool
     _report: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
     def __init__(
@@ -39,11 +40,14 @@ class Executable:
         modules: Iterable[RuntimeModule] = (),
         constants: Mapping[str, NDArray] = MappingProxyType({}),
         report: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = MappingProxyType({}),
+        *,
+        is_own: bool = False,
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "modules", tuple(modules))
         object.__setattr__(self, "constants", constants)
         object.__setattr__(self, "_report", report)
+        object.__setattr__(self, "is_own", is_own)
 
     @property
     def report_data(self) -> Mapping[str, Any]:
@@ -124,6 +128,9 @@ class Executable:
         respecializable: bool = False,
     ) -> None:
         """Writes the artifact; the file appears whole or not at all, and equal executables give equal bytes.
+
+        Native code that this process compiled is recorded as trusted for this user, as ``byoc compile`` does it: the
+        artifact loads without ``allow_native``. Native code that was loaded with permission is not.
 
         Args:
             path: the file; an existing one is replaced.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,8 @@ from byoc_core.artifact.loading import OpenedArtifact, check_payload, map_file
 from byoc_core.artifact.memory_need import MemoryNeed
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
-from byoc_core.runtime.module import Signature
+from byoc_core.printable import to_printable_lines
+from byoc_core.runtime.module import Signature, TensorSpec
 
 __all__ = ["InspectResult", "ModuleSummary", "RuntimeNeed", "inspect", "verify"]
 
@@ -46,7 +47,7 @@ class ModuleSummary:
     is_native: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class InspectResult:
     """What an artifact says of itself.
 
@@ -88,6 +89,19 @@ class InspectResult:
     listing: str
     report_data: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        """Return what the artifact is and its offload report, for people to read."""
+        shapes = [
+            f"{name}({_specs_text(signature.inputs)}) -> ({_specs_text(signature.outputs)})"
+            for name, signature in self.functions.items()
+        ]
+        kinds = [f"{module.type_key}: {', '.join(module.functions)}" for module in self.modules]
+        head = [f"{self.path} ({self.nbytes:,} bytes), made by byoc-core {self.core_version}", *shapes, *kinds]
+        return to_printable_lines("\n".join([*head, "", self.report()]))
+
+    def __repr__(self) -> str:
+        return f"<inspection of {self.path}: {', '.join(self.functions)}>"
+
     def report(self) -> str:
         """Gives the offload report for people to read."""
         from byoc_core.artifact.report import render_report
@@ -99,6 +113,10 @@ class InspectResult:
         from byoc_core.artifact.report_page import render_page
 
         return render_page(self.report_data, title)
+
+
+def _specs_text(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in specs)
 
 
 def inspect(path: str | os.PathLike[str]) -> InspectResult:

@@ -88,7 +88,8 @@ def load_opened(
             constants.check(digest)
     handles = _find_runtimes(artifact)
     native = [entry for entry in artifact.manifest.modules if entry.native]
-    allow_native = allow_native or is_trusted(artifact.digest)
+    is_own = is_trusted(artifact.digest)
+    allow_native = allow_native or is_own
     if native and not allow_native:
         names = [name for entry in native for name in entry.functions]
         raise UntrustedCodeError(
@@ -104,7 +105,7 @@ def load_opened(
         for index, entry in enumerate(artifact.manifest.modules)
     ]
     artifact.give_back_pages()
-    return Executable(program, modules, constants, artifact.report_reader())
+    return Executable(program, modules, constants, artifact.report_reader(), is_own=is_own)
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:

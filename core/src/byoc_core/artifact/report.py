@@ -16,16 +16,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from byoc_core.offload_shares import HOST, MAX_FLOPS, decisive_reasons, items_of, reason_keys
+from byoc_core.offload_shares import HOST, MAX_FLOPS, count_expression, decisive_reasons, items_of, reason_keys
 from byoc_core.printable import to_printable
 
-__all__ = ["counting", "host_reasons", "percent", "render_report", "to_printable"]
+__all__ = ["counting", "flops_text", "host_reasons", "percent", "render_report", "to_printable"]
 
 _MAX_OPS_NAMED = 4
 _MAX_TEXTS = 4
 _MAX_REASONS = 12
 _MAX_NEAR_MISSES = 6
 _MAX_BORDERS = 8
+_MAX_KINDS = 12
+_MAX_EXPRESSION = 24
 
 
 def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
@@ -127,8 +129,10 @@ def _joined(reasons: Sequence[HostReason], text: str | None) -> HostReason:
 
 
 def percent(share: object) -> str:
-    """Gives a share for people to read."""
-    return f"{share:.1%}" if isinstance(share, int | float) and 0 <= share <= 1 + 1e-4 else "?"
+    """Return a share for people to read. Only the whole is 100.0%."""
+    if not isinstance(share, int | float) or not 0 <= share <= 1 + 1e-4:
+        return "?"
+    return f"{min(share, 0.999) if share < 1 else share:.1%}"
 
 
 def counting(data: Mapping[str, Any]) -> str:
@@ -142,14 +146,15 @@ def counting(data: Mapping[str, Any]) -> str:
 def _header(data: Mapping[str, Any]) -> list[str]:
     share = data.get("offloaded_share")
     known = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
-    lines = [f"{known} of {_flops_text(data.get('total_flops'))} FLOPs offloaded{counting(data)}"]
+    total = flops_text(data.get("total_flops"), data)
+    lines = [f"{known} of {total} FLOPs offloaded{counting(data)}", *_host_lines(data, share)]
     backends = [item for item in items_of(data.get("backends")) if _text(item.get("name"))]
     width = max((len(item["name"]) for item in backends), default=0)
     for item in backends:
         regions, num_ops = item.get("regions", 0), item.get("ops", 0)
         ops = f"{num_ops} op{'' if num_ops == 1 else 's'}"
         where = f" in {regions} region{'' if regions == 1 else 's'}" if regions else ""
-        flops = _flops_text(item.get("flops"))
+        flops = flops_text(item.get("flops"), data)
         row = f"  {item['name']:<{width}}  {percent(item.get('share')):>6}  {flops:>9} FLOPs  {ops}{where}"
         lines.append(row + _precision(item))
     return lines
@@ -244,9 +249,26 @@ def _text(value: object) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _flops_text(flops: object) -> str:
+def _host_lines(data: Mapping[str, Any], share: object) -> list[str]:
+    """Return a line that names the ops of the host where the shares of FLOPs do not tell of them."""
+    if not isinstance(share, int | float) or percent(share) != "100.0%":
+        return []
+    names = Counter(_text(row.get("op")) or "?" for row in items_of(data.get("ops")) if row.get("outcome") == HOST)
+    kinds = [f"{count} x {name}" if count > 1 else name for name, count in sorted(names.items())]
+    more = f" and {len(kinds) - _MAX_KINDS} more kinds" if len(kinds) > _MAX_KINDS else ""
+    count = names.total()
+    text = f"  {count} op{' stays' if count == 1 else 's stay'} on the host, counting no FLOPs"
+    return [f"{text}: {', '.join(kinds[:_MAX_KINDS])}{more}"] if count else []
+
+
+def flops_text(flops: object, data: Mapping[str, Any]) -> str:
+    """Return a number of FLOPs for people to read; a long expression as its number at the counted sizes."""
+    if isinstance(flops, str) and len(flops) > _MAX_EXPRESSION:
+        counted = data.get("counted_sizes")
+        sizes = {str(name): size for name, size in counted.items()} if isinstance(counted, Mapping) else {}
+        flops = count_expression(flops, sizes)
     if not isinstance(flops, int) or not 0 <= flops <= MAX_FLOPS:
-        return str(flops) if isinstance(flops, str) else "?"
+        return flops if isinstance(flops, str) else "?"
     value, unit = float(flops), ""
     for larger in ("k", "M", "G", "T", "P", "E"):
         if value < 1000:

@@ -23,6 +23,7 @@ from byoc_core.artifact.manifest import (
     encode_manifest,
 )
 from byoc_core.artifact.report_packing import pack_report
+from byoc_core.artifact.trusted import trust
 from byoc_core.digest import digest_of
 from byoc_core.dtypes import dtype_name
 from byoc_core.errors import InternalError
@@ -40,6 +41,8 @@ def save(
     members = make_members(executable)
     with replace_file(path) as file:
         write_archive(file, members, progress=progress)
+    if executable.is_own and any(module.is_native for module in executable.modules):
+        trust(hashlib.sha256(members["manifest.json"]).hexdigest())
 
 
 def to_bytes(executable: Executable) -> bytes:

@@ -1,4 +1,4 @@
-"""Which artifacts' native code this user trusts: those that the user's own ``byoc compile`` made.
+"""Which artifacts' native code this user trusts: those that the user's own processes compiled and saved.
 
 An artifact is known by the SHA-256 of its manifest, which holds the digests of everything else. Trusted digests are
 empty files in the folder ``trusted`` of the user's cache; the folder counts only where nobody else can write to it.

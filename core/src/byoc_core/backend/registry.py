@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
-from byoc_core.errors import BackendNotFoundError, ByocError, PluginError, near_names
+from byoc_core.errors import BackendNotFoundError, ByocError, PluginError
 from byoc_core.offload_shares import HOST
-from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, installed
+from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence, installed
 from byoc_core.plugin.handle import PluginHandle
 
 if TYPE_CHECKING:
@@ -61,12 +61,8 @@ class Backends:
         if handle is not None:
             return handle
         if self.catalog.find(backend) is None:
-            raise BackendNotFoundError(
-                self.catalog.group,
-                f"backend `{backend}` is not installed; installed: {', '.join(self.names()) or 'none'}; "
-                f"pip install byoc-{backend}",
-                hint=near_names(backend, self.names()) or None,
-            )
+            problem, hint = describe_absence("backend", backend, self.names())
+            raise BackendNotFoundError(self.catalog.group, problem, hint=hint)
         plugin = self.catalog.open(backend, hooks)
         try:
             handle = BackendHandle(plugin)

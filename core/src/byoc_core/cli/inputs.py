@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from byoc_core.errors import CallError, FrontendError, OptionsError, near_names
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 
-__all__ = ["complete_inputs", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
+__all__ = ["complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
 
 
 def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
@@ -62,14 +62,21 @@ def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, 
         OSError: a file cannot be read.
         CallError: there is no input of that name, it is given twice, or a file holds no such array.
     """
-    known = [spec.name for spec in signature.inputs]
+    specs = {spec.name: spec for spec in signature.inputs}
     inputs: dict[str, NDArray] = {}
     for text in given or ():
-        for name, array in _read_given(text, known).items():
+        for name, array in _read_given(text, list(specs)).items():
             if name in inputs:
                 raise CallError(f"--input {text}", f"gives input `{name}` a second time")
-            inputs[name] = array
+            inputs[name] = _as_declared(array, specs[name].dtype)
     return inputs
+
+
+def _as_declared(array: NDArray, dtype: str) -> NDArray:
+    """Return an array of a type that numpy lacks as that type: its files store the bytes without the type's name."""
+    declared = to_numpy(dtype)
+    is_nameless = array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == declared.itemsize
+    return array.view(declared) if is_nameless and dtype_info(dtype).from_ml_dtypes else array
 
 
 def _read_given(text: str, known: Sequence[str]) -> dict[str, NDArray]:
@@ -93,20 +100,46 @@ def _read_given(text: str, known: Sequence[str]) -> dict[str, NDArray]:
     return {name: _read_array(Path(file), name)}
 
 
+def describe_drawn(signature: Signature, inputs: dict[str, NDArray], given: Collection[str], seed: int) -> str:
+    """Return a sentence about each input that nobody gave; empty where all were given."""
+    drawn = [
+        f"{spec.name} ({spec.dtype} {list(inputs[spec.name].shape)}, {_law(spec)})"
+        for spec in signature.inputs
+        if spec.name not in given
+    ]
+    return f"drawn at random with seed {seed}: {', '.join(drawn)}" if drawn else ""
+
+
 def complete_inputs(
-    signature: Signature, inputs: dict[str, NDArray], sizes: dict[str, int], seed: int
+    signature: Signature, inputs: dict[str, NDArray], sizes: dict[str, int], seed: int, *, fill: bool
 ) -> tuple[dict[str, NDArray], dict[str, int]]:
     """Gives all inputs, those that are missing drawn at random: floats are standard normal, integers are 0 or 1.
 
     A symbol's size is the one given, or else what the given arrays imply, or else 1.
+
+    Args:
+        signature: the function's.
+        inputs: the inputs that are known; none of them, or some.
+        sizes: sizes by symbol.
+        seed: of the random numbers.
+        fill: whether to draw some inputs where others are given. Results of a model with half its inputs made up look
+            like results; so that is to be asked for.
 
     Returns:
         The inputs, and the sizes of the symbols of those that were drawn.
 
     Raises:
         OptionsError: a size is given for a symbol that the function has not, or is not the one of a given input.
-        CallError: an input of these sizes is larger than an array can be.
+        CallError: an input of these sizes is larger than an array can be, or some inputs are given, others are not,
+            and ``fill`` does not permit it.
     """
+    missing = [spec.name for spec in signature.inputs if spec.name not in inputs]
+    if inputs and missing and not fill:
+        raise CallError(
+            "--input",
+            f"gives {', '.join(f'`{name}`' for name in inputs)}, but not {', '.join(f'`{name}`' for name in missing)}",
+            hint="Give them too, or pass --fill to have them drawn at random.",
+        )
     symbols = {name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)}
     for name in sizes:
         if name not in symbols:
@@ -148,11 +181,19 @@ def _implied_sizes(signature: Signature, inputs: dict[str, NDArray]) -> dict[str
 def _draw(generator: np.random.Generator, spec: TensorSpec, sizes: dict[str, int]) -> NDArray:
     shape = tuple(evaluate(dim, sizes) for dim in spec.shape)
     try:
-        if dtype_info(spec.dtype).kind == "float":
+        if _law(spec) == _NORMAL:
             return generator.standard_normal(shape).astype(to_numpy(spec.dtype))
         return generator.integers(0, 2, shape).astype(to_numpy(spec.dtype))
     except (ValueError, OverflowError) as error:
         raise CallError(f"input `{spec.name}`", "is larger than an array can be", got=f"shape {list(shape)}") from error
+
+
+_NORMAL = "standard normal"
+
+
+def _law(spec: TensorSpec) -> str:
+    """Return how an input is drawn."""
+    return _NORMAL if dtype_info(spec.dtype).kind == "float" else "zeros and ones"
 
 
 def _read_array(file: Path, name: str) -> NDArray:

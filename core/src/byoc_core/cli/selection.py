@@ -22,6 +22,7 @@ __all__ = [
     "BackendOption",
     "DimOption",
     "Fallback",
+    "FillOption",
     "FunctionOption",
     "InputOption",
     "OptionOption",
@@ -51,8 +52,8 @@ BackendOption = Annotated[
         "--backend",
         "-b",
         metavar="NAME",
-        help="A backend to use; repeat for several, the first to be asked first. Without it, all that are installed "
-        "and can compile here, by name; what nobody takes runs on the host.",
+        help="A backend to use; repeat for several, or give A,B; the first is asked first. Without it, all that are "
+        "installed and can compile here, by name; what nobody takes runs on the host.",
     ),
 ]
 OptionOption = Annotated[
@@ -112,8 +113,11 @@ InputOption = Annotated[
         "-i",
         metavar="NAME=FILE",
         help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
-        "names. Inputs that are not given are drawn at random.",
+        "names. Without any, all inputs are drawn at random.",
     ),
+]
+FillOption = Annotated[
+    bool, typer.Option("--fill", help="Draw inputs at random that are not given, though others are.")
 ]
 FunctionOption = Annotated[str, typer.Option("--function", help="The function to run.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
@@ -133,6 +137,9 @@ def is_artifact(path: Path) -> bool:
         return file.read(4) == b"PK\x03\x04"
 
 
+_MODEL_SUFFIXES = (".onnx", ".pb", ".pbtxt", ".ort", ".tflite", ".pt", ".pth", ".safetensors")
+
+
 def check_output(path: Path, source: Path, flag: str = "--output") -> None:
     """Makes sure, before long work begins, that a result has a place and replaces nothing but an older result.
 
@@ -147,6 +154,23 @@ def check_output(path: Path, source: Path, flag: str = "--output") -> None:
         raise OptionsError(flag, f"`{path}` is not a regular file, and is not replaced by one")
     if path.exists() and source.exists() and path.samefile(source):
         raise OptionsError(flag, f"`{path}` is the model itself")
+    if path.suffix.lower() in _MODEL_SUFFIXES:
+        raise OptionsError(flag, f"`{path}` has the name of a model, which is not what is written")
+
+
+def check_artifact_output(path: Path, source: Path) -> None:
+    """Make sure that an artifact has a place, as :func:`check_output` does, and replaces nothing but an artifact.
+
+    A model's weights may lie in files of any name beside the model. What is called ``.byoc`` counts as an artifact.
+
+    Raises:
+        OptionsError: the place is not free.
+    """
+    check_output(path, source)
+    if path.suffix != ".byoc" and path.exists() and path.stat().st_size and not is_artifact(path):
+        raise OptionsError(
+            "--output", f"`{path}` exists and is no artifact", hint="Remove the file, or choose another name."
+        )
 
 
 def choose_backends(given: Sequence[str] | None) -> list[str]:
@@ -154,7 +178,7 @@ def choose_backends(given: Sequence[str] | None) -> list[str]:
     from byoc_core.backend.registry import HOST_NAME, backends
 
     if given:
-        return list(given)
+        return [name.strip() for text in given for name in text.split(",") if name.strip()] or list(given)
     usable = []
     for name in backends().names():
         try:

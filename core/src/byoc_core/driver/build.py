@@ -357,7 +357,7 @@ class _Build:
         constants = {ref.digest: made.compiled.constants[ref.digest] for ref in program.constants}
         for external in modules:
             constants.update(external.constants)
-        return Executable(program, modules, constants, made.report_data)
+        return Executable(program, modules, constants, made.report_data, is_own=True)
 
     @property
     def _offloading(self) -> list[BackendHandle]:

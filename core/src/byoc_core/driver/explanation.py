@@ -17,7 +17,7 @@ from byoc_core.partitioning.reporting.comments import comment_ops
 __all__ = ["Explanation"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What a build would do, and why.
 
@@ -28,6 +28,14 @@ class Explanation:
 
     module: IRModule
     report_data: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Return the report, for people to read."""
+        return self.report()
+
+    def __repr__(self) -> str:
+        own = [name for name, function in self.module.functions.items() if "Codegen" not in function.attrs]
+        return f"<explanation of {', '.join(own)}>"
 
     def report(self) -> str:
         """Gives the report for people to read."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names, type_name
-from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, installed
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, installed
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
@@ -181,12 +181,8 @@ class Runtimes:
         if handle is not None:
             return handle
         if self.catalog.find(type_key) is None:
-            raise RuntimeNotFoundError(
-                self.catalog.group,
-                f"runtime `{type_key}` is not installed; installed: {', '.join(self.names()) or 'none'}; "
-                f"pip install {distribution or f'byoc-{type_key}'}",
-                hint=near_names(type_key, self.names()) or None,
-            )
+            problem, hint = describe_absence("runtime", type_key, self.names(), distribution or "")
+            raise RuntimeNotFoundError(self.catalog.group, problem, hint=hint)
         plugin = self.catalog.open(type_key, hooks)
         try:
             handle = RuntimeHandle(plugin)
@@ -224,8 +220,7 @@ class Runtimes:
         known = sorted({f for handle in self._handles.values() for f in handle.info().file_formats})
         raise RuntimeNotFoundError(
             self.catalog.group,
-            f"no installed runtime loads files of the format `{format}`; known formats: {', '.join(known) or 'none'}; "
-            f"pip install byoc-{format}",
+            f"no installed runtime loads files of the format `{format}`; known formats: {', '.join(known) or 'none'}",
             hint=near_names(format, known) or None,
         )
 

@@ -69,17 +69,17 @@ def compile_model(
     Prints which backend took what, and why ops stayed on the host.
     Native code in the artifact is recorded as trusted for you: others must pass --allow-native to run it.
     """
-    from byoc_core.artifact import inspect, trust
+    from byoc_core.artifact import inspect
     from byoc_core.artifact.offload_gate import check_offload
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
-    from byoc_core.cli.selection import build_model, check_output, choose_backends, parse_share
+    from byoc_core.cli.selection import build_model, check_artifact_output, choose_backends, parse_share
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
     from byoc_core.offload_shares import apportion
 
-    check_output(output, model)
+    check_artifact_output(output, model)
     required = parse_share(require_offload)
     sizes = parse_sizes(dim)
     constraints = parse_constraints(
@@ -101,7 +101,7 @@ def compile_model(
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show, respecializable=respecializable)
     made = inspect(output)
-    if made.is_native and not trust(made.digest):
+    if made.is_native and not made.is_trusted:
         warnings.warn(
             f"the cache folder {cache_directory()} cannot be used, so {output} is not recorded as trusted: running it "
             "needs --allow-native. Set BYOC_CACHE_DIR to a folder of yours.",

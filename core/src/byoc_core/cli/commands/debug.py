@@ -20,6 +20,7 @@ from byoc_core.cli.constraints import (
 from byoc_core.cli.selection import (
     BackendOption,
     DimOption,
+    FillOption,
     FunctionOption,
     InputOption,
     OptionOption,
@@ -39,6 +40,7 @@ _SHOWN_OPS = 4
 def debug(
     model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
     given: InputOption = None,
+    fill: FillOption = False,
     function: FunctionOption = "main",
     seed: SeedOption = 0,
     dim: DimOption = None,
@@ -111,7 +113,7 @@ def debug(
         show("import")
         module = import_model(model, max_nodes)
         signature = signature_of(module[function])
-        inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
+        inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed, fill=fill)
         report = debug_model(
             module,
             choose_backends(backend),

@@ -189,7 +189,7 @@ def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool)
         kind = "ops of the host" if only_host else "ops"
         title = f"{len(shown):,} of {len(rows):,} {kind}, those with the most FLOPs (--all lists all)"
         console.print()
-        console.print(_new_table(shown, title if len(shown) < len(rows) else kind.capitalize()))
+        console.print(_new_table(shown, title if len(shown) < len(rows) else kind.capitalize(), report))
     if report.get("sizes") and not only_host:
         console.print(_new_size_table(report))
 
@@ -211,11 +211,11 @@ def _share(row: Mapping[str, Any]) -> float:
     return share if isinstance(share, int | float) else 0.0
 
 
-def _new_table(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
+def _new_table(rows: Sequence[Mapping[str, Any]], title: str, report: Mapping[str, Any]) -> Any:
     """Gives a table of ops without the columns that would tell nothing."""
     from byoc_core.cli.console import new_table
 
-    lines = [_cells(row) for row in rows]
+    lines = [_cells(row, report) for row in rows]
     columns = [name for name in lines[0] if any(line[name] for line in lines)]
     if len({line["function"] for line in lines}) == 1 and "function" in columns:
         columns.remove("function")
@@ -225,15 +225,15 @@ def _new_table(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     return table
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    from byoc_core.artifact.report import percent
+def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
+    from byoc_core.artifact.report import flops_text, percent
 
     flops, outcome = row.get("flops", ""), str(row.get("outcome", ""))
     return {
         "function": str(row.get("function", "")),
         "value": str(row.get("name", "")),
         "op": str(row.get("op", "")),
-        "FLOPs": f"{flops:,}" if isinstance(flops, int) else str(flops),
+        "FLOPs": f"{flops:,}" if isinstance(flops, int) else flops_text(flops, report),
         "share": percent(row.get("share")),
         "taken by": outcome,
         "region": str(row.get("region") or "") if outcome != "host" else "",

@@ -12,6 +12,7 @@ from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
 from byoc_core.cli.selection import (
     BackendOption,
     DimOption,
+    FillOption,
     FunctionOption,
     InputOption,
     OptionOption,
@@ -32,6 +33,7 @@ def run_model(
         ),
     ],
     given: InputOption = None,
+    fill: FillOption = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", readable=False, help="Write the outputs to this .npz file.", show_default=False),
@@ -49,7 +51,7 @@ def run_model(
 ) -> None:
     """Runs a model and sums up what comes out."""
     from byoc_core.cli.console import open_console
-    from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
+    from byoc_core.cli.inputs import complete_inputs, describe_drawn, parse_sizes, read_inputs
     from byoc_core.cli.outputs import new_summary, save_outputs
     from byoc_core.cli.selection import check_output
     from byoc_core.vm import VirtualMachine
@@ -59,7 +61,8 @@ def run_model(
         check_output(output, model)
     executable = _open(model, backend, option, Bounds(max_nodes, max_fold_cost), allow_native=allow_native)
     signature = executable.signature(function)
-    inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed)
+    known = read_inputs(given, signature)
+    inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed, fill=fill)
     machine = VirtualMachine(executable)
     start = time.perf_counter()
     results = machine.run(function, inputs)
@@ -72,6 +75,8 @@ def run_model(
     if drawn_sizes:
         text += ", with " + ", ".join(f"{name}={size}" for name, size in drawn_sizes.items())
     console.print(text, soft_wrap=True)
+    if drawn := describe_drawn(signature, inputs, known, seed):
+        console.print(drawn, soft_wrap=True)
     console.print(new_summary(outputs))
     if output is not None:
         save_outputs(output, outputs)
