@@ -59,7 +59,7 @@ def check_aarch64(files: Path, scratch: Path, tests: tuple[str, ...] = TESTS) ->
             address,
         )
         names = ("byoc-core[onnx]", "byoc-examplejson", "pytest", "hypothesis", "scipy")
-        run(python_module("pip", "install", "--pre", *options, "--target", site, *names))
+        run(python_module("pip", "install", *options, "--target", site, *names))
     environment = {
         "PYTHONPATH": str(site),
         "PYTHONNOUSERSITE": "1",
