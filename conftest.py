@@ -2,8 +2,8 @@
 
 Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
 ``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws ten times as many, unless a test says a number of its own; a
-costly property takes a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` a counterexample is not
-made smaller: mutation testing asks only whether there is one.
+costly property takes a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` there are fewer, and a
+counterexample is not made smaller: mutation testing asks only whether there is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from hypothesis import HealthCheck, Phase, settings
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("local"), max_examples=1000)
-settings.register_profile("mutation", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "mutation", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate], max_examples=40
+)
 settings.load_profile(os.environ.get("BYOC_EXAMPLES") or ("ci" if os.environ.get("CI") else "local"))
 
 
