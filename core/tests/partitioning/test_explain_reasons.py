@@ -12,7 +12,7 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core import script as R
-from byoc_core.backend import BackendInfo, CodegenResult, Estimate, Status
+from byoc_core.backend import BackendInfo, CodegenResult, Estimate, Status, Support
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, Var, tensor
 from byoc_core.partitioning import REASONS, ByCost, PartitionLog, PartitionOptions, PartitionRequest, partition
@@ -117,10 +117,14 @@ def host_codes(binding: Binding) -> set[str]:
     return {refusal.rejection.code for refusal in log.refusals("main", binding.results[0].name)}
 
 
-def own_op(**fields: Any) -> Binding:
-    """Gives a binding of an op that core does not have."""
-    op = OpDef("mine", (OperandSpec("x"),), lambda context: (context.operands[0],), **fields)
+def own_op(name: str = "mine", **fields: Any) -> Binding:
+    """Return a binding of an op that core does not have."""
+    op = OpDef(name, (OperandSpec("x"),), lambda context: (context.operands[0],), **fields)
     return Binding((Var("y", X.type),), op, (X,), op.normalise_attrs({}))
+
+
+def fails(binding: Binding) -> Support | Rejection:
+    raise ValueError(binding.op.name)
 
 
 def nothing(module: IRModule, request: PartitionRequest, /) -> IRModule:
@@ -165,7 +169,8 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
     "would-close-cycle": lambda fake: codes(
         R.parse(DIAMOND.format(middle="R.tanh(a)")), fake("aone", ["nn.relu", "add"])
     ),
-    "no-kernel": lambda _: host_codes(own_op(kernel=lambda x: x)),
+    "name": lambda _: host_codes(own_op("tanh", kernel=lambda x: x)),
+    "hook-failed": lambda fake: codes(TANH, fake("aone", None, supports=fails)),
     "same-region": region_and_mate,
     "view": lambda fake: codes(FLAT, fake("aone", None)),
     "barrier": lambda fake: codes(
@@ -196,6 +201,7 @@ def test_every_code_has_a_case() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:backend `aone` cannot compile here")
+@pytest.mark.filterwarnings("ignore:backend `aone`. its hook `byoc_supports` raised")
 @pytest.mark.parametrize("code", CASES)
 def test_every_code_is_given(code: str, fake_backend: Fake) -> None:
     assert code in CASES[code](fake_backend)

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from byoc_core.ir.module import Binding, Function, IRModule
     from byoc_core.pattern import CompositePattern
 
-__all__ = ["HOOK_FAILED", "ContainedBackend", "HookFailure"]
-
-HOOK_FAILED = "hook-failed"
-"""The code of a refusal that stands for an exception."""
+__all__ = ["ContainedBackend", "HookFailure"]
 
 _LOGGER = logging.getLogger("byoc_core")
 
@@ -99,7 +96,7 @@ class ContainedBackend(BackendHandle):
             _LOGGER.debug("%s %s", self.where(hook), text, exc_info=error)
         if op and op not in known.ops:
             known.ops.append(op)
-        rejection = Rejection(HOOK_FAILED, f"its hook `{hook}` {text}")
+        rejection = Rejection("hook-failed", f"its hook `{hook}` {text}")
         if not op:
             self._out = self._out or rejection
         return rejection

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from byoc_core.backend.contained import HOOK_FAILED
-
 __all__ = ["REASONS"]
 
 REASONS: Mapping[str, str] = MappingProxyType(
@@ -28,8 +26,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "used-elsewhere": "a value inside the match of a pattern is read outside it",
         "lost": "the op's match of this pattern lost to a better one",
         "would-close-cycle": "taken together, the ops would depend on themselves by way of others",
-        "no-kernel": "the numpy host has no kernel for the op",
-        HOOK_FAILED: "a hook of the backend raised an exception",
+        "hook-failed": "a hook of the backend raised an exception",
         # What the user or the policy decided.
         "forced": "the user placed the op elsewhere",
         "stopped": "the op depends on a value at which the user stops offloading",
@@ -46,6 +43,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "search-limit": "whether a pattern fits or merging closes a cycle was not found within the search's bound",
         # The kit for backends that serialise regions to graph documents.
         "structural": "control flow or a call, which a graph document does not hold",
+        "name": "the op is not the core's op of this name, and a graph document knows ops by name",
         "attribute": "an attribute holds types, which a graph document does not hold",
         "object": "a value is no tensor",
         "rank": "the rank of a value is not known",
