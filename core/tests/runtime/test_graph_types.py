@@ -120,7 +120,7 @@ def test_looking_for_an_op_loads_its_family_only() -> None:
 import sys
 from byoc_core.opset.families import find_op
 find_op("nn.conv2d")
-print(sorted(name for name in sys.modules if name.startswith(("byoc_core.opset.", "byoc_core.ops", "byoc_core.ir"))))
+print(sorted(name for name in sys.modules if name.startswith(("byoc_core.opset.", "byoc_core.ops.", "byoc_core.ir"))))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = ["attributes", "convolution", "families", "opdef", "type_rules", "types", "windows"]
