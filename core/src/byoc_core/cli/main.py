@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 from byoc_core.cli.console import print_error, print_text, print_warning
+from byoc_core.cli.process_exit import exits_raise
 from byoc_core.errors import ByocError, InternalError
 from byoc_core.version import __version__
 
@@ -29,7 +30,8 @@ def main() -> None:
 
     warnings.showwarning = print_warning
     try:
-        app(prog_name="byoc")
+        with exits_raise():
+            app(prog_name="byoc")
     except InternalError as error:
         _exit_internal(error)
     except ByocError as error:
