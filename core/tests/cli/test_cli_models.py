@@ -150,7 +150,6 @@ def test_verify_reads_every_byte(byoc: Any, artifact: Path) -> None:
         f"m.byoc: all {size:,} bytes are as they were written\n"
         "not checked: who wrote them; whoever writes an artifact writes its digests too\n"
         "not checked: changes from now on; constants are mapped from the file for as long as the artifact is loaded\n"
-        "not checked: what the 1 modules (graph) hold; their runtimes check it when they load them\n"
     )
     data = bytearray(artifact.read_bytes())
     data[len(data) // 2] ^= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +69,8 @@ class InspectResult:
         members: size in bytes of each member, by name.
         listing: the program, disassembled.
         report_data: the offload report, as data.
+        unchecked_modules: indexes of the modules whose payloads no runtime checked. :func:`inspect` has none checked,
+            :func:`verify` those of installed runtimes that can check without loading.
     """
 
     path: str
@@ -88,6 +90,7 @@ class InspectResult:
     members: Mapping[str, int]
     listing: str
     report_data: Mapping[str, Any]
+    unchecked_modules: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Return what the artifact is and its offload report, for people to read."""
@@ -151,8 +154,8 @@ def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None]
     from byoc_core.runtime.hooks import LoadContext
 
     context = LoadContext(constants, allow_native=False, source=artifact.where)
-    for index in range(len(artifact.manifest.modules)):
-        check_payload(artifact, index, context)
+    modules = range(len(artifact.manifest.modules))
+    unchecked = tuple(index for index in modules if not check_payload(artifact, index, context))
     done = 0
     for digest, entry in artifact.manifest.constants.items():
         constants.check(digest)
@@ -160,7 +163,7 @@ def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None]
         if progress is not None:
             progress(done, result.constants_nbytes)
     artifact.check_crcs()
-    return result
+    return replace(result, unchecked_modules=unchecked)
 
 
 def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
@@ -206,4 +209,5 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
         listing=disassemble(program),
         report_data=MappingProxyType(artifact.report_reader()()),
+        unchecked_modules=tuple(range(len(modules))),
     )

@@ -17,7 +17,7 @@ __all__ = ["verify_artifact"]
 def verify_artifact(
     file: Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="An artifact.", show_default=False)],
 ) -> None:
-    """Checks every byte of an artifact against its digests. Runs nothing of it, and does not tell who made it."""
+    """Check every byte of an artifact against its digests, and its modules by their runtimes; run nothing of it."""
     from byoc_core.artifact import verify
     from byoc_core.cli.console import open_console, show_bytes
 
@@ -30,12 +30,12 @@ def verify_artifact(
 
 
 def _unchecked(made: InspectResult) -> Iterator[str]:
-    """Yield what a check of digests says nothing of."""
+    """Yield what was not checked."""
     yield "who wrote them; whoever writes an artifact writes its digests too"
     yield "changes from now on; constants are mapped from the file for as long as the artifact is loaded"
-    if made.modules:
-        kinds = ", ".join(sorted({module.type_key for module in made.modules}))
-        yield f"what the {len(made.modules)} modules ({kinds}) hold; their runtimes check it when they load them"
+    for index in made.unchecked_modules:
+        kind = made.modules[index].type_key
+        yield f"the payload of module {index}: no runtime `{kind}` is here that can check it without loading it"
     if made.is_native:
         trusted = "it is yours, and trusted" if made.is_trusted else "it needs --allow-native"
         yield f"what the native code does ({trusted})"
