@@ -109,7 +109,7 @@ RULES = (
     Rule("compiler", r"C extension|the extension is not built"),
     Rule("library", r"OpenMP|oneDNN|onednn|byoc-dnnl"),
     Rule("system", r"\bsystem\b|POSIX|Linux|/proc|^forks$|named pipes|SIGINT|permissions|a file that is mapped"),
-    Rule("system", r"numpy 1 |no memory may be locked|there is nothing to change|a folder in which nobody may write"),
+    Rule("system", r"numpy 1 |no memory may be locked|there is nothing to change|a folder in which nobody may write|this user may read everything"),
 )
 """The first rule whose pattern is found is the one."""
 
