@@ -94,7 +94,8 @@ def _has_compiler(_: re.Match[str]) -> bool:
 
 RULES = (
     Rule("design", r"nox tests the installed wheel|the source tree is under test|`nox -s versions` says"),
-    Rule("design", r"no backend \S+ here|got empty parameter set for \(backend|the report is GCC's|sanitizers put fences|switches the C extension off"),
+    Rule("design", r"no backend \S+ here|the report is GCC's|sanitizers put fences|switches the C extension off"),
+    Rule("design", r"got empty parameter set for \(backend"),
     Rule("hardware", r"oneDNN has no instructions for (\w+) here", lambda m: _has(*_INSTRUCTIONS.get(m[1], ("none",)))),
     Rule("hardware", r"oneDNN has no AVX-512", lambda _: _has("avx512f", "avx512bw", "avx512vl", "avx512dq")),
     Rule("hardware", r"this machine has no tiles", _has_tiles),
@@ -109,7 +110,8 @@ RULES = (
     Rule("compiler", r"C extension|the extension is not built"),
     Rule("library", r"OpenMP|oneDNN|onednn|byoc-dnnl"),
     Rule("system", r"\bsystem\b|POSIX|Linux|/proc|^forks$|named pipes|SIGINT|permissions|a file that is mapped"),
-    Rule("system", r"numpy 1 |no memory may be locked|there is nothing to change|a folder in which nobody may write|this user may read everything"),
+    Rule("system", r"numpy 1 |no memory may be locked|there is nothing to change|a folder in which nobody may write"),
+    Rule("system", r"this user may read everything"),
 )
 """The first rule whose pattern is found is the one."""
 
