@@ -95,7 +95,7 @@ def _has_compiler(_: re.Match[str]) -> bool:
 RULES = (
     Rule("design", r"nox tests the installed wheel|the source tree is under test|`nox -s versions` says"),
     Rule("design", r"no backend \S+ here|the report is GCC's|sanitizers put fences|switches the C extension off"),
-    Rule("design", r"got empty parameter set for \(backend"),
+    Rule("design", r"got empty parameter set for \(backend|^L\d-\S+: declined: "),
     Rule("hardware", r"oneDNN has no instructions for (\w+) here", lambda m: _has(*_INSTRUCTIONS.get(m[1], ("none",)))),
     Rule("hardware", r"oneDNN has no AVX-512", lambda _: _has("avx512f", "avx512bw", "avx512vl", "avx512dq")),
     Rule("hardware", r"this machine has no tiles", _has_tiles),
