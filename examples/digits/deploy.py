@@ -29,8 +29,8 @@ from benchmarks.pairing import measure, paired_ratio, time_call
 Array = npt.NDArray[np.float32]
 
 RUN_SIDE = {
-    *("errors", "version", "dtypes", "dims", "digest", "file_replacement"),
-    *("plugin", "kernels", "native", "_native", "runtime", "vm", "artifact"),
+    *("errors", "printable", "version", "dtypes", "dims", "digest", "file_replacement"),
+    *("plugin", "kernels", "native", "_native", "opset", "runtime", "vm", "artifact"),
 }
 COMPILE_HALVES = ("byoc_ccompiler", "byoc_examplejson", "byoc_conformance", "byoc_dnnl.backend")
 BATCH_SIZES = (1, 7, 64, 128, 250)
