@@ -29,7 +29,7 @@ def check_model(check: ModelCheck, backend: str) -> tuple[str, bool]:
         start = time.perf_counter()
         built = check.build(BACKENDS[backend])
         seconds = time.perf_counter() - start
-        found = list(check.compare_sizes(built))
+        found = list(check.compare_sizes(built).items())
         decoding = check.compare_decoding(built)
     except (ByocError, ValueError) as error:
         return f"FAILED: {error}", False

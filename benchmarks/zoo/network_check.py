@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from byoc_core.dims import DimExpr
 from byoc_core.ir import IRModule, TensorType
 from byoc_core.transform.evaluate import evaluate_function
 
-from benchmarks.zoo.accuracy import Accuracy, Array, judge, open_session, run_peer
+from benchmarks.zoo.accuracy import Accuracy, Array, judge, open_session, run_peer, with_usual_error
 from benchmarks.zoo.built_model import BuiltModel, Step, build_model
 from benchmarks.zoo.networks import NETWORKS, Feeds
 
@@ -62,11 +62,11 @@ class ModelCheck:
         """Builds the model once for all sizes, saves it, and loads it again."""
         return build_model(self.module, backends)
 
-    def compare_sizes(self, built: BuiltModel) -> Iterable[tuple[str, Accuracy]]:
-        """Yields the accuracy at every choice of dynamic sizes."""
-        for trial in self._trials:
-            text = ", ".join(f"{name} {size}" for name, size in trial.sizes.items())
-            yield text, judge(built.run(trial.feeds), trial.peers, trial.others, trial.exacts)
+    def compare_sizes(self, built: BuiltModel) -> dict[str, Accuracy]:
+        """Return the accuracy at every choice of dynamic sizes, each judged beside the worst of them."""
+        texts = [", ".join(f"{name} {size}" for name, size in trial.sizes.items()) for trial in self._trials]
+        judged = [judge(built.run(trial.feeds), trial.peers, trial.others, trial.exacts) for trial in self._trials]
+        return dict(zip(texts, with_usual_error(judged), strict=True))
 
     def compare_decoding(self, built: BuiltModel) -> Accuracy | None:
         """Gives the accuracy of logits from a prompt and then token by token, against one run over all tokens.

@@ -38,6 +38,6 @@ def test_what_a_transformer_spells_out_is_found(name: str, style: str) -> None:
         results = machine.run("main", feeds)
         return results if isinstance(results, tuple) else (results,)
 
-    accuracies = dict(check.compare_sizes(BuiltModel(run, 0.0)))
+    accuracies = check.compare_sizes(BuiltModel(run, 0.0))
     assert len(accuracies) >= 6
     assert [f"{sizes}: {accuracy}" for sizes, accuracy in accuracies.items() if not accuracy.is_right] == []
