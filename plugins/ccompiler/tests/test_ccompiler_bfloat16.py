@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS
+from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core import FunctionBuilder
 from byoc_core.artifact import Executable
 from byoc_core.debugging import debug_model
@@ -19,20 +21,37 @@ from byoc_core.ir import Function, IRModule, tensor
 from byoc_core.native.cpu import machine_features
 from byoc_core.ops import default_ops
 
+from plugins.ccompiler.tests.conftest import WARNINGS
+from plugins.ccompiler.tests.emulated_instructions import TILE_FLAGS, emulate, need_processor, tiles_answer
+
 ROUNDOFF = 2.0**-8
 """The unit roundoff of bfloat16: half a unit of 8 bits."""
 
 MARCHES = {"generic": (), "x86-64-v3": ("avx2", "fma"), "cooperlake": ("avx512_bf16", "avx512_vnni"), "native": ()}
 """By what the C is compiled for: what the machine must have to run it. The third has ``vdpbf16ps`` and no tiles."""
 
+Options = dict[str, Any]
+EMULATED_TILES, NEON_SHAPES = "emulated tiles", "shapes of NEON"
 
-@pytest.fixture(params=MARCHES)
-def march(request: pytest.FixtureRequest) -> str:
+
+@pytest.fixture(params=[*MARCHES, EMULATED_TILES, NEON_SHAPES])
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Options]:
+    """Gives the options that compile for a processor: one that this machine is, or one that is emulated."""
     name: str = request.param
-    features = machine_features()
-    if MARCHES[name] and (features is None or not features.issuperset(MARCHES[name])):
-        pytest.skip(f"this machine does not run {name}")
-    return name
+    if name == EMULATED_TILES:
+        with emulate(TILE_FLAGS):
+            yield _with_tiles(tiles_answer(tmp_path, granted=True))
+    elif name == NEON_SHAPES:
+        monkeypatch.setattr(VectorUnit, "of_features", classmethod(lambda cls, machine, features: cls(16, 32)))
+        yield {"march": "generic"}
+    else:
+        need_processor(*MARCHES[name])
+        yield {"march": name}
+
+
+def _with_tiles(answer: tuple[str, ...]) -> Options:
+    """Gives the options for a processor that has tiles and AVX2, and a system that answers so who asks for tiles."""
+    return {"march": "x86-64-v3", "extra_flags": (*WARNINGS, *TILE_FLAGS, *answer)}
 
 
 def _random(shape: Any, seed: int = 0) -> Any:
@@ -86,8 +105,8 @@ def _is_lowered(bench: Any) -> bool:
     return "byoc_shared_round_row" in bench.module.get_source()
 
 
-def test_matrix_products(make_bench: Any, sum_check: Any, march: str) -> None:
-    bench = make_bench(march=march, precision="bfloat16")
+def test_matrix_products(make_bench: Any, sum_check: Any, target: Options) -> None:
+    bench = make_bench(**target, precision="bfloat16")
     cases: list[tuple[Function, list[Any], int]] = []
     for m, k, n in SIZES:
         for op, shape in (("matmul", (k, n)), ("nn.dense", (n, k))):
@@ -149,8 +168,8 @@ CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
 ]
 
 
-def test_convolutions(make_bench: Any, sum_check: Any, march: str) -> None:
-    bench = make_bench(march=march, precision="bfloat16")
+def test_convolutions(make_bench: Any, sum_check: Any, target: Options) -> None:
+    bench = make_bench(**target, precision="bfloat16")
     cases = []
     for shape, weight_shape, attrs in CONVOLUTIONS:
         builder, arrays = bench.builder(), [_random(shape), _random(weight_shape, 1)]
@@ -177,9 +196,9 @@ def test_symbolic_images(make_bench: Any, sum_check: Any) -> None:
         _check(sum_check, function, actual, (x, w), 75)
 
 
-def test_what_follows_is_float32(make_bench: Any, march: str) -> None:
+def test_what_follows_is_float32(make_bench: Any, target: Options) -> None:
     """A bias far smaller than a unit of bfloat16 of the sums arrives whole."""
-    bench = make_bench(march=march, precision="bfloat16")
+    bench = make_bench(**target, precision="bfloat16")
     builder = bench.builder()
     x, w = np.ones((40, 64), "float32"), np.ones((64, 48), "float32")
     bias = np.linspace(0, 1e-3, 48, dtype="float32")
@@ -189,9 +208,9 @@ def test_what_follows_is_float32(make_bench: Any, march: str) -> None:
     np.testing.assert_array_equal(actual, np.broadcast_to(np.float32(64) + bias, (40, 48)))
 
 
-def test_special_values(make_bench: Any, march: str) -> None:
+def test_special_values(make_bench: Any, target: Options) -> None:
     """Infinities and NaN spread as in float32, to their own rows and columns; what is too large becomes infinite."""
-    bench = make_bench(march=march, precision="bfloat16")
+    bench = make_bench(**target, precision="bfloat16")
     x, w = np.ones((50, 40), "float32"), np.ones((40, 35), "float32")
     x[3, 5], x[4, 39], x[35, 0], x[49, 2] = np.inf, np.nan, -np.inf, np.finfo("float32").max
     w[7, 30], w[8, 31] = np.inf, np.nan
@@ -205,8 +224,8 @@ def test_special_values(make_bench: Any, march: str) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
-def test_ties_go_to_even_on_both_sides(make_bench: Any, march: str) -> None:
-    bench = make_bench(march=march, precision="bfloat16")
+def test_ties_go_to_even_on_both_sides(make_bench: Any, target: Options) -> None:
+    bench = make_bench(**target, precision="bfloat16")
     numbers = (1 + np.arange(64, dtype="float32") / 256) * np.where(np.arange(64) % 3, 1, -1).astype("float32")
     x = np.diag(numbers)
     functions = []
@@ -220,14 +239,16 @@ def test_ties_go_to_even_on_both_sides(make_bench: Any, march: str) -> None:
     assert not np.array_equal(_rounded(x), x)
 
 
-def _is_flushed(march: str) -> bool:
+def _is_flushed(target: Options) -> bool:
     """Tells whether the instructions for pairs of bfloat16 numbers are used, which know no subnormal numbers."""
-    return march == "cooperlake" or (march == "native" and "avx512_bf16" in (machine_features() or ()))
+    if target["march"] == "native":
+        return "avx512_bf16" in (machine_features() or ())
+    return target["march"] == "cooperlake" or "extra_flags" in target
 
 
-def test_subnormal_numbers(make_bench: Any, march: str) -> None:
+def test_subnormal_numbers(make_bench: Any, target: Options) -> None:
     """Subnormal factors and sums count where numbers are widened, and are zero for the instructions; others stay."""
-    bench = make_bench(march=march, precision="bfloat16")
+    bench = make_bench(**target, precision="bfloat16")
     x, w = np.zeros((40, 64), "float32"), np.zeros((64, 48), "float32")
     tiny = np.finfo("float32").tiny
     x[0, 0], w[0, 0] = tiny / 8, 2.0**100  # a subnormal factor, times a large one
@@ -242,7 +263,7 @@ def test_subnormal_numbers(make_bench: Any, march: str) -> None:
     both, builder = bench.op("matmul", [tensor(a.shape, "float32") for a in (x, w)]), bench.builder()
     value = builder.emit("matmul", builder.param("x", tensor(x.shape, "float32")), builder.const(w))
     weighted = bench.add(builder, value)
-    expected = (flushed if _is_flushed(march) else kept).astype("float32")
+    expected = (flushed if _is_flushed(target) else kept).astype("float32")
     assert np.count_nonzero(kept) == 5
     assert np.count_nonzero(flushed) == 2
     np.testing.assert_array_equal(bench.run(weighted, x)[0], expected)
@@ -285,14 +306,14 @@ def _run(executable: Executable, num_threads: int, *arrays: Any) -> Any:
 
 @pytest.mark.parametrize("name", THREADED)
 def test_the_bits_do_not_depend_on_the_number_of_threads(
-    name: str, sum_check: Any, march: str, monkeypatch: pytest.MonkeyPatch
+    name: str, sum_check: Any, target: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = "byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS"
     module, x, weights = _product(name)
     monkeypatch.setattr(work, 10**18)
-    alone = _run(_built(module, march=march), 1, x)
+    alone = _run(_built(module, **target), 1, x)
     monkeypatch.setattr(work, 1)
-    executable = _built(module, march=march)
+    executable = _built(module, **target)
     source = executable.modules[0].get_source("c")
     assert "byoc_parallel_for(" in source
     assert "byoc_shared_round_row" in source
@@ -349,11 +370,25 @@ def test_tiles_may_be_refused(name: str, tmp_path: Path) -> None:
     assert results["ample"].tobytes() != without.tobytes()  # tiles add in another order
 
 
+@pytest.mark.parametrize("name", THREADED)
+def test_emulated_tiles_are_asked_for(name: str, sum_check: Any, tmp_path: Path) -> None:
+    """Where a system refuses them, no tile is touched, and the results are those of a processor without tiles."""
+    module, x, weights = _product(name)
+    need_processor(*MARCHES["x86-64-v3"])
+    without = _run(_built(module, march="x86-64-v3", extra_flags=WARNINGS), 1, x)
+    with emulate(TILE_FLAGS):
+        granted = _run(_built(module, **_with_tiles(tiles_answer(tmp_path, granted=True))), 2, x)
+    refused = _run(_built(module, **_with_tiles(tiles_answer(tmp_path, granted=False))), 2, x)
+    assert refused.tobytes() == without.tobytes()
+    assert granted.tobytes() != without.tobytes()  # tiles add in another order
+    _check(sum_check, module["main"], granted, (x, weights), _sum_length(weights))
+
+
 @pytest.mark.parametrize("name", ["rows", "pixels"])
-def test_models_of_bfloat16_tensors_lose_nothing(name: str, march: str) -> None:
+def test_models_of_bfloat16_tensors_lose_nothing(name: str, target: Options) -> None:
     """Their factors are bfloat16 already: products are exact, sums those of float32, rounded once at the end."""
     module, x, weights = _product(name, "bfloat16")
-    executable = _built(module, march=march)
+    executable = _built(module, **target)
     assert "byoc_shared_round_row" in executable.modules[0].get_source("c")
     actual = _run(executable, 2, x)
     assert actual.dtype == x.dtype

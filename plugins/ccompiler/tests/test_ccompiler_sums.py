@@ -140,7 +140,12 @@ def test_products_with_constant_weights(bench: Any, sum_check: Any, dtype: str) 
 
 @pytest.mark.parametrize(
     ("unit", "march"),
-    [(VectorUnit(16, 16), "generic"), (VectorUnit(32, 16), "generic"), (VectorUnit(64, 32), "native")],
+    [
+        (VectorUnit(16, 16), "generic"),
+        (VectorUnit(16, 32), "generic"),
+        (VectorUnit(32, 16), "generic"),
+        (VectorUnit(64, 32), "native"),
+    ],
 )
 def test_every_shape_of_vector_unit_gives_right_results(
     make_bench: Any, sum_check: Any, monkeypatch: pytest.MonkeyPatch, unit: VectorUnit, march: str
