@@ -15,6 +15,8 @@ from byoc_core.ir import Function, IRModule, tensor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.emulated_instructions import need_processor
+
 MARCHES = ["generic", "native"]
 
 
@@ -66,8 +68,8 @@ SIZES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("march", [*MARCHES, "x86-64-v3"])
 def test_all_forms_on_every_vector_unit(make_bench: Any, sum_check: Any, march: str, dtype: str) -> None:
-    if march == "x86-64-v3" and not _runs_avx2():
-        pytest.skip("this machine has no AVX2")
+    if march == "x86-64-v3":
+        need_processor("avx2", "fma")
     bench = make_bench(march=march)
     cases = []
     for m, k, n in SIZES:
@@ -76,12 +78,6 @@ def test_all_forms_on_every_vector_unit(make_bench: Any, sum_check: Any, march: 
             cases.append((*_product(bench, "nn.dense", (m, k), (n, k), dtype, is_constant=is_constant), k))
     for function, inputs, length in cases:
         _check(bench, sum_check, function, inputs, length)
-
-
-def _runs_avx2() -> bool:
-    from byoc_core.native.toolchain import find_toolchain
-
-    return "avx2" in find_toolchain().target("native").features
 
 
 RANKS = [
@@ -96,6 +92,9 @@ RANKS = [
     ((12, 16, 8), (12, 8, 16)),
     ((0, 3, 4), (0, 4, 5)),
     ((2, 3, 4, 5), (1, 1, 5, 6)),
+    ((4, 7), (1, 7, 5)),
+    ((4, 7), (3, 1, 7, 5)),
+    ((2, 4, 7), (1, 1, 1, 7, 5)),
 ]
 
 
@@ -116,8 +115,9 @@ def test_products_of_any_sizes(make_bench: Any, sum_check: Any, data: st.DataObj
         m, k, n, batch = (data.draw(sizes) for _ in range(4))
         op = data.draw(st.sampled_from(["matmul", "nn.dense"]))
         dtype = data.draw(st.sampled_from(["float32", "float64"]))
-        lead = data.draw(st.sampled_from([(), (batch,), (1, batch), (batch, 1)]))
-        stack = data.draw(st.sampled_from([(), lead])) if op == "matmul" else ()
+        leads = st.sampled_from([(), (1,), (batch,), (1, 1), (1, batch), (batch, 1), (1, batch, 1)])
+        lead = data.draw(leads)
+        stack = data.draw(leads) if op == "matmul" else ()
         right = (n, k) if op == "nn.dense" else (*stack, k, n)
         is_constant = data.draw(st.booleans())
         cases.append((*_product(bench, op, (*lead, m, k), right, dtype, is_constant=is_constant), k))

@@ -93,8 +93,7 @@ def _instances_of(
     reading = describe(pattern, selection)
     seen: set[object] = set()
     names = [op_name(node, selection) for node in walk(pattern, selection) if isinstance(node, OpPattern)]
-    rotations = min(max((len(op_cases().get(name, ())) for name in names), default=0) or 1, _MAX_ROTATIONS)
-    for rotation in range(rotations):
+    for rotation in _rotations(names):
         for dtype in _FIRST_DTYPES:
             constants = ConstantStore()
             search = Synthesis(pattern, ops, selection, dtype, rotation, constants)
@@ -111,6 +110,14 @@ def _instances_of(
         else:
             if not seen:
                 return
+
+
+def _rotations(names: Sequence[str]) -> list[int]:
+    """Gives the places of cases to begin with, no more than are tried: those whose operands have new ranks first."""
+    cases = max((op_cases().get(name, ()) for name in names), key=len, default=())
+    ranks = [tuple(len(operand.shape) for operand in case.operands) for case in cases]
+    order = sorted(range(len(ranks)), key=lambda place: ranks.index(ranks[place]) != place)
+    return sorted(order[:_MAX_ROTATIONS]) or [0]
 
 
 def _matching(pattern: Pattern, search: Synthesis, constants: ConstantStore) -> Iterator[tuple[Draft, Match]]:

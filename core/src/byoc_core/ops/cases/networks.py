@@ -66,7 +66,7 @@ def _pools(rank: int) -> Iterator[OpCase]:
 
 def _norms() -> Iterator[OpCase]:
     matrix, tokens, image = (2, 3), (2, 5, 3), (2, 16, 9, 8)
-    for name in ("nn.softmax", "nn.log_softmax"):
+    for name in ("nn.softmax", "nn.log_softmax", "nn.stepwise_softmax"):
         yield from (case(name, shape) for shape in (matrix, tokens, image, (3,)))
         yield case(name, image, axis=1)
     yield case("nn.batch_norm", image, *[(16,)] * 4)

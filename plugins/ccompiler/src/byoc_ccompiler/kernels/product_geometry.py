@@ -105,8 +105,9 @@ class Product:
         is_transposed: bool,
     ) -> Product:
         """Gives a product with one matrix on the right: as many axes as possible are those of the rows."""
-        *strides, along = kernel.strides(x)
+        *own, along = kernel.strides(x)
         lead = space[:-1]
+        strides: list[Dim] = [*(0,) * (len(lead) - len(own)), *own]  # axes that y alone has are of size 1
         first, step = next(
             (axis, step)
             for axis in range(len(lead) + 1)
