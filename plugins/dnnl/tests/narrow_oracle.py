@@ -1,4 +1,4 @@
-"""What a kernel may give that computes on a narrow float in float32 and rounds once."""
+"""What a kernel may give that computes on a narrow float in float32 and rounds once; bounds of what it computes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.dtypes import float_limits, to_numpy
 
-__all__ = ["is_rounded_once"]
+__all__ = ["gamma", "is_rounded_once", "layer_norm_error", "log_softmax_error", "narrowed", "softmax_error"]
 
 NDArray = npt.NDArray[Any]
+_UNIT = 2.0**-24
 
 
 def is_rounded_once(found: NDArray, exact: NDArray, error: npt.ArrayLike, dtype: str) -> NDArray:
@@ -30,3 +31,55 @@ def is_rounded_once(found: NDArray, exact: NDArray, error: npt.ArrayLike, dtype:
 def _rounded(exact: NDArray, dtype: str) -> NDArray:
     with np.errstate(over="ignore"):
         return exact.astype(to_numpy(dtype)).astype(np.float64)
+
+
+def narrowed(array: NDArray, dtype: str) -> NDArray:
+    """Return numbers rounded to a narrow float, none of them subnormal: some instructions take those for zero."""
+    smallest = float_limits(dtype).smallest_normal
+    return np.where(np.abs(array) < smallest, np.copysign(smallest, array), array).astype(to_numpy(dtype))
+
+
+def gamma(length: int, unit: float = _UNIT) -> float:
+    """Return what ``length`` roundings change at most, relative to the magnitude (Higham, chapter 3)."""
+    return length * unit / (1 - length * unit)
+
+
+def log_softmax_error(x: NDArray, exact: NDArray, axis: int) -> NDArray:
+    """Bound the error in float32 of log-softmax, whose exponentials are within 1.5 ULP and logarithms within 1.
+
+    Each argument of an exponential is rounded, which changes it by ``|t| u``; of numbers below 1, ``|t| exp(t)`` is
+    below 0.37. So the sum of ``n`` exponentials, at least 1, is off by ``(3 + 0.37 n + n) u`` of itself, its logarithm
+    by as much and ``2 u log n``. The maximum is added before or after, and the difference is rounded.
+    """
+    size = x.shape[axis]
+    largest = np.abs(x.astype(np.float64)).max()
+    return np.asarray(1.01 * _UNIT * (2 * (np.abs(exact) + largest) + 3 + 1.37 * size + 2 * np.log(size)))
+
+
+def softmax_error(x: NDArray, exact: NDArray, dtype: str) -> NDArray:
+    """Bound the error of softmax of rows before the last rounding: in float32, its exponentials rounded to ``dtype``.
+
+    Exponentials have 3 ULP and the rounding of their arguments, which are above -8 here: so the exponentials are normal
+    numbers of every dtype. The quotient, or the product with a reciprocal, is rounded up to three times.
+    """
+    spread = x.astype(np.float64).max(-1) - x.astype(np.float64).min(-1)
+    assert spread.max() < 8
+    exponential = (1 + float_limits(dtype).unit_roundoff) * (1 + gamma(2 * 3 + 8))
+    in_sum = 1 + gamma(2 * 3 + 8 + x.shape[-1])
+    return np.asarray(np.abs(exact) * (exponential * in_sum * (1 + gamma(3)) - 1)) * 1.01
+
+
+def layer_norm_error(x: NDArray, scale: NDArray, shift: NDArray, epsilon: float) -> NDArray:
+    """Bound the error in float32 of the layer normalisation of rows by two passes: mean, then mean of squares."""
+    wide, size = x.astype(np.float64), x.shape[-1]
+    centred = wide - wide.mean(-1, keepdims=True)
+    variance = (centred**2).mean(-1, keepdims=True)
+    inverse = 1 / np.sqrt(variance + epsilon)
+    off_mean = gamma(size + 1) * np.abs(wide).mean(-1, keepdims=True)
+    off_centred = off_mean + _UNIT * (np.abs(centred) + off_mean)
+    squares = (2 * np.abs(centred) * off_centred + off_centred**2).mean(-1, keepdims=True)
+    off_variance = squares + gamma(size + 3) * (variance + squares)
+    off_inverse = inverse * (off_variance / (variance + epsilon) / 2 + gamma(4))
+    normal = np.abs(centred) * off_inverse + off_centred * inverse
+    size_of_result = np.abs(centred) * inverse * np.abs(scale) + np.abs(shift)
+    return np.asarray(1.01 * (normal * np.abs(scale.astype(np.float64)) + gamma(4) * size_of_result))

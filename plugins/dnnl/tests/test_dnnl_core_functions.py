@@ -7,7 +7,6 @@ from typing import Any
 import byoc_core
 import numpy as np
 import pytest
-from byoc_core.dtypes import float_limits, to_numpy
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import tensor
 from byoc_core.kernels import KERNELS
@@ -22,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.dnnl.tests.dnnl_region import TINY, UNIT, NDArray, Region, all_magnitudes, emit
-from plugins.dnnl.tests.narrow_oracle import is_rounded_once
+from plugins.dnnl.tests.narrow_oracle import is_rounded_once, log_softmax_error, narrowed
 
 ULPS = {"exp": 1.5, "log": 1.0, "nn.softplus": 2.5}
 
@@ -115,9 +114,9 @@ def test_narrow_floats_are_computed_in_float32_and_rounded_once(op: str, attrs: 
     region.finish(emit(region, op, x, **attrs))
     assert f"{op}  byoc" in region.source
     assert region.source.count("reorder") <= 3
-    array = (abs(region.draw(2, 16, 5, 4)) * 8).astype(to_numpy(dtype))
+    array = narrowed(abs(region.draw(2, 16, 5, 4)) * 8, dtype)
     (found,), (exact,) = region.run(array), region.oracle(array)
-    error = 16 * UNIT * np.maximum(abs(exact), 32) + float_limits(dtype).smallest_normal  # operands may be flushed
+    error = log_softmax_error(array, exact, **attrs) if attrs else 2 * ULPS[op] * UNIT * abs(exact)
     assert is_rounded_once(found, exact, error, dtype).all()
 
 

@@ -22,7 +22,7 @@ from byoc_dnnl.precision import lacks
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 
 from plugins.dnnl.tests.dnnl_region import Region, emit
-from plugins.dnnl.tests.narrow_oracle import is_rounded_once
+from plugins.dnnl.tests.narrow_oracle import gamma, is_rounded_once, layer_norm_error, narrowed, softmax_error
 
 BFLOAT16 = float_limits("bfloat16").unit_roundoff
 BY_BFLOAT16 = DnnlOptions.model_validate({"precision": "bfloat16"})
@@ -65,7 +65,7 @@ def test_ops_sum_in_float32_and_round_once(
     region.finish(emit(region, op, *operands, **attrs))
     (binding,) = region.function.bindings
     assert isinstance(region.judge(binding), Support)
-    inputs = [region.draw(*shape).astype(to_numpy(dtype)) for shape in shapes]
+    inputs = [narrowed(region.draw(*shape), dtype) for shape in shapes]
     inputs = [np.abs(array) for array in inputs] if op == "sqrt" else inputs
     (found,), (exact,), (magnitude,) = (
         region.run(*inputs),
@@ -73,9 +73,7 @@ def test_ops_sum_in_float32_and_round_once(
         region.oracle(*inputs, magnitudes=True),
     )
     assert found.dtype == to_numpy(dtype)
-    gamma = length * 2.0**-24 / (1 - length * 2.0**-24)
-    error = gamma * magnitude + float_limits(dtype).smallest_normal  # operands may be flushed
-    assert is_rounded_once(found, exact, error, dtype).all()
+    assert is_rounded_once(found, exact, gamma(length) * magnitude, dtype).all()
     assert "ref" not in region.source
 
 
@@ -84,14 +82,14 @@ def test_normalisations(dtype: str) -> None:
     _needs(dtype)
     region = Region()
     x = region.builder.param("x", tensor((6, 40), dtype))
-    scale = [region.builder.const(region.draw(40).astype(to_numpy(dtype))) for _ in range(2)]
-    region.finish(emit(region, "nn.softmax", x), emit(region, "nn.layer_norm", x, *scale))
-    inputs = [region.draw(6, 40).astype(to_numpy(dtype))]
-    unit = float_limits(dtype).unit_roundoff
-    # In float32 both are far nearer than 2**-14 of the largest element; oneDNN rounds softmax's exponentials, too.
-    for found, exact, roundings in zip(region.run(*inputs), region.oracle(*inputs), (2, 1), strict=True):
-        bound = roundings * unit * np.abs(exact) + 2.0**-14 * np.abs(exact).max()
-        assert (np.abs(found.astype(np.float64) - exact) <= bound).all()
+    scale, shift = (narrowed(region.draw(40), dtype) for _ in range(2))
+    constants = map(region.builder.const, (scale, shift))
+    region.finish(emit(region, "nn.softmax", x), emit(region, "nn.layer_norm", x, *constants, epsilon=1e-5))
+    array = narrowed(region.draw(6, 40), dtype)
+    (shares, normalised), (exact_shares, exact_normalised) = region.run(array), region.oracle(array)
+    assert is_rounded_once(shares, exact_shares, softmax_error(array, exact_shares, dtype), dtype).all()
+    error = layer_norm_error(array, scale, shift, 1e-5)
+    assert is_rounded_once(normalised, exact_normalised, error, dtype).all()
 
 
 def test_a_chain_of_bfloat16_is_rounded_once() -> None:
@@ -138,9 +136,9 @@ def test_a_network_of_float32_is_computed_with_bfloat16() -> None:
     found = byoc_core.VirtualMachine(executable)["f"](x)
     exact, magnitude = region.oracle(x), region.oracle(x, magnitudes=True)
     # At most 8 values between the input and the product are rounded to bfloat16, weights among them.
-    gamma = 8 * BFLOAT16 / (1 - 8 * BFLOAT16)
-    assert (np.abs(found[0] - exact[0]) <= gamma * magnitude[0]).all()
-    largest = float((gamma * magnitude[0]).max())
+    bound = gamma(8, BFLOAT16) * magnitude[0]
+    assert (np.abs(found[0] - exact[0]) <= bound).all()
+    largest = float(bound.max())
     assert (np.abs(found[1] - exact[1]) <= 2 * largest * np.exp(2 * largest) * exact[1]).all()
     # It is really another precision than float32's.
     plain = byoc_core.VirtualMachine(byoc_core.build(region.ir, backends=["dnnl"], fallback="error"))["f"](x)

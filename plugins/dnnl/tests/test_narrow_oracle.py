@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from byoc_core.dtypes import float_limits, to_numpy
@@ -10,7 +12,14 @@ from byoc_dnnl.precision import lacks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.dnnl.tests.narrow_oracle import is_rounded_once
+from plugins.dnnl.tests.narrow_oracle import (
+    gamma,
+    is_rounded_once,
+    layer_norm_error,
+    log_softmax_error,
+    narrowed,
+    softmax_error,
+)
 
 _UNIT = 2.0**-24
 
@@ -61,6 +70,64 @@ def test_two_units_beside_it_is_wrong(dtype: str, exact: float) -> None:
     """What was rounded twice, or computed in the narrow type, shows."""
     wrong = exact * (1 + 4 * float_limits(dtype).unit_roundoff)
     assert not _judge(wrong, exact, 16 * _UNIT * exact, dtype)
+
+
+def _softmax(x: Any, kind: Any) -> Any:
+    exponentials = np.exp(x - x.max(-1, keepdims=True))
+    return exponentials.astype(kind).astype(x.dtype) / exponentials.sum(-1, keepdims=True, dtype=x.dtype)
+
+
+def _log_softmax(x: Any, _: Any) -> Any:
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True, dtype=x.dtype))
+
+
+_SCALE, _SHIFT = np.random.default_rng(1).standard_normal((2, 40))
+
+
+def _layer_norm(x: Any, _: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True, dtype=x.dtype)
+    variance = (centred * centred).mean(-1, keepdims=True, dtype=x.dtype)
+    scale, shift = _SCALE.astype(x.dtype), _SHIFT.astype(x.dtype)
+    return centred / np.sqrt(variance + x.dtype.type(1e-5)) * scale + shift
+
+
+def _product(x: Any, _: Any) -> Any:
+    sums = np.zeros((len(x), len(x)), x.dtype)
+    for column in range(x.shape[1]):  # in order, each sum rounded
+        sums = sums + x[:, column, None] * x[None, :, column]
+    return sums
+
+
+_ERRORS: dict[str, tuple[Any, Any]] = {
+    "softmax": (_softmax, softmax_error),
+    "log_softmax": (_log_softmax, lambda x, exact, dtype: log_softmax_error(x, exact, -1)),
+    "layer_norm": (_layer_norm, lambda x, exact, dtype: layer_norm_error(x, _SCALE, _SHIFT, 1e-5)),
+    "product": (_product, lambda x, exact, dtype: gamma(40) * _product(np.abs(x.astype(np.float64)), None)),
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", _ERRORS)
+def test_bounds_tell_float32_from_the_narrow_type(name: str, dtype: str, seed: int) -> None:
+    """What is computed in float32 and rounded once is within each bound; computed in the narrow type it is not."""
+    compute, error_of = _ERRORS[name]
+    kind = to_numpy(dtype)
+    x = narrowed(np.random.default_rng(seed).standard_normal((64, 40)), dtype)
+    exact = compute(x.astype(np.float64), np.float64)
+    error = error_of(x, exact, dtype)
+    right = compute(x.astype(np.float32), kind if name == "softmax" else np.float32).astype(kind)
+    assert is_rounded_once(right, exact, error, dtype).all()
+    assert not is_rounded_once(compute(x, kind), exact, error, dtype).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrowed_numbers_are_normal(dtype: str) -> None:
+    smallest = float_limits(dtype).smallest_normal
+    given_ = np.array([0.0, -smallest / 4, smallest / 2, -smallest, 1.0])
+    found = narrowed(given_, dtype).astype(np.float64)
+    np.testing.assert_array_equal(found, np.array([smallest, -smallest, smallest, -smallest, 1.0]))
 
 
 def test_processors_with_and_without_instructions_are_told_apart() -> None:
