@@ -38,7 +38,8 @@ def test_the_rule_of_every_op() -> None:
         binding = new_function(default_ops()[name], cases[0].types(), cases[0].attrs)[1]
         found[rule_of(binding)].append(name)
     assert found[Rule.DEBUG] == [
-        *("nn.lp_pool1d", "nn.lp_pool2d", "nn.lp_pool3d", "nn.softmax", "nn.log_softmax", "nn.batch_norm"),
+        *("nn.lp_pool1d", "nn.lp_pool2d", "nn.lp_pool3d", "nn.softmax", "nn.log_softmax", "nn.stepwise_softmax"),
+        "nn.batch_norm",
         *("nn.layer_norm", "nn.rms_norm", "nn.group_norm", "nn.instance_norm", "nn.lrn", "nn.rnn", "nn.gru", "nn.lstm"),
         *("nn.attention", "nn.rotary_embedding", "quantize", "dequantize", "nn.resize"),
         *("scatter_elements", "scatter_nd", "prod", "logsumexp", "cumprod"),

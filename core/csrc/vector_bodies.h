@@ -1,6 +1,7 @@
 /* The functions of vector_functions.h as BYOC_VECTOR_TABLE, for the instruction set that is in force where this is included.
  * Loops have no branches and calls, so that compilers vectorise them. */
 #include "byoc_activations.h"
+#include "byoc_stepwise_softmax.h"
 #include "vector_functions.h"
 
 enum { LANES = 16, BLOCK = 8 * LANES }; /* a sum adds a block's numbers in float32, so many at a time */
@@ -61,10 +62,20 @@ static void log_softmax_row(const float *restrict x, float *restrict y, int64_t 
   for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - top) - log_sum;
 }
 
+static void stepwise_softmax_bf16_row(const float *restrict x, float *restrict y, int64_t count) {
+  byoc_stepwise_softmax_bf16(x, y, count);
+}
+
+static void stepwise_softmax_f16_row(const float *restrict x, float *restrict y, int64_t count) {
+  byoc_stepwise_softmax_f16(x, y, count);
+}
+
 const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
     [BYOC_EXP] = exp_each,
     [BYOC_LOG] = log_each,
     [BYOC_SOFTPLUS] = softplus_each,
     [BYOC_ELU] = elu_each,
     [BYOC_LOG_SOFTMAX] = log_softmax_row,
+    [BYOC_STEPWISE_SOFTMAX_BF16] = stepwise_softmax_bf16_row,
+    [BYOC_STEPWISE_SOFTMAX_F16] = stepwise_softmax_f16_row,
 };

@@ -9,8 +9,17 @@ typedef void (*byoc_vector_function)(const float *restrict x, float *restrict y,
 
 /* Of each number; of a row of less than 2^31 numbers: x - log(sum(exp(x))), in which exponentials below 2^-126 of the
  * largest count as 0. Infinities, NaN and subnormal numbers are right, and errors those that byoc_math_f32.h and
- * byoc_activations.h name. */
-enum { BYOC_EXP, BYOC_LOG, BYOC_SOFTPLUS, BYOC_ELU, BYOC_LOG_SOFTMAX, BYOC_NUM_VECTOR_FUNCTIONS };
+ * byoc_activations.h name. The stepwise softmax of a row of halves is that of byoc_stepwise_softmax.h. */
+enum {
+  BYOC_EXP,
+  BYOC_LOG,
+  BYOC_SOFTPLUS,
+  BYOC_ELU,
+  BYOC_LOG_SOFTMAX,
+  BYOC_STEPWISE_SOFTMAX_BF16,
+  BYOC_STEPWISE_SOFTMAX_F16,
+  BYOC_NUM_VECTOR_FUNCTIONS
+};
 
 extern const byoc_vector_function byoc_vector_any[BYOC_NUM_VECTOR_FUNCTIONS];
 #if defined(__x86_64__)

@@ -87,8 +87,8 @@ _CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     (
         "Attention",
         [_HEADS, _HEADS, _HEADS],
-        {"softmax_precision": 11},
-        "asks for a softmax of more precision than its inputs have; got float64, expected float32",
+        {"softmax_precision": 6},
+        "attribute `softmax_precision` is not known; got int32, expected float16, bfloat16, float32, float64",
     ),
     (
         "Attention",

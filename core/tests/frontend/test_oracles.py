@@ -20,6 +20,7 @@ _OTHER_ORACLES: dict[str, tuple[str, str]] = {
     "expand_dims": ("numpy.squeeze undone", "kernels/test_kernels_adaptive_pooling.py"),
     "flip": ("numpy.flip", "kernels/test_kernels_indexing.py"),
     "full": ("sum of numpy arrays", "kernels/test_kernels_creation.py"),
+    "nn.stepwise_softmax": ("numpy.sum of ml_dtypes, and float64", "kernels/test_stepwise_softmax.py"),
     "nn.swish": ("scipy.special.expit", "kernels/test_kernels_functions.py"),
     "not_equal": ("numpy.not_equal", "kernels/test_kernels_elementwise.py"),
     "roll": ("numpy.roll", "kernels/test_kernels_indexing.py"),

@@ -219,6 +219,7 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
     "nn.group_norm": _group_norm,
     "nn.instance_norm": _per_channel,
     "nn.log_softmax": _log_softmax,
+    "nn.stepwise_softmax": _log_softmax,
     "nn.lrn": _lrn,
     "nn.resize": _resize,
     "nn.rms_norm": _rms_norm,

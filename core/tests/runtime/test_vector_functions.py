@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from byoc_core.dtypes import to_numpy
 from byoc_core.kernels import KERNELS
 from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.vector_functions import vector_function
@@ -144,6 +145,33 @@ def test_rows_that_are_not_finite_give_what_the_kernel_gives(special: float, pla
         found = function(x)
         np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
         np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+
+
+@needs_extension
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 200])
+def test_a_stepwise_softmax_has_the_bits_of_the_kernel(size: int, dtype: str) -> None:
+    """Of multiples of a quarter: exponentials of their differences are far from ties, and their sums exact."""
+    steps = np.arange(17, dtype=np.float32) / 4
+    for factor in (1 - 2.0**-20, 1 + 2.0**-20):
+        near, exact = ((np.exp(-steps.astype(np.float64)) * by).astype(to_numpy(dtype)) for by in (factor, 1))
+        assert (near == exact).all()
+    x = np.random.default_rng(size).choice(steps, size)
+    expected = np.asarray(KERNELS["nn.stepwise_softmax"](x.astype(to_numpy(dtype)), axis=0))
+    for function in _functions(f"stepwise_softmax_{dtype}"):
+        np.testing.assert_array_equal(function(x), expected.astype(np.float32))
+
+
+@needs_extension
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("places", [(0,), (49,), (3, 17), range(50)])
+def test_stepwise_rows_that_are_not_finite(special: float, places: Sequence[int], dtype: str) -> None:
+    x = np.zeros(50, np.float32)
+    x[list(places)] = special
+    expected = KERNELS["nn.stepwise_softmax"](x.astype(to_numpy(dtype)), axis=0)
+    for function in _functions(f"stepwise_softmax_{dtype}"):
+        np.testing.assert_array_equal(function(x), expected.astype(np.float32))
 
 
 @needs_extension

@@ -202,18 +202,20 @@ def test_only_keys_repeated_stay_repeated(rewrites: Any) -> None:
     rewrites(RecogniseComposites(), params, f"{body}\nreturn y", f"{after}\nreturn y")
 
 
-@pytest.mark.parametrize(("narrow", "is_found"), [("float16", True), ("bfloat16", True), ("float32", False)], ids=str)
-def test_a_softmax_in_float32_is_what_the_op_computes(narrow: str, is_found: bool, main: Any) -> None:
-    wide = "float32" if is_found else "float64"
-    params = BATCH.replace("))", f"), {narrow!r})")
-    body = (
-        TURN
-        + SCORES
-        + f"e = R.cast(a, dtype={wide!r})\nw = R.nn.softmax(e, axis=3)\nn = R.cast(w, dtype={narrow!r})\n"
-        + "y = R.matmul(n, v)\nreturn y"
-    )
-    after = RecogniseComposites()(main(params, body))
-    assert [binding.op.name for binding in after["main"].bindings].count("nn.attention") == is_found
+@pytest.mark.parametrize("softmax", ["nn.softmax", "nn.stepwise_softmax", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_stages_of_narrow_floats_stay_rounded(dtype: str, softmax: str, main: Any) -> None:
+    params = BATCH.replace("))", f"), {dtype!r})")
+    weights = f"w = R.{softmax}(a, axis=3)\n"
+    if softmax == "float32":
+        weights = f"e = R.cast(a, dtype='float32')\nf = R.nn.softmax(e, axis=3)\nw = R.cast(f, dtype={dtype!r})\n"
+    module = main(params, TURN + SCORES + weights + "y = R.matmul(w, v)\nreturn y")
+    assert RecogniseComposites()(module)["main"] is module["main"]
+
+
+def test_a_softmax_by_steps_is_no_part_of_the_op(main: Any) -> None:
+    module = main(BATCH, TURN + SCORES + "w = R.nn.stepwise_softmax(a, axis=3)\ny = R.matmul(w, v)\nreturn y")
+    assert RecogniseComposites()(module)["main"] is module["main"]
 
 
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16", "float32"])

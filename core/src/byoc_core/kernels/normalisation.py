@@ -10,7 +10,7 @@ import numpy as np
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import require_shape
 from byoc_core.kernels.numpy_kernel import NumpyKernel
-from byoc_core.kernels.precision import NDArray
+from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = [
     "KERNELS",
@@ -22,6 +22,7 @@ __all__ = [
     "lrn",
     "rms_norm",
     "softmax",
+    "stepwise_softmax",
 ]
 
 
@@ -115,6 +116,40 @@ def log_softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray
     return shifted
 
 
+def stepwise_softmax(x: NDArray, *, axis: int) -> NDArray:
+    """Return ``exp(x) / sum(exp(x))`` along one axis, each step of it rounded to the dtype of ``x``.
+
+    The steps are the difference to the maximum, the exponential, the sum, and the quotient. Exponentials of float16 are
+    summed in float32 and the sum is rounded once. Each addition of another narrow dtype is rounded: the halves of a
+    line are added to each other until at most eight numbers are left, which are added in order.
+    """
+    if x.size == 0:
+        return x.copy()
+    dtype, wide = x.dtype, working_dtype(x.dtype)
+
+    def rounded(step: NDArray) -> NDArray:
+        return step.astype(dtype, copy=False).astype(wide, copy=False)
+
+    # Sums go along rows that lie so, whatever the strides.
+    lines = np.ascontiguousarray(np.moveaxis(x, axis, -1)).astype(wide, copy=False)
+    powers = rounded(np.exp(rounded(lines - lines.max(axis=-1, keepdims=True))))
+    is_exact = dtype == wide or dtype == np.float16
+    total = powers.sum(axis=-1, keepdims=True) if is_exact else _sum_of_halves(powers, rounded)
+    return np.asarray(np.moveaxis((powers / rounded(total)).astype(dtype, copy=False), -1, axis))
+
+
+def _sum_of_halves(lines: NDArray, rounded: Callable[[NDArray], NDArray]) -> NDArray:
+    """Return the sums of lines: of halves, added to each other down to eight numbers, then of those in order."""
+    while (count := lines.shape[-1]) > 8:
+        half = (count + 1) // 2
+        added = rounded(lines[..., : count - half] + lines[..., half:])
+        lines = np.concatenate((added, lines[..., count - half : half]), axis=-1)
+    total = lines[..., :1]
+    for index in range(1, lines.shape[-1]):
+        total = rounded(total + lines[..., index : index + 1])
+    return total
+
+
 def group_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, groups: int, epsilon: float) -> NDArray:
     """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with statistics per image and group of channels.
 
@@ -200,4 +235,5 @@ KERNELS: dict[str, Callable[..., NDArray]] = {
     "nn.lrn": NumpyKernel(lrn, widens=True, fresh=True),
     "nn.rms_norm": NumpyKernel(rms_norm, widens=True, fresh=True),
     "nn.softmax": NumpyKernel(softmax, widens=True, fresh=True, elementwise=True),
+    "nn.stepwise_softmax": NumpyKernel(stepwise_softmax, fresh=True),
 }

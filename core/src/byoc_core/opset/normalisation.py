@@ -187,5 +187,18 @@ OPS: tuple[OpDef, ...] = (
         doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum.\n\n"
         "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
     ),
+    OpDef(
+        "nn.stepwise_softmax",
+        (OperandSpec("x"),),
+        _infer_softmax,
+        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to about one."),),
+        flops=flops_per_element(5),
+        kernel=KERNELS["nn.stepwise_softmax"],
+        doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum, each step rounded to the dtype "
+        "of ``x``: difference, exponential, sum and quotient, as ONNX computes Softmax of narrow floats. The "
+        "exponentials of float16 are summed in float32. Each addition of bfloat16 is rounded: the halves of a line are "
+        "added to each other until at most eight numbers are left, which are added in order.\n\n"
+        "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
+    ),
 )
 """The family's ops."""

@@ -16,7 +16,8 @@ def vector_function(name: str) -> int:
     subnormal numbers are right. Without the extension, or with an older one that lacks the function, the address is 0.
 
     Args:
-        name: one of these, of each number; or ``"log_softmax"``, of all of them as one row of less than 2**31.
+        name: one of these, of each number; or ``"log_softmax"``, of all of them as one row of less than 2**31; or
+            ``"stepwise_softmax_bfloat16"`` or ``"stepwise_softmax_float16"``, of a row of such numbers, widened.
     """
     found = extension()
     return 0 if found is None else int(found.VECTOR_FUNCTIONS.get(name, (0,))[-1])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.dtypes import to_numpy
+from byoc_core.dtypes import is_float, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import CALL, Binding, Constant, ConstantStore, Function, IRModule, Trait, Value, Var, is_static
 from byoc_core.ir.sizes import is_data_dependent
@@ -35,7 +35,8 @@ class FoldConstants(Pass):
 
     Attributes:
         max_growth_nbytes: the results of an op may be larger than its distinct operands by no more than this (a
-            broadcast of a small constant to a large one stays in the program).
+            broadcast of a small constant to a large one stays in the program). Casts of floats to wider floats may grow
+            more: weights that are stored narrow are widened once, not in each call.
         kept: names of ops that stay in the program.
         max_cost: bytes read and written plus FLOPs of all ops that are folded, with 4096 for each op and each round
             of a kernel's loop in Python; by default 512 Mi plus 16 for each byte of the module's constants. Folded
@@ -159,7 +160,7 @@ class _Folder:
         ):
             return False
         growth = distinct_nbytes(binding.results) - distinct_nbytes(binding.operands)
-        return growth <= self.options.max_growth_nbytes
+        return growth <= self.options.max_growth_nbytes or _widens_floats(binding)
 
 
 @dataclass
@@ -210,6 +211,14 @@ class _FoldedValues:
             array = self._arrays.pop(id(value), None) if self.uses[id(value)] <= 0 else None
             if array is not None and id(value) not in self._constants:
                 self.budget.release(array.nbytes)
+
+
+def _widens_floats(binding: Binding) -> bool:
+    """Return whether an op is a cast of floats to other floats."""
+    return binding.op.name == "cast" and all(
+        isinstance(value.type, TensorType) and is_float(value.type.dtype)
+        for value in (*binding.operands, *binding.results)
+    )
 
 
 def _may_fold(binding: Binding) -> bool:

@@ -159,6 +159,7 @@ _KINDS: Mapping[str, tuple[bool, Callable[[Binding, int], Permutable | None]]] =
     "nn.batch_norm": (False, _with_axis("axis")),
     "nn.softmax": (True, _with_axis("axis")),
     "nn.log_softmax": (True, _with_axis("axis")),
+    "nn.stepwise_softmax": (True, _with_axis("axis")),
     "quantize": (False, _with_parameters),
     "dequantize": (False, _with_parameters),
     "concat": (False, _with_axis("axis", None)),

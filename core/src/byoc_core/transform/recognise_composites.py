@@ -46,9 +46,9 @@ class RecogniseComposites(Pass):
       ``nn.hard_sigmoid`` of slope 1/6; its limit likewise.
     - ``nn.attention``: ``softmax(query @ permute(key) * scale + mask) @ value`` on four axes, the scale on scores,
       queries or keys, or spread over them. Masks are added, or put minus infinity in place of a score (which must be
-      finite), or the lowest number of the dtype (to which adding a score below ``1e30`` changes nothing; not for
-      float16). Keys and values that are both repeated for groups of heads are read unrepeated. For float16 and
-      bfloat16 the softmax may be computed in float32.
+      finite), or the lowest number of the dtype (to which adding a score below ``1e30`` changes nothing). Keys and
+      values that are both repeated for groups of heads are read unrepeated. Only float32 and float64: stages of
+      narrower floats are rounded one by one, and the op rounds once.
 
     Constants must be these numbers rounded to the dtype (or to float32 first, where the dtype is narrower). The result
     is the same in real numbers. Values that stand twice must be one value, and constants folded: run

@@ -17,6 +17,7 @@ from byoc_ccompiler.chains import form_chains
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
+from byoc_ccompiler.kernels import stepwise_softmax
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.convolution_chain import write_chain
 from byoc_ccompiler.kernels.row_reducers import reducer_definitions
@@ -98,6 +99,7 @@ class FusedCodegen(CSourceCodegen):
     def preamble(self, text: str) -> str:
         """Gives what the text uses: the header of parallel loops, vector types, functions of rows and of tiles."""
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
+        include += f'#include "{stepwise_softmax.HEADER}"\n' if stepwise_softmax.USE in text else ""
         rows = reducer_definitions(self.unit, text)
         turns = turn_definitions(self.unit, text)
         return include + vector_preamble(self.unit, rows + turns + text) + rows + turns

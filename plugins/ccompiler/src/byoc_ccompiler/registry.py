@@ -28,6 +28,7 @@ from byoc_ccompiler.kernels import (
     rotary,
     rows,
     scatter,
+    stepwise_softmax,
     transposes,
 )
 
@@ -64,6 +65,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     einsum.FAMILY,
     resizing.FAMILY,
     lrn.FAMILY,
+    stepwise_softmax.FAMILY,
     rotary.FAMILY,
     recurrence.FAMILY,
 )

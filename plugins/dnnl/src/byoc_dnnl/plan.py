@@ -166,12 +166,14 @@ class Kernel:
         source: its operand, without gaps.
         target: its result, which lies as the operand does.
         columns: the elements of a row, which lie next to each other; 0 for a function of each element.
+        dtype: the dtype that each step of the function is rounded to.
     """
 
     op: str
     source: Place
     target: Place
     columns: int = 0
+    dtype: str = "float32"
 
     @property
     def title(self) -> str:
@@ -186,7 +188,8 @@ class Kernel:
     @property
     def function(self) -> str:
         """The core's name of it."""
-        return self.op.removeprefix("nn.")
+        name = self.op.removeprefix("nn.")
+        return name if self.dtype == "float32" else f"{name}_{self.dtype}"
 
     @property
     def rows(self) -> int:
@@ -207,7 +210,8 @@ class Kernel:
         """Computes it by numpy's kernel, of its elements in their order in memory."""
         if not self.columns:
             return np.asarray(KERNELS[self.op](elements, **({"alpha": 1.0} if self.op == "nn.elu" else {})))
-        return np.asarray(KERNELS[self.op](elements.reshape(-1, self.columns), axis=1)).reshape(-1)
+        rows = elements.reshape(-1, self.columns).astype(to_numpy(self.dtype), copy=False)
+        return np.asarray(KERNELS[self.op](rows, axis=1)).astype(np.float32, copy=False).reshape(-1)
 
     def __str__(self) -> str:
         return f"{self.op}  {self.implementation}  {self.source}, {self.target}"

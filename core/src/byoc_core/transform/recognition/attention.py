@@ -11,11 +11,13 @@ import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Binding, Trait, Value
 from byoc_core.ops import default_ops
-from byoc_core.transform.recognition.conditions import is_computed_in
 from byoc_core.transform.rewriter import RewriteGraph, Rule
 from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 
 __all__ = ["attention_rules"]
+
+_FLOATS = ("float32", "float64")
+"""The dtypes in which an attention is recognised."""
 
 _MAX_STEPS = 6
 """How many ops of scaling and masking may stand between the product and the softmax."""
@@ -27,9 +29,12 @@ def attention_rules() -> Iterable[tuple[str, Rule]]:
 
 
 def _recognise(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    """Looks for ``softmax(query @ key.T * scale + mask) @ value`` behind a product of matrices."""
+    """Looks for ``softmax(query @ key.T * scale + mask) @ value`` behind a product of matrices.
+
+    Narrow floats are left as they are: their stages are rounded one by one, and ``nn.attention`` rounds once.
+    """
     weights, value = binding.operands
-    if rank_of(weights) != 4 or rank_of(value) != 4:
+    if rank_of(weights) != 4 or rank_of(value) != 4 or dtype_of(value) not in _FLOATS:
         return None
     scores = _find_scores(weights, graph)
     if scores is None:
@@ -90,19 +95,10 @@ def _made_for_one(value: Value, graph: RewriteGraph, *ops: str) -> Binding | Non
 
 def _find_scores(weights: Value, graph: RewriteGraph) -> _Scores | None:
     """Gives the scores whose softmax along the last axis the weights are."""
-    narrowed = _made_for_one(weights, graph, "cast")
-    softmax = _made_for_one(weights if narrowed is None else narrowed.operands[0], graph, "nn.softmax")
+    softmax = _made_for_one(weights, graph, "nn.softmax")
     if softmax is None or softmax.attrs["axis"] not in (-1, 3):
         return None
-    scores = softmax.operands[0]
-    if narrowed is not None:
-        widened = _made_for_one(scores, graph, "cast")
-        if widened is None or not is_computed_in(dtype_of(weights), dtype_of(scores)):
-            return None
-        scores = widened.operands[0]
-        if dtype_of(scores) != dtype_of(weights):
-            return None
-    return _read_scores(scores, graph, _MAX_STEPS)
+    return _read_scores(softmax.operands[0], graph, _MAX_STEPS)
 
 
 def _read_scores(value: Value, graph: RewriteGraph, steps: int) -> _Scores | None:
@@ -143,12 +139,7 @@ def _ways(made: Binding, graph: RewriteGraph) -> Iterable[tuple[Value, _Mask | f
 
 def _hiding_numbers(dtype: str) -> tuple[float, ...]:
     """Gives the numbers that any score added to them leaves as they are."""
-    if dtype not in ("float32", "float64", "bfloat16"):
-        return (-np.inf,)
-    import ml_dtypes
-
-    extension: Any = ml_dtypes
-    return -np.inf, float(extension.finfo(to_numpy(dtype)).min)
+    return -np.inf, float(np.finfo(np.float64 if dtype == "float64" else np.float32).min)
 
 
 def _split_factor(made: Binding, graph: RewriteGraph) -> tuple[Value, float | None]:

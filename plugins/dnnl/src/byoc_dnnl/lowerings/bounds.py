@@ -269,7 +269,7 @@ BOUNDED: Mapping[str, Rule] = {
     **dict.fromkeys(["abs", "negative", "nn.relu", *(f"nn.max_pool{rank}d" for rank in (1, 2, 3))], _same),
     **dict.fromkeys(["maximum", "minimum"], _any),
     **dict.fromkeys(["nn.gelu", "nn.swish", "nn.hard_swish", "nn.mish"], _rounded),
-    **dict.fromkeys(["sigmoid", "tanh", "nn.softmax", "nn.softsign", "nn.hard_sigmoid"], _one),
+    **dict.fromkeys(["sigmoid", "tanh", "nn.softmax", "nn.stepwise_softmax", "nn.softsign", "nn.hard_sigmoid"], _one),
     "exp": _exponential,
     "nn.softplus": _softplus,
     "nn.log_softmax": _log_softmax,

@@ -1,4 +1,4 @@
-"""Functions that the core computes, since oneDNN 3.2 computes them too inexactly (ADR 45)."""
+"""Functions that the core computes, since oneDNN 3.2 computes them too inexactly (ADR 45), or rounds otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
-__all__ = ["CORE_FUNCTIONS", "ELUS", "lower_core_function", "lower_elu", "lower_log_softmax"]
+__all__ = ["CORE_FUNCTIONS", "ELUS", "lower_core_function", "lower_elu", "lower_log_softmax", "lower_stepwise_softmax"]
 
 CORE_FUNCTIONS = ("exp", "log", "nn.softplus")
 """Functions of each element that oneDNN 3.2 has, but too inexact: by 5 ULP far from 0 (exp), by 3e-6 whatever the
@@ -80,6 +80,11 @@ def lower_log_softmax(call: Call, planner: Planner) -> None:
 
     Subnormal results of bfloat16 become 0.
     """
+    _add(call, planner, *_rows(call, planner))
+
+
+def _rows(call: Call, planner: Planner) -> tuple[Place, int]:
+    """Return the operand in float32 with the elements along the call's axis next to each other, and their number."""
     (x,) = call.inputs
     axis, sizes = axis_of(call), sizes_of(call.result)
     order = planner.stored(x).desc.plain_order()
@@ -89,7 +94,18 @@ def lower_log_softmax(call: Call, planner: Planner) -> None:
         order = (*(one for one in range(len(sizes)) if one != axis), axis)
         desc = planner.row_major([sizes[one] for one in order])
         place = planner.place_in(x, desc.permuted([order.index(one) for one in range(len(sizes))]))
-    _add(call, planner, place, sizes[axis])
+    return place, sizes[axis]
+
+
+def lower_stepwise_softmax(call: Call, planner: Planner) -> None:
+    """Adds a softmax of the core's whose steps are rounded to the dtype: oneDNN rounds the result only.
+
+    Subnormal results of bfloat16 become 0.
+    """
+    place, columns = _rows(call, planner)
+    wide = planner.temporary(call.op, place.desc)
+    planner.add_kernel(call.op, place, wide, columns, call.result.dtype)
+    _add_rounding(call, planner, wide)
 
 
 def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:

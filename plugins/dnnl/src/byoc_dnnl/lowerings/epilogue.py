@@ -277,6 +277,8 @@ class _Link:
 def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> list[_Link]:
     links: list[_Link] = []
     value = calls[-1]
+    if _leads_to_steps(value, planner):
+        return links
     while True:
         follower = planner.follower(value)
         link = follower and _link_of(follower, value, planner, desc, to_primitive)
@@ -286,6 +288,17 @@ def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_p
         if planner.find_checks(needs_of(link.call), _sources(calls, extended)) is None:
             return links
         links, value = extended, link.call
+
+
+def _leads_to_steps(call: Call, planner: Planner) -> bool:
+    """Whether calls that might be post-ops lead to a softmax by steps: what that reads is rounded stage by stage."""
+    while (follower := planner.follower(call)) is not None:
+        if follower.op == "nn.stepwise_softmax":
+            return True
+        if follower.op not in (*FUNCTIONS, *BINARIES, "nn.bias_add"):
+            return False
+        call = follower
+    return False
 
 
 def _sources(calls: Sequence[Call], links: Sequence[_Link]) -> list[int]:

@@ -11,7 +11,14 @@ from byoc_dnnl.lowerings.adaptive_pooling import lower_adaptive_pooling
 from byoc_dnnl.lowerings.batch_norm import lower_batch_norm
 from byoc_dnnl.lowerings.casts import lower_cast
 from byoc_dnnl.lowerings.convolution import lower_convolution
-from byoc_dnnl.lowerings.core_functions import CORE_FUNCTIONS, ELUS, lower_core_function, lower_elu, lower_log_softmax
+from byoc_dnnl.lowerings.core_functions import (
+    CORE_FUNCTIONS,
+    ELUS,
+    lower_core_function,
+    lower_elu,
+    lower_log_softmax,
+    lower_stepwise_softmax,
+)
 from byoc_dnnl.lowerings.deconvolution import lower_deconvolution
 from byoc_dnnl.lowerings.elementwise import lower_binary, lower_function
 from byoc_dnnl.lowerings.epilogue import BINARIES
@@ -62,6 +69,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(ELUS, lower_elu),
     "nn.softmax": lower_softmax,
     "nn.log_softmax": lower_log_softmax,
+    "nn.stepwise_softmax": lower_stepwise_softmax,
     **dict.fromkeys(["reshape", "squeeze", "expand_dims"], lower_reshape),
     "matmul": lower_matmul,
     "nn.dense": lower_dense,
@@ -103,6 +111,7 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(["broadcast_to", "depth_to_space", "space_to_depth", "tile"], _COPIED),
     **dict.fromkeys(["roll", "split", "stack", "strided_slice"], _COPIED),
+    "nn.stepwise_softmax": ("bfloat16", "float16"),
     "quantize": ("float32", "int8", "uint8"),
     "dequantize": ("float32", "int8", "uint8", "int32"),
 }

@@ -10,9 +10,10 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.attention_stages import PRECISIONS, AttentionStages
+from byoc_core.frontend.onnx.ops.normalisation import NARROW_FLOATS
 from byoc_core.frontend.onnx.weights import DTYPES
 from byoc_core.ir.module import Value
-from byoc_core.opset.types import TensorType
 
 __all__ = ["IMPORTERS"]
 
@@ -31,32 +32,51 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
     if node.has_input(4):
         offset = node.shape(4)[2]
         key, value = (node.emit("concat", node.value(past), new, axis=2) for past, new in ((4, key), (5, value)))
-    softcap, stage = node.attr_float("softcap", 0.0), _read_stage(node)
-    attrs: dict[str, object] = {"softcap": softcap, "scores": stage, "zero_unseen": True}
-    if node.has_attr("scale"):
-        attrs["scale"] = node.attr_float("scale")
-    masks = [_read_mask(node, _shape(node, key)[2])] if node.has_input(3) else []
+    scale = node.attr_float("scale") if node.has_attr("scale") else None
+    softcap, stage, precision = node.attr_float("softcap", 0.0), _read_stage(node), _read_precision(node)
+    masks = [_read_mask(node, node.shape_of(key)[2])] if node.has_input(3) else []
     band = _Band.read(node)
-    if band.is_causal_only and not node.has_input(6):
-        attrs |= {"causal": True, "offset": offset}
-    elif not band.is_open or node.has_input(6):
-        masks += _limit(node, band, _shape(node, query)[2], _shape(node, key)[2], offset)
-    mask = [functools.reduce(lambda left, right: node.emit("add", left, right), masks)] if masks else []
-    result, *scores = node.emit_all("nn.attention", (query, key, value, *mask), attrs)
+    is_causal = band.is_causal_only and not node.has_input(6)
+    if (not is_causal or precision is not None) and (not band.is_open or node.has_input(6)):
+        masks += _limit(node, band, node.shape_of(query)[2], node.shape_of(key)[2], offset)
+    mask = functools.reduce(lambda left, right: node.emit("add", left, right), masks) if masks else None
+    made: Sequence[Value]
+    if precision is None:
+        attrs: dict[str, object] = {"scale": scale, "softcap": softcap, "scores": stage, "zero_unseen": True}
+        attrs |= {"causal": True, "offset": offset} if is_causal else {}
+        made = node.emit_all("nn.attention", (query, key, value, *([mask] if mask else [])), attrs)
+    else:
+        sees_all = is_causal and not node.has_input(3)  # each step sees its own key at least
+        stages = AttentionStages(node, scale, softcap, precision, mask, may_see_none=not sees_all)
+        made = stages.emit(query, key, value, stage)
+    result, *scores = made
     return (_join_heads(node, result) if flat else result, key, value, *scores)
 
 
 def _check_variant(node: NodeContext) -> None:
-    """Refuses what is malformed, and what changes the numbers and is not imported."""
+    """Refuses what is malformed."""
     if node.has_input(4) != node.has_input(5):
         raise node.error("has past keys or past values, but not both")
     if node.has_input(4) and node.has_input(6):
         raise node.error("has past keys and lengths of keys", expected="one of them")
-    if node.has_attr("softmax_precision"):
-        precision, dtype = DTYPES.get(node.attr_int("softmax_precision")), node.type(0).dtype
-        # Kernels compute narrow types in float32 and others in their own.
-        if precision == "float64" and dtype != "float64":
-            raise node.error("asks for a softmax of more precision than its inputs have", got=precision, expected=dtype)
+
+
+def _read_precision(node: NodeContext) -> str | None:
+    """Return the dtype of the softmax where stages are rounded one by one; ``None`` where ``nn.attention`` does that.
+
+    That op computes narrow types in float32, and others in their own.
+
+    Raises:
+        FrontendError: the softmax is not of floats.
+    """
+    dtype = node.type(0).dtype
+    given = node.attr_int("softmax_precision", 0)
+    precision = DTYPES.get(given) if given else dtype
+    if precision not in PRECISIONS:
+        raise node.error(
+            "attribute `softmax_precision` is not known", got=precision or given, expected=", ".join(PRECISIONS)
+        )
+    return None if precision == dtype and dtype not in NARROW_FLOATS else precision
 
 
 def _read_stage(node: NodeContext) -> str | None:
@@ -124,15 +144,8 @@ def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
 def _join_heads(node: NodeContext, value: Value) -> Value:
     """Gives ``(B, H, S, D)`` as ``(B, S, H * D)``."""
     turned = node.emit("permute_dims", value, axes=(0, 2, 1, 3))
-    batch, steps, heads, size = _shape(node, turned)
+    batch, steps, heads, size = node.shape_of(turned)
     return node.reshape(turned, (batch, steps, heads * size))
-
-
-def _shape(node: NodeContext, value: Value) -> tuple[Dim, ...]:
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    if shape is None:
-        raise node.error("needs a known rank")
-    return shape
 
 
 def _read_mask(node: NodeContext, length: Dim) -> Value:

@@ -11,7 +11,7 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImpo
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
-__all__ = ["IMPORTERS", "emit_cast"]
+__all__ = ["IMPORTERS", "emit_cast", "emit_saturated_cast"]
 
 
 def _same_operands(op: str) -> NodeImporter:
@@ -92,23 +92,26 @@ def _import_cast(node: NodeContext) -> Sequence[Imported]:
 
 
 def emit_cast(node: NodeContext, dtype: str) -> Imported:
-    """Return the first input in another dtype.
-
-    Unless the node says otherwise, numbers beyond the range of an 8-bit float become its largest: they are clipped
-    before; NaN stays NaN. The largest numbers of these types are numbers of all other floats.
-    """
+    """Return the first input in another dtype; attribute ``saturate`` says what becomes of numbers beyond its range."""
     node.ignore_attrs("round_mode")  # concerns float8_e8m0, which is not imported
     saturate = node.attr_flag("saturate", default=True)
-    source = node.type(0).dtype
-    if source == dtype:
+    if node.type(0).dtype == dtype:
         return node.imported(0)
-    value = node.value(0)
+    return emit_saturated_cast(node, node.value(0), dtype, saturate=saturate)
+
+
+def emit_saturated_cast(node: NodeContext, value: Value, dtype: str, *, saturate: bool) -> Value:
+    """Return a value in another dtype; with ``saturate`` numbers beyond the range of an 8-bit float become its largest.
+
+    They are clipped before; NaN stays NaN. The largest numbers of these types are numbers of all other floats.
+    """
+    source = node.tensor_type(value).dtype
     if saturate and dtype.startswith("float8"):
-        wide = (
-            value if is_float(source) and not source.startswith("float8") else node.emit("cast", value, dtype="float32")
-        )
+        is_wide = is_float(source) and not source.startswith("float8")
         largest = float_limits(dtype).largest
-        value = node.emit("clip", wide, min=-largest, max=largest)
+        value = node.emit(
+            "clip", value if is_wide else node.emit("cast", value, dtype="float32"), min=-largest, max=largest
+        )
     return node.emit("cast", value, dtype=dtype)
 
 

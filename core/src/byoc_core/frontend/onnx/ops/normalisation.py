@@ -14,7 +14,10 @@ from byoc_core.frontend.onnx.ops.reduction import vector_norm
 from byoc_core.ir.module import Value
 from byoc_core.opset.types import TensorType
 
-__all__ = ["IMPORTERS"]
+__all__ = ["IMPORTERS", "NARROW_FLOATS", "emit_softmax"]
+
+NARROW_FLOATS = ("bfloat16", "float16")
+"""The floats whose softmax is rounded step by step."""
 
 
 def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
@@ -94,8 +97,14 @@ def _import_over_one_axis(compute: Callable[[NodeContext, Value, int], Value]) -
     return import_node
 
 
-def _softmax(op: str) -> Callable[[NodeContext, Value, int], Value]:
-    return lambda node, value, axis: node.emit(op, value, axis=axis)
+def emit_softmax(node: NodeContext, value: Value, axis: int) -> Value:
+    """Return the softmax of a value; each step of it is rounded to a narrow dtype, as ONNX's function body says."""
+    is_narrow = node.tensor_type(value).dtype in NARROW_FLOATS
+    return node.emit("nn.stepwise_softmax" if is_narrow else "nn.softmax", value, axis=axis)
+
+
+def _log_softmax(node: NodeContext, value: Value, axis: int) -> Value:
+    return node.emit("nn.log_softmax", value, axis=axis)
 
 
 def _hardmax(node: NodeContext, value: Value, axis: int) -> Value:
@@ -143,10 +152,10 @@ IMPORTERS: dict[str, NodeImporter] = {
     "InstanceNormalization": _import_instance_norm,
     "LRN": _import_lrn,
     "LayerNormalization": _import_over_axes("nn.layer_norm", 2),
-    "LogSoftmax": _import_over_one_axis(_softmax("nn.log_softmax")),
+    "LogSoftmax": _import_over_one_axis(_log_softmax),
     "LpNormalization": _import_lp_norm,
     "MeanVarianceNormalization": _import_mean_variance,
     "RMSNormalization": _import_over_axes("nn.rms_norm", 1),
-    "Softmax": _import_over_one_axis(_softmax("nn.softmax")),
+    "Softmax": _import_over_one_axis(emit_softmax),
 }
 """The family's importers, by ONNX name."""

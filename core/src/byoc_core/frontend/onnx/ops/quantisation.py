@@ -9,6 +9,7 @@ import numpy as np
 from byoc_core.dims import Dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.elementwise import emit_saturated_cast
 from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
@@ -28,8 +29,7 @@ def _scale(node: NodeContext) -> tuple[Value, tuple[Dim, ...]]:
     return node.reshape(node.value(1), shape), shape
 
 
-def _granularity(node: NodeContext) -> dict[str, object]:
-    node.ignore_attrs("saturate")  # concerns float8 only
+def _granularity(node: NodeContext) -> dict[str, int]:
     block_size = node.attr_int("block_size", 0)
     if block_size < 0:
         raise node.error("attribute `block_size` is negative", got=block_size)
@@ -37,10 +37,19 @@ def _granularity(node: NodeContext) -> dict[str, object]:
 
 
 def _import_quantize(node: NodeContext) -> Sequence[Imported]:
+    saturate = node.attr_flag("saturate", default=True)
     granularity = _granularity(node)
     scale, shape = _scale(node)
     wanted = node.attr_int("output_dtype", 0)
     dtype = dtype_of(wanted, f"{node.label}, attribute `output_dtype`") if wanted else "uint8"
+    if node.has_input(2):
+        dtype = node.type(2).dtype
+    if dtype.startswith("float8"):
+        placed, zero = _float8_parameters(node, scale, shape, **granularity)
+        quotient = node.emit("divide", node.value(0), placed)
+        if zero is not None:
+            quotient = node.emit("add", quotient, node.emit("cast", zero, dtype=node.type(0).dtype))
+        return (emit_saturated_cast(node, quotient, dtype, saturate=saturate),)
     zero = _zero_point(node, dtype, shape)
     return (node.emit("quantize", node.value(0), scale, zero, **granularity),)
 
@@ -48,8 +57,31 @@ def _import_quantize(node: NodeContext) -> Sequence[Imported]:
 def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
     granularity = _granularity(node)
     scale, shape = _scale(node)
-    zero = _zero_point(node, node.type(0).dtype, shape)
+    dtype = node.type(0).dtype
+    if dtype.startswith("float8"):
+        placed, zero = _float8_parameters(node, scale, shape, **granularity)
+        wide = node.emit("cast", node.value(0), dtype="float32")
+        if zero is not None:
+            wide = node.emit("subtract", wide, node.emit("cast", zero, dtype="float32"))
+        product = node.emit("multiply", wide, node.emit("cast", placed, dtype="float32"))
+        return (node.emit("cast", product, dtype=node.type(1).dtype),)
+    zero = _zero_point(node, dtype, shape)
     return (node.emit("dequantize", node.value(0), scale, zero, **granularity),)
+
+
+def _float8_parameters(
+    node: NodeContext, scale: Value, shape: tuple[Dim, ...], axis: int, block_size: int
+) -> tuple[Value, Value | None]:
+    """Return scale and zero point as the arithmetic of 8-bit floats broadcasts them; ``None`` for a zero point of 0."""
+    if block_size:
+        raise node.error("has blocks of 8-bit floats that share a scale", expected="one scale, or one for each index")
+    if shape:
+        rank = len(node.shape(0))
+        channel = node.axis(axis, rank)
+        shape = tuple(shape[0] if index == channel else 1 for index in range(rank))
+    zero = node.array(2) if node.has_input(2) else None
+    is_zero = not node.has_input(2) or (zero is not None and not zero.astype(np.float32).any())
+    return node.reshape(scale, shape), None if is_zero else node.reshape(node.value(2), shape)
 
 
 def _import_dynamic_quantize(node: NodeContext) -> Sequence[Imported]:

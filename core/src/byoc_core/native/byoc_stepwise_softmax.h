@@ -1,0 +1,84 @@
+/* Softmax of a row, each step of which is rounded to a dtype: the difference to the maximum, the exponential, the sum, and
+ * the quotient. Numbers of halves are given and made as floats.
+ *
+ * Exponentials of float16 are summed in float32. Each addition of bfloat16 is rounded: the halves of the row are added to
+ * each other until at most eight numbers are left, which are added in order. Exponentials below 2**-126 count as 0. One NaN
+ * makes the row NaN.
+ */
+#ifndef BYOC_STEPWISE_SOFTMAX_H_
+#define BYOC_STEPWISE_SOFTMAX_H_
+
+#include <math.h>
+
+#include "byoc_half.h"
+#include "byoc_math_f32.h"
+#include "byoc_math_f64.h"
+
+enum { BYOC_SOFTMAX_LANES = 16 };
+
+static inline float byoc_step_bf16(float x) { return byoc_bf16_to_f32(byoc_f32_to_bf16(x)); }
+static inline float byoc_step_f16(float x) { return byoc_f16_to_f32(byoc_f32_to_f16(x)); }
+static inline float byoc_step_f32(float x) { return x; }
+static inline double byoc_step_f64(double x) { return x; }
+
+/* Lanes, since compilers keep the order of additions. */
+#define BYOC_DEFINE_ROW(S, T)                                                                       \
+  static inline T byoc_row_top_##S(const T *x, int64_t count) {                                     \
+    T lanes[BYOC_SOFTMAX_LANES], top = -INFINITY;                                                   \
+    int64_t i = 0;                                                                                  \
+    for (int lane = 0; lane < BYOC_SOFTMAX_LANES; ++lane) lanes[lane] = top;                        \
+    for (; i + BYOC_SOFTMAX_LANES <= count; i += BYOC_SOFTMAX_LANES)                                \
+      for (int lane = 0; lane < BYOC_SOFTMAX_LANES; ++lane)                                         \
+        lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];                        \
+    for (; i < count; ++i) top = x[i] > top ? x[i] : top;                                           \
+    for (int lane = 0; lane < BYOC_SOFTMAX_LANES; ++lane) top = lanes[lane] > top ? lanes[lane] : top; \
+    return top;                                                                                     \
+  }                                                                                                 \
+  static inline T byoc_row_sum_##S(const T *x, int64_t count) {                                     \
+    T lanes[BYOC_SOFTMAX_LANES] = {0}, total = 0;                                                   \
+    int64_t i = 0;                                                                                  \
+    for (; i + BYOC_SOFTMAX_LANES <= count; i += BYOC_SOFTMAX_LANES)                                \
+      for (int lane = 0; lane < BYOC_SOFTMAX_LANES; ++lane) lanes[lane] += x[i + lane];             \
+    for (; i < count; ++i) total += x[i];                                                           \
+    for (int lane = 0; lane < BYOC_SOFTMAX_LANES; ++lane) total += lanes[lane];                     \
+    return total;                                                                                   \
+  }
+
+BYOC_DEFINE_ROW(f32, float)
+BYOC_DEFINE_ROW(f64, double)
+
+#define BYOC_DEFINE_STEPWISE_SOFTMAX(S, T, W)                                                                    \
+  static inline T byoc_power_step_##S(T x, T top) {                                                              \
+    return byoc_step_##S(byoc_exp_nonpositive_##W(byoc_step_##S(x - top)));                                      \
+  }                                                                                                              \
+  static inline void byoc_stepwise_softmax_##S(const T *restrict x, T *restrict y, int64_t count) {              \
+    const T top = byoc_row_top_##W(x, count);                                                                    \
+    for (int64_t i = 0; i < count; ++i) y[i] = byoc_power_step_##S(x[i], top);                                   \
+    const T total = byoc_step_##S(byoc_row_sum_##W(y, count));                                                   \
+    for (int64_t i = 0; i < count; ++i) y[i] = byoc_step_##S(y[i] / total);                                      \
+  }
+
+BYOC_DEFINE_STEPWISE_SOFTMAX(f16, float, f32)
+BYOC_DEFINE_STEPWISE_SOFTMAX(f32, float, f32)
+BYOC_DEFINE_STEPWISE_SOFTMAX(f64, double, f64)
+
+static inline float byoc_power_step_bf16(float x, float top) {
+  return byoc_step_bf16(byoc_exp_nonpositive_f32(byoc_step_bf16(x - top)));
+}
+
+/* The exponentials are computed twice: the additions overwrite them, and a row has no more memory. */
+static inline void byoc_stepwise_softmax_bf16(const float *restrict x, float *restrict y, int64_t count) {
+  const float top = byoc_row_top_f32(x, count);
+  for (int64_t i = 0; i < count; ++i) y[i] = byoc_power_step_bf16(x[i], top);
+  int64_t left = count;
+  while (left > 8) {
+    const int64_t half = (left + 1) / 2;
+    for (int64_t i = 0; i < left - half; ++i) y[i] = byoc_step_bf16(y[i] + y[half + i]);
+    left = half;
+  }
+  float total = left > 0 ? y[0] : 0;
+  for (int64_t i = 1; i < left; ++i) total = byoc_step_bf16(total + y[i]);
+  for (int64_t i = 0; i < count; ++i) y[i] = byoc_step_bf16(byoc_power_step_bf16(x[i], top) / total);
+}
+
+#endif /* BYOC_STEPWISE_SOFTMAX_H_ */

@@ -1,0 +1,90 @@
+"""Attention of bfloat16, and its softmax by steps: the bits of the reference, and ONNX's own cases."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import byoc_core
+import numpy as np
+import pytest
+from byoc_core.dtypes import to_numpy
+from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import tensor
+from byoc_core.kernels import KERNELS
+from byoc_dnnl.engine import open_engine
+from byoc_dnnl.precision import lacks
+from onnx import TensorProto, numpy_helper
+
+from plugins.dnnl.tests.dnnl_region import Region, emit
+
+needs_bfloat16 = pytest.mark.skipif(
+    lacks(open_engine().isa, "bfloat16"), reason="oneDNN has no instructions for bfloat16 here"
+)
+
+
+def _multiples(*shape: int) -> Any:
+    """Return multiples of a quarter from 0 to 4: exponentials of their differences are far from ties."""
+    steps = np.arange(17) / 4
+    exact = np.exp(-steps)
+    for factor in (1 - 2.0**-20, 1 + 2.0**-20):
+        assert ((exact * factor).astype(to_numpy("bfloat16")) == exact.astype(to_numpy("bfloat16"))).all()
+    return np.random.default_rng(0).choice(steps, shape).astype(to_numpy("bfloat16"))
+
+
+@pytest.mark.parametrize("missing", ["", "byoc_dnnl.native.extension", "byoc_dnnl.native.vector_function"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_softmax_by_steps_has_the_bits_of_the_reference(
+    dtype: str, axis: int, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacks(open_engine().isa, dtype):
+        pytest.skip(f"oneDNN has no instructions for {dtype} here")
+    if missing:
+        monkeypatch.setattr(missing, lambda *_: None)
+    region = Region()
+    x = region.builder.param("x", tensor((3, 20, 5), dtype))
+    region.finish(emit(region, "nn.stepwise_softmax", x, axis=axis))
+    assert "nn.stepwise_softmax  byoc" in region.source
+    array = _multiples(3, 20, 5).astype(to_numpy(dtype))
+    np.testing.assert_array_equal(region.run(array)[0], KERNELS["nn.stepwise_softmax"](array, axis=axis))
+
+
+@needs_bfloat16
+def test_scores_are_rounded_before_a_softmax_by_steps() -> None:
+    """What follows a product is no post-op there: that would add to what is not rounded yet."""
+
+    def scores_of(softmax: str) -> Region:
+        region = Region()
+        x, y, m = (region.builder.param(name, tensor((2, 16, 16), "bfloat16")) for name in "xym")
+        scores = emit(region, "add", emit(region, "matmul", x, y), m)
+        return region.finish(emit(region, softmax, scores, axis=2))
+
+    assert "matmul + add" in scores_of("nn.softmax").source
+    region = scores_of("nn.stepwise_softmax")
+    assert "matmul + add" not in region.source
+    arrays = [_multiples(2, 16, 16) for _ in range(3)]  # products and sums of quarters are exact in float32
+    scores = (arrays[0].astype(np.float32) @ arrays[1].astype(np.float32)).astype(arrays[0].dtype) + arrays[2]
+    np.testing.assert_array_equal(region.run(*arrays)[0], KERNELS["nn.stepwise_softmax"](scores, axis=2))
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+@needs_bfloat16
+def test_onnx_cases_of_attention_of_bfloat16_are_right_and_taken() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        cases: list[Any] = [case for case in collect_testcases(None) if case.name.startswith("test_attention_")]
+    cases = [c for c in cases if c.model.graph.input[0].type.tensor_type.elem_type == TensorProto.BFLOAT16]
+    assert len(cases) >= 10
+    for case in cases:
+        byoc_core.explain(from_onnx(case.model), ["dnnl"]).require_offload(0.9)
+        run = byoc_core.VirtualMachine(byoc_core.build(from_onnx(case.model), ["dnnl"]))["main"]
+        for inputs, outputs in case.data_sets:
+            result, output = np.asarray(run(*map(_array, inputs))), _array(outputs[0])
+            numbers = result.astype(np.float64), output.astype(np.float64)
+            np.testing.assert_allclose(*numbers, rtol=case.rtol, atol=case.atol, err_msg=case.name)
