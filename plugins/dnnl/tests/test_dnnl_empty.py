@@ -9,6 +9,7 @@ import byoc_core
 import byoc_dnnl.backend as dnnl
 import numpy as np
 import pytest
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.dims import DimExpr, evaluate, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
@@ -86,6 +87,24 @@ def test_an_op_takes_tensors_without_elements(case: OpCase) -> None:
             continue  # the op takes no such tensor
         num_taken += _check(types, attrs, case, {})
     assert num_taken or not sizes or case.op in ("reshape", "split"), "no size may be 0"
+
+
+@pytest.mark.parametrize("emptied", [False, True], ids=["whole", "without elements"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
+def test_an_op_on_tensors_larger_than_any_array_is_refused(case: OpCase, emptied: bool) -> None:
+    sizes = {dim: 2**62 for operand in case.operands for dim in operand.shape}
+    if emptied and sizes:
+        sizes[min(sizes)] = 0
+    types = [
+        TensorType(tuple(sizes[dim] for dim in operand.shape), operand.dtype or case.dtype) for operand in case.operands
+    ]
+    try:
+        _, binding = new_function(default_ops()[case.op], types, case.attrs)
+    except IRTypeError:
+        return  # the op takes no such sizes
+    if any(type_.oversized_axis is not None for type_ in types):
+        answer = dnnl.byoc_supports(binding, CompileContext("dnnl", None, MappingProxyType({})))
+        assert answer == Rejection("size", f"`{case.op}`: a tensor is larger than an array can be")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)

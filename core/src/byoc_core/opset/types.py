@@ -12,10 +12,12 @@ from byoc_core.dims import Dim, DimExpr, parse_dim, product, substitute, symbols
 from byoc_core.dtypes import dtype_info, dtype_name
 from byoc_core.errors import IRTypeError, type_name
 
-__all__ = ["ObjectType", "TensorType", "Type", "is_static", "quoted", "tensor"]
+__all__ = ["MAX_ARRAY_NBYTES", "ObjectType", "TensorType", "Type", "is_static", "quoted", "tensor"]
 
 
 _NO_SYMBOLS: frozenset[str] = frozenset()
+MAX_ARRAY_NBYTES = 2**63 - 1
+"""The most bytes of an array: numpy and C count them in 64 bits with a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,19 @@ class TensorType:
     def nbytes(self) -> Dim | None:
         """The bytes of a contiguous tensor of this type, or ``None`` where the rank is unknown."""
         return None if self.shape is None else product(self.shape) * dtype_info(self.dtype).itemsize
+
+    @property
+    def oversized_axis(self) -> int | None:
+        """The first axis whose size, with those before it, no array has; ``None`` where arrays of this type may exist.
+
+        A size of 0 and a symbol count as 1, as zero sizes do in numpy, which refuses ``(0, 2**62, 2**62)``.
+        """
+        nbytes = dtype_info(self.dtype).itemsize
+        for axis, dim in enumerate(self.shape or ()):
+            nbytes *= max(dim, 1) if isinstance(dim, int) else 1
+            if nbytes > MAX_ARRAY_NBYTES:
+                return axis
+        return None
 
     @property
     def symbols(self) -> frozenset[str]:

@@ -89,6 +89,9 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
     rejection = check_binding(binding)
     if rejection is not None:
         return rejection
+    types = [value.type for value in (*binding.operands, *binding.results)]
+    if any(isinstance(type_, TensorType) and type_.oversized_axis is not None for type_ in types):
+        return Rejection("size", f"`{binding.op.name}`: a tensor is larger than an array can be")
     if parts := parts_of_attention(binding):
         return next((no for part in parts if isinstance(no := byoc_supports(part, context), Rejection)), Support())
     reason = declines(binding.op.name)

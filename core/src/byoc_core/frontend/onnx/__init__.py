@@ -36,15 +36,15 @@ def from_onnx(
     Returns:
         A module whose ``main`` has one parameter for each input that is no initializer, in the model's order. Its
         attributes ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``)
-        become symbols of that name, unnamed ones become fresh symbols. Each binding's location names its node.
-        Functions are imported in the place of their calls. Branches and loop bodies become regions, unless it is known
-        which branch is taken, or that a loop has few rounds: then these stand in the place of the node.
+        become symbols of that name, unnamed and negative ones become fresh symbols. Each binding's location names its
+        node. Functions are imported in the place of their calls. Branches and loop bodies become regions, unless it is
+        known which branch is taken, or that a loop has few rounds: then these stand in the place of the node.
 
     Raises:
         UnsupportedOpsError: the model has ops that are not imported; all of them are listed, with counts.
         FrontendError: the file is no ONNX model or is damaged, its graph is malformed or nested too deeply, stands for
-            more than ``max_nodes`` nodes, a node uses a variant of an op that is not imported, or the package ``onnx``
-            is missing.
+            more than ``max_nodes`` nodes, declares an input of sizes that no array has, a node uses a variant of an op
+            that is not imported, or the package ``onnx`` is missing.
         OptionsError: ``max_nodes`` is not positive.
 
     Cost:

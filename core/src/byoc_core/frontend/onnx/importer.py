@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from byoc_core.dims import Dim
 from byoc_core.errors import FrontendError, IRTypeError
+from byoc_core.frontend.onnx.declared_types import read_input_type, size_names
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
 from byoc_core.frontend.onnx.import_bounds import ImportBounds
@@ -21,12 +21,11 @@ from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.frontend.onnx.support import check_ops
 from byoc_core.frontend.onnx.symbols import SymbolTable
-from byoc_core.frontend.onnx.weights import dtype_of, to_array
+from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import IRModule, Value, Var
 from byoc_core.opset.opdef import OpRegistry
-from byoc_core.opset.types import TensorType
 
 __all__ = ["GraphImporter", "import_model"]
 
@@ -42,7 +41,7 @@ def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = No
     bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
     check_ops(model, bounds)
     region = Region("main", ops, ConstantStore())
-    return GraphImporter(model, region, SymbolTable(_size_names(model.graph)), bounds).import_main()
+    return GraphImporter(model, region, SymbolTable(size_names(model.graph)), bounds).import_main()
 
 
 class GraphImporter:
@@ -110,7 +109,7 @@ class GraphImporter:
         inputs = [value for value in graph.input if value.name not in weights]
         nodes = self._open(graph)
         for value in inputs:
-            self._imported[value.name] = self.region.param(value.name, self._input_type(value))
+            self._imported[value.name] = self.region.param(value.name, read_input_type(value, self.where, self.symbols))
         for node in nodes:
             self._import_node(node)
         names = [output.name for output in graph.output]
@@ -291,30 +290,6 @@ class GraphImporter:
                 return None
             inputs.append(known)
         return importer(node, inputs)
-
-    def _input_type(self, value: onnx.ValueInfoProto) -> TensorType:
-        where = f"{self.where}, input `{value.name}`"
-        if not value.type.HasField("tensor_type"):
-            kind = value.type.WhichOneof("value") or "nothing"
-            raise FrontendError(where, "is not a tensor", got=kind.removesuffix("_type"))
-        tensor = value.type.tensor_type
-        dtype = dtype_of(tensor.elem_type, where)
-        if not tensor.HasField("shape"):
-            return TensorType(None, dtype)
-        return TensorType(
-            tuple(self._dim(dim, f"{value.name}_dim{axis}") for axis, dim in enumerate(tensor.shape.dim)), dtype
-        )
-
-    def _dim(self, dim: onnx.TensorShapeProto.Dimension, fallback: str) -> Dim:
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
-            return int(dim.dim_value)
-        if dim.dim_param:
-            return self.symbols.named(dim.dim_param)
-        return self.symbols.fresh(fallback)
-
-
-def _size_names(graph: onnx.GraphProto) -> list[str]:
-    return [dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim]
 
 
 def _check_arity(node: NodeContext, proto: onnx.NodeProto) -> None:
