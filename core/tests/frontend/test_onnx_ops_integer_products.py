@@ -1,6 +1,7 @@
 """Products of quantised integers, at every opset that changed them, against ONNX Runtime.
 
-Scales are powers of two, so that the scaled sums are exact; what is compared is exact too.
+Scales are powers of two, so that the scaled sums are exact; what is compared is exact too. Weights with a sign have
+seven bits: on x86-64 without VNNI, ONNX Runtime adds pairs of products of uint8 and int8 in 16 bits, which saturate.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Cases = list[dict[str, Any]]
 
 
 def _bytes(*shape: int, seed: int = 0, signed: bool = False) -> Any:
-    low, high = (-100, 100) if signed else (0, 200)
+    low, high = (-64, 64) if signed else (0, 200)
     return np.random.default_rng(seed).integers(low, high, shape).astype(np.int8 if signed else np.uint8)
 
 

@@ -7,6 +7,7 @@ neighbour if the quotient is that near to a tie.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +18,13 @@ from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.regions import prepare_regions
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.steps import flatten
+from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.dims import symbol
 from byoc_core.ir import Function, FunctionBuilder, TensorType, Value, tensor
+from byoc_core.transform.byte_weights import to_bytes
+
+from plugins.ccompiler.tests.conftest import WARNINGS
+from plugins.ccompiler.tests.emulated_instructions import BYTE_FLAGS, emulate, need_processor
 
 NDArray = npt.NDArray[Any]
 UNIT = 2.0**-24
@@ -104,9 +110,30 @@ SIZES = ((1, 1, 1), (5, 3, 17), (49, 147, 64), (7, 64, 65), (13, 130, 130), (1, 
 """Rows, depth, columns."""
 
 
-@pytest.mark.parametrize("march", ["native", "x86-64-v3", "generic", "without instructions for it"])
-def test_integer_products_are_exact(march: str, make_bench: Any) -> None:
-    bench = make_bench(**_target(march))
+EMULATED, NEON, PLAIN = "emulated AVX-VNNI", "shapes of NEON", "without instructions for it"
+HIDDEN = ("__SSE2__", "__AVX2__", "__AVXVNNI__", "__AVX512BW__", "__AVX512VNNI__")
+
+
+@pytest.fixture(params=["native", "x86-64-v3", "generic", PLAIN, NEON, EMULATED])
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Gives the options that compile for a processor: one that this machine is, or one that is emulated."""
+    name: str = request.param
+    hidden = {"extra_flags": (*WARNINGS, *(f"-U{macro}" for macro in HIDDEN))}
+    if name == EMULATED:
+        with emulate(BYTE_FLAGS):
+            yield {"march": "x86-64-v3", "extra_flags": (*WARNINGS, *BYTE_FLAGS)}
+    elif name == NEON:
+        monkeypatch.setattr(VectorUnit, "of_features", classmethod(lambda cls, machine, features: cls(16, 32)))
+        yield {"march": "generic", **hidden}
+    elif name == PLAIN:
+        yield hidden
+    else:
+        need_processor(*(("avx2", "fma") if name == "x86-64-v3" else ()))
+        yield {"march": name}
+
+
+def test_integer_products_are_exact(target: dict[str, Any], make_bench: Any) -> None:
+    bench = make_bench(**target)
     cases = []
     for number, (rows, depth, columns) in enumerate(SIZES):
         for dtype, zero in (("uint8", 131), ("int8", -5), ("uint8", None)):
@@ -118,13 +145,6 @@ def test_integer_products_are_exact(march: str, make_bench: Any) -> None:
     for function, given in cases:
         assert _kernels(bench, function) == [["ccompiler.byte_product"]]
         np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
-
-
-def _target(march: str) -> dict[str, Any]:
-    if march != "without instructions for it":
-        return {"march": march}
-    hidden = ("__SSE2__", "__AVX2__", "__AVXVNNI__", "__AVX512BW__", "__AVX512VNNI__")
-    return {"extra_flags": ("-Wall", "-Wextra", "-Werror", *(f"-U{macro}" for macro in hidden))}
 
 
 def test_the_largest_sums_have_room(bench: Any) -> None:
@@ -165,6 +185,31 @@ def test_integer_convolutions_are_exact(bench: Any, layout: str) -> None:
         np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
 
 
+@pytest.mark.parametrize("centre", [None, 131, "given"])
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_filters_less_a_zero_point_may_have_nine_bits(bench: Any, layout: str, centre: Any) -> None:
+    """The sum of each window, borders included, is a convolution with one filter of ones."""
+    cases = []
+    for number, (shape, filter_, attrs) in enumerate(CONVOLUTIONS.values()):
+        own = shape if layout == "NHWC" else (shape[0], shape[3], *shape[1:3])
+        for zero in (131, (np.arange(filter_[0]) * 11 % 256).reshape(-1, 1, 1, 1)):
+            builder = bench.builder()
+            x = builder.param("x", TensorType(own, "uint8"))
+            left = builder.emit("cast", x, dtype="int32")
+            if centre is not None:
+                given = centre == "given"
+                point = builder.param("zero", TensorType((), "uint8")) if given else builder.const(np.uint8(centre))
+                left = builder.emit("subtract", left, builder.emit("cast", point, dtype="int32"))
+            wide = (_draw(number, filter_, "uint8").astype(np.int32) - zero).astype(np.int32)
+            total = builder.emit("nn.conv2d", left, builder.const(wide), data_layout=layout, **attrs)
+            cases.append((bench.add(builder, total), _draw(number, own, "uint8"), to_bytes(wide, 0) is not None))
+    assert sum(is_taken for *_, is_taken in cases) >= len(CONVOLUTIONS)
+    for function, given, is_taken in cases:
+        assert any(steps[0] == "ccompiler.byte_conv2d" for steps in _kernels(bench, function)) == is_taken
+        inputs = (given, np.asarray(200, np.uint8)) if centre == "given" else (given,)
+        np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
+
+
 def test_sizes_may_be_symbolic(bench: Any) -> None:
     builder = bench.builder()
     height = symbol("h")
@@ -193,6 +238,57 @@ def test_a_zero_point_may_be_an_input_of_a_product(bench: Any) -> None:
     for centre in (0, 77, 255):
         given = (_draw(1, (9, 30), "uint8"), np.asarray(centre, np.uint8))
         np.testing.assert_array_equal(bench.run(function, *given)[0], bench.reference(function, *given)[0])
+
+
+WEIGHT_ZEROS: dict[str, Any] = {
+    "of all": 131,
+    "of each column": (np.arange(20) * 13) % 256,
+    "of each row": (np.arange(30) * 8)[:, None],
+}
+
+
+@pytest.mark.parametrize("centre", [None, 77, "given"])
+@pytest.mark.parametrize("kind", WEIGHT_ZEROS)
+@pytest.mark.parametrize("stack", [(9,), (3, 1, 5), ("n",)])
+def test_weights_less_a_zero_point_may_have_nine_bits(bench: Any, stack: Any, kind: str, centre: Any) -> None:
+    """Weights without a sign reach from -131 to 124, from -255 to 255 between columns, and as far within one."""
+    builder = bench.builder()
+    weight = _draw(0, (30, 20), "uint8")
+    wide = (weight.astype(np.int32) - WEIGHT_ZEROS[kind]).astype(np.int32)
+    x = builder.param("x", TensorType((*map(_size, stack), 30), "uint8"))
+    left = builder.emit("cast", x, dtype="int32")
+    if centre is not None:
+        zero = builder.param("zero", TensorType((), "uint8")) if centre == "given" else builder.const(np.uint8(centre))
+        left = builder.emit("subtract", left, builder.emit("cast", zero, dtype="int32"))
+    function = bench.add(builder, builder.emit("matmul", left, builder.const(wide)))
+    is_taken = any(steps[0] == "ccompiler.byte_product" for steps in _kernels(bench, function))
+    assert is_taken == (to_bytes(wide, 1) is not None)
+    assert is_taken or kind == "of each row"
+    given = _draw(1, (*(4 if size == "n" else size for size in stack), 30), "uint8")
+    for point in (0, 200) if centre == "given" else (None,):
+        inputs = (given,) if point is None else (given, np.asarray(point, np.uint8))
+        np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
+
+
+def _size(size: Any) -> Any:
+    return symbol(size) if isinstance(size, str) else size
+
+
+@pytest.mark.parametrize("depth", [1 << 15, 1 << 16])
+def test_the_largest_sums_of_nine_bits_have_room(bench: Any, depth: int) -> None:
+    """Beyond 2**15 rows the sums of floats remain: those of integers may need 33 bits."""
+    builder = bench.builder()
+    const = builder.const
+    x = builder.param("x", TensorType((1, depth), "uint8"))
+    left = builder.emit("dequantize", x, const(np.float32(1)), const(np.uint8(0)))
+    weight = const(np.full((3, depth), 255, np.uint8))
+    right = builder.emit("dequantize", weight, const(np.float32(1)), const(np.uint8(0)))
+    function = bench.add(builder, builder.emit("nn.dense", left, right))
+    is_taken = any(steps[0] == "ccompiler.byte_product" for steps in _kernels(bench, function))
+    assert is_taken == (depth == 1 << 15)
+    (actual,) = bench.run(function, np.full((1, depth), 255, np.uint8))
+    exact = 255.0 * 255 * depth
+    assert np.all(abs(actual - exact) <= (1 if is_taken else depth) * UNIT * exact)
 
 
 class _Floats:
@@ -283,6 +379,20 @@ def test_transposed_weights_and_flattened_images_are_seen_through(bench: Any) ->
     np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
 
 
+@pytest.mark.parametrize("parameters", [(), (6,)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_weights_of_any_zero_point_are_multiplied_as_integers(
+    bench: Any, dtype: str, parameters: tuple[int, ...]
+) -> None:
+    zero = _draw(5, parameters, dtype)
+    scale = np.full(parameters, 0.25, np.float32)
+    function = _with_parameters(bench, weight=_draw(0, (8, 6), dtype), weight_zero=zero, weight_scale=scale)
+    assert any(steps[0] == "ccompiler.byte_product" for steps in _kernels(bench, function))
+    given = _draw(1, (8, 8), "uint8")
+    # Powers of two: floats are exact as well.
+    np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
+
+
 def _with_parameters(bench: Any, **changes: Any) -> Function:
     """A product of dequantised matrices, some of whose parameters are others."""
     parameters = {
@@ -309,12 +419,12 @@ def _with_parameters(bench: Any, **changes: Any) -> Function:
     "changes",
     [
         {"scale": np.full(8, 0.5, np.float32), "zero": np.full(8, 3, np.uint8)},
-        {"weight_zero": np.int8(-100)},
+        {"weight_zero": np.zeros(6, np.int8), "weight_scale": np.full(6, 2.0**-140, np.float32)},
         {"weight_scale": np.full(8, 0.25, np.float32), "weight_zero": np.zeros(8, np.int8), "axis": 0},
         {"weight_scale": np.float32(2.0**-140)},
         {"weight_scale": np.float32(np.inf)},
     ],
-    ids=["each column its scale", "weights beyond a byte", "each row its scale", "no normal factor", "infinite"],
+    ids=["each column its scale", "no normal factors", "each row its scale", "no normal factor", "infinite"],
 )
 def test_what_integers_do_not_give_stays_with_floats(bench: Any, changes: dict[str, Any]) -> None:
     function = _with_parameters(bench, **changes)

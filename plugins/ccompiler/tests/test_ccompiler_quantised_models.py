@@ -1,6 +1,7 @@
-"""Models of quantised ops as ONNX spells them, compiled alone, against ONNX Runtime.
+"""Models of quantised ops as ONNX spells them, compiled alone, against the host and ONNX Runtime.
 
-Scales are powers of two, so that scaled sums are exact; what is compared is exact too.
+Scales are powers of two, so that scaled sums are exact; what is compared is exact too. With ONNX Runtime, weights have
+seven bits: on x86-64 without VNNI it adds pairs of products of uint8 and int8 in 16 bits, which saturate.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ def _bytes(seed: int, shape: tuple[int, ...], dtype: str) -> NDArray:
     limits = np.iinfo(dtype)
     drawn: NDArray = np.random.default_rng(seed).integers(limits.min, limits.max, shape, dtype, endpoint=True)
     return drawn
+
+
+def _narrowed(array: Any, bits: int) -> Any:
+    """Gives int8 weights of fewer bits, and what is no weight as it is."""
+    return array >> 8 - bits if array.dtype == np.int8 and array.ndim > 1 else array
 
 
 X = _bytes(0, (2, 4, 9, 8), "uint8")
@@ -46,9 +52,11 @@ MODELS: dict[str, tuple[str, NDArray, list[Any], dict[str, Any]]] = {
 """Ops, their first operands, and the others, which are constant."""
 
 
+@pytest.mark.parametrize("bits", [7, 8])
 @pytest.mark.parametrize("name", MODELS)
-def test_quantised_ops_are_byte_products(name: str) -> None:
+def test_quantised_ops_are_byte_products(name: str, bits: int) -> None:
     op, given, constants, attrs = MODELS[name]
+    constants = [_narrowed(array, bits) for array in constants]
     names = [f"c{index}" for index in range(len(constants))]
     node = onnx.helper.make_node(op, ["x", *names], ["y"], **attrs)
     kind = onnx.helper.np_dtype_to_tensor_dtype(given.dtype)
@@ -61,5 +69,8 @@ def test_quantised_ops_are_byte_products(name: str) -> None:
     assert executable.report_data["offloaded_share"] == 1.0
     assert "byoc_shared_add_quads" in executable.modules[0].get_source()
     actual = byoc_core.VirtualMachine(executable)["main"](given)
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    np.testing.assert_array_equal(actual, session.run(None, {"x": given})[0])
+    host = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(data)))["main"](given)
+    np.testing.assert_array_equal(actual, host)
+    if bits == 7:
+        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        np.testing.assert_array_equal(actual, session.run(None, {"x": given})[0])

@@ -7,14 +7,16 @@ both scales, which is nearer to the exact result than a sum of rounded floats.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, Value
+from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, OpDef, Value
 from byoc_core.opset.windows import axes_of
 from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_binding
+from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
 
 from byoc_ccompiler.attributes import axis_of, int_of, ints_of
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT, region_ops
@@ -56,10 +58,17 @@ class _Image(NamedTuple):
 
 
 class _Weight(NamedTuple):
-    """The constant operand: ``integers * scale``; the scale is a number, or one for each output channel."""
+    """The constant operand: ``(integers - zero) * scale``; a scale is a number, or one for each output channel.
+
+    Attributes:
+        integers: of int8, output channels first.
+        scale: ``None`` where the operand is made of integers alone.
+        zero: int32, of shape ``(1,)`` or ``(N,)``; ``None`` where the weights fit in int8 as they are.
+    """
 
     integers: NDArray
     scale: NDArray | None
+    zero: NDArray | None = None
 
 
 class _Rewrite:
@@ -93,7 +102,7 @@ class _Rewrite:
         if image is None or weight is None or (image.scale is None) != (weight.scale is None):
             return None
         depth = weight.integers[0].size
-        if not 0 < depth <= MAX_DEPTH or len(weight.integers) == 0:
+        if not 0 < depth <= (MAX_DEPTH if weight.zero is None else MAX_TERMS) or len(weight.integers) == 0:
             return None
         if image.scale is not None and not _is_sound(_factor(image, weight)):
             return None
@@ -112,19 +121,54 @@ class _Rewrite:
         operands = [integers, self._constants.add(np.ascontiguousarray(weight.integers))]
         if image.border is not None and op is BYTE_CONVOLUTION:
             operands.append(writer.value(image.border))
-        shares = None
-        if image.shift is not None:  # computed before the sums, and so at hand in their epilogue
+        # Shares of zero points are computed before the sums, and so at hand in their epilogue.
+        shares = []
+        if image.shift is not None:
             rows = weight.integers.reshape(len(weight.integers), -1)
             totals = self._constants.add(rows.sum(axis=1, dtype=np.int32))
-            (shares,) = writer.emit(binding, "multiply", [writer.value(image.shift), totals], {})
+            shares += writer.emit(binding, "multiply", [writer.value(image.shift), totals], {})
+        if weight.zero is not None:
+            row_sums = self._row_sums(writer, binding, op, operands, attrs, image)
+            shares += writer.emit(binding, "multiply", [row_sums, self._constants.add(weight.zero)], {})
         sums = writer.emit(binding, op.name, operands, attrs)
-        if shares is not None:
-            sums = writer.emit(binding, "subtract", [*sums, shares], {})
+        for share in shares:
+            sums = writer.emit(binding, "subtract", [*sums, share], {})
         if image.scale is not None:
             (wide,) = writer.emit(binding, "cast", sums, {"dtype": "float32"})
             factor = self._constants.add(_factor(image, weight))
             sums = writer.emit(binding, "multiply", [wide, factor], {})
         writer.replace(binding, sums)
+
+    def _row_sums(
+        self,
+        writer: RegionWriter,
+        binding: Binding,
+        op: OpDef,
+        operands: Sequence[Value],
+        attrs: Mapping[str, object],
+        image: _Image,
+    ) -> Value:
+        """Emit what a product gives for weights of 1: the sum of each row, or window, of ``integers - zero - shift``.
+
+        Shapes: ``(..., 1)``, int32.
+        """
+        integers, weight, *border = operands
+        shape = [size for size in shape_of(weight)[1:] if isinstance(size, int)]
+        depth = prod(shape)
+        if op is BYTE_CONVOLUTION:
+            ones = self._constants.add(np.ones((1, *shape), np.int8))
+            (totals,) = writer.emit(binding, op.name, [integers, ones, *border], attrs)
+        else:
+            (wide,) = writer.emit(binding, "cast", [integers], {"dtype": "int32"})
+            (totals,) = writer.emit(binding, "sum", [wide], {"axis": (-1,), "keepdims": True})
+            if image.zero:
+                share = self._constants.add(np.asarray(image.zero * depth, np.int32))
+                (totals,) = writer.emit(binding, "subtract", [totals, share], {})
+        if image.shift is not None:
+            length = self._constants.add(np.asarray(depth, np.int32))
+            product = writer.emit(binding, "multiply", [writer.value(image.shift), length], {})
+            (totals,) = writer.emit(binding, "subtract", [totals, *product], {})
+        return totals
 
     def _find_image(self, value: Value) -> _Image | None:
         maker, moves = self._makers.get(value), []
@@ -210,10 +254,12 @@ def _ordered_axes(binding: Binding) -> tuple[int, ...] | None:
 
 
 def _narrow(array: NDArray, scale: NDArray | None) -> _Weight | None:
-    """Gives weights as bytes with a sign, where they are such."""
-    limits = np.iinfo(np.int8)
-    is_narrow = array.size > 0 and array.min() >= limits.min and array.max() <= limits.max
-    return _Weight(array.astype(np.int8), scale) if is_narrow else None
+    """Return weights as int8, with a zero point for all or for each output channel where they fit with it only."""
+    found = to_bytes(array, channel=0)
+    if found is None:
+        return None
+    integers, zero = found
+    return _Weight(integers, scale, zero.astype(np.int32).reshape(-1) if zero.any() else None)
 
 
 def _factor(image: _Image, weight: _Weight) -> NDArray:

@@ -1,7 +1,8 @@
-"""Products of integers as products of dequantised tensors, which is how plans know integers.
+"""Products and convolutions of integers as those of dequantised tensors, which is how plans know integers.
 
-Tools that quantise while the model runs (``DynamicQuantizeLinear``, ``MatMulInteger``) leave products of int32, which
-are converted and scaled behind. Dequantised by a scale of 1 both factors are exact, and a product of bytes takes them.
+Tools that quantise while the model runs (``DynamicQuantizeLinear``, ``MatMulInteger``, ``ConvInteger``) leave products
+of int32, which are converted and scaled behind. Dequantised by a scale of 1 both factors are exact, and a product of
+bytes takes them.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 from byoc_core.ir import Binding, IRModule, Value
-from byoc_core.runtime.module import NDArray
+from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
 from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
 from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 
 __all__ = ["spell_integer_products"]
 
 _BYTES = ("int8", "uint8")
-_MAX_TERMS = 1 << 15
-"""Sums of more products of bytes, of 2**16 at most, may be too much for 32 bits."""
+_PRODUCTS = ("matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense")
 
 _FEW = 2.0**-126
 _MANY = (2.0**75, 2.0**74)
@@ -27,11 +27,11 @@ _MANY = (2.0**75, 2.0**74)
 
 
 def spell_integer_products(module: IRModule) -> IRModule:
-    """Return the module with products of dequantised tensors for converted products of int32.
+    """Return the module with products of dequantised tensors for converted products of int32, biases included.
 
-    One factor is a constant matrix. Sums of integers below ``2**24`` are the same numbers. Larger ones, which float32
-    does not hold, are rounded once where bytes are multiplied, else as sums of float32 are. A scalar that stands in for
-    another one which is 0 becomes arithmetic, since oneDNN knows no truth values.
+    One factor is constant: a matrix, or filters. Sums of integers below ``2**24`` are the same numbers. Larger ones,
+    which float32 does not hold, are rounded once where bytes are multiplied, else as sums of float32 are. A scalar that
+    stands in for another one which is 0 becomes arithmetic, since oneDNN knows no truth values.
     """
     return rewrite_module(module, _RULES)
 
@@ -46,28 +46,63 @@ class _Integers(NamedTuple):
 def _spell_product(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
     if dtype_of(binding.results[0]) != "float32":
         return None
-    product = graph.maker(binding.operands[0], "matmul")
+    biased = graph.maker(binding.operands[0], "nn.bias_add")
+    product = graph.maker(binding.operands[0] if biased is None else biased.operands[0], *_PRODUCTS)
     if product is None or dtype_of(product.results[0]) != "int32":
         return None
-    left, right = (_integers(operand, graph) for operand in product.operands)
-    if left is None or right is None or rank_of(left.values) in (None, 0):
+    channel = _channel_axis(product)
+    left = _integers(product.operands[0], graph)
+    right = None if channel is None else _weights(product.operands[1], channel, graph)
+    if left is None or right is None or channel is None or rank_of(left.values) in (None, 0):
         return None
-    weights = graph.array(right.values)
+    restored = _restored_left(left, graph)
+    weights = _restored_weights(right, channel, graph)
+    if restored is None or weights is None:
+        return None
+    sums = graph.emit(product.op.name, (restored, weights), product.attrs)
+    if biased is None:
+        return (sums,)
+    bias = graph.emit("cast", (biased.operands[1],), {"dtype": "float32"})
+    return (graph.emit("nn.bias_add", (sums, bias), biased.attrs),)
+
+
+def _channel_axis(product: Binding) -> int | None:
+    """Return the axis of the weights that numbers the output channels; ``None`` where none does."""
+    rank = rank_of(product.operands[1])
+    if product.op.name in ("matmul", "nn.dense"):
+        return (1 if product.op.name == "matmul" else 0) if rank == 2 else None
+    return str(product.attrs["kernel_layout"]).index("O")
+
+
+def _restored_left(left: _Integers, graph: RewriteGraph) -> Value | None:
+    """Emit the left factor as floats; ``None`` where its zero point is not one number."""
+    if left.zero is None or shape_of(left.zero) == ():
+        return _restored(left.values, left.zero, graph)
+    zero, rank = graph.array(left.zero), rank_of(left.values)
+    if zero is None or zero.size != 1 or rank is None or zero.ndim > rank:
+        return None
+    return _restored(left.values, graph.const(zero.reshape(())), graph)
+
+
+def _restored_weights(right: _Integers, channel: int, graph: RewriteGraph) -> Value | None:
+    """Emit constant weights as floats; ``None`` where their zero point is neither one number nor one for each channel.
+
+    A zero point for each row of a matrix has as many elements, if the matrix is square; its shape tells them apart.
+    """
+    values = graph.array(right.values)
     zeros = None if right.zero is None else graph.array(right.zero)
-    if weights is None or weights.ndim != 2 or weights.shape[0] > _MAX_TERMS or (right.zero and zeros is None):
+    if values is None or values.size > MAX_TERMS * values.shape[channel] or (right.zero is not None and zeros is None):
         return None
-    if left.zero is not None and shape_of(left.zero) != ():
+    if zeros is None or (zeros.size and zeros.ndim <= values.ndim and not zeros.any()):
+        return _restored(right.values, None, graph)
+    if zeros.ndim > values.ndim:
         return None
-    restored = _restored(left.values, left.zero, graph)
-    if zeros is None or not zeros.any():
-        matrix = _restored(right.values, None, graph)
-    elif zeros.size == 1:
-        matrix = _restored(right.values, graph.const(zeros.reshape(())), graph)
-    elif zeros.size == weights.shape[1]:
-        matrix = _restored(right.values, graph.const(zeros.reshape(-1)), graph, axis=1)
-    else:
-        return None
-    return (graph.emit("matmul", (restored, matrix)),)
+    if zeros.size == 1:
+        return _restored(right.values, graph.const(zeros.reshape(())), graph)
+    placed = (1,) * (values.ndim - zeros.ndim) + zeros.shape
+    if placed == tuple(size if axis == channel else 1 for axis, size in enumerate(values.shape)):
+        return _restored(right.values, graph.const(zeros.reshape(-1)), graph, axis=channel)
+    return None
 
 
 def _restored(values: Value, zero: Value | None, graph: RewriteGraph, axis: int = 0) -> Value:
@@ -79,38 +114,42 @@ def _restored(values: Value, zero: Value | None, graph: RewriteGraph, axis: int 
     return graph.emit("dequantize", (values, graph.const(ones), zero), {"axis": axis})
 
 
+def _weights(value: Value, channel: int, graph: RewriteGraph) -> _Integers | None:
+    """Return the bytes of a constant operand of int32, which constant folding may have computed before."""
+    array = graph.array(value)
+    if array is None:
+        return _integers(value, graph)
+    found = to_bytes(array, channel)
+    return None if found is None else _Integers(*map(graph.const, found))
+
+
 def _integers(value: Value, graph: RewriteGraph) -> _Integers | None:
     """Return the bytes of an operand of int32, with the zero point that is subtracted from them."""
+    difference = graph.maker(value, "subtract")
+    if difference is None:
+        plain = _bytes(value, graph)
+        return None if plain is None else _Integers(plain, None)
+    values = _bytes(difference.operands[0], graph)
+    if values is None:
+        return None
+    zero = _zero_point(difference.operands[1], dtype_of(values), graph)
+    return None if zero is None else _Integers(values, zero)
+
+
+def _zero_point(value: Value, dtype: str, graph: RewriteGraph) -> Value | None:
+    """Return the bytes of a zero point of int32, which constant folding may have converted before."""
     array = graph.array(value)
     if array is not None:
-        return _constant_integers(array, graph)
-    difference = graph.maker(value, "subtract")
-    parts = (value,) if difference is None else difference.operands
-    found = [_bytes(part, graph) for part in parts]
-    if found[0] is None or found[-1] is None or dtype_of(found[0]) != dtype_of(found[-1]):
-        return None
-    return _Integers(found[0], found[1] if len(found) > 1 else None)
+        converted = array.astype(dtype)
+        return graph.const(converted) if np.array_equal(converted, array) else None
+    found = _bytes(value, graph)
+    return found if found is not None and dtype_of(found) == dtype else None
 
 
 def _bytes(value: Value, graph: RewriteGraph) -> Value | None:
     """Return the bytes that were converted to int32."""
     cast = graph.maker(value, "cast")
     return cast.operands[0] if cast is not None and dtype_of(cast.operands[0]) in _BYTES else None
-
-
-def _constant_integers(array: NDArray, graph: RewriteGraph) -> _Integers | None:
-    """Return a constant matrix of int32 as bytes with a zero point, or one for each column, where there are such."""
-    limits = np.iinfo(np.int8)
-    if array.ndim != 2 or not array.size or array.dtype != np.int32:
-        return None
-    if limits.min <= array.min() and array.max() <= limits.max:
-        return _Integers(graph.const(array.astype(np.int8)), None)
-    for axis in (None, 0):
-        zero = np.asarray(limits.min - array.min(axis=axis).astype(np.int64))
-        moved = array + zero
-        if moved.max() <= limits.max and limits.min <= zero.min() and zero.max() <= limits.max:
-            return _Integers(graph.const(moved.astype(np.int8)), graph.const(zero.astype(np.int8)))
-    return None
 
 
 def _spell_substitute(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
