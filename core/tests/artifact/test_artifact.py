@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import io
 import itertools
 import json
@@ -22,8 +23,10 @@ import pytest
 from byoc_core.artifact import Executable, MemoryNeed, inspect, is_trusted, load, load_module, trust, verify
 from byoc_core.artifact.archive import ALIGNMENT, read_archive, write_archive
 from byoc_core.artifact.manifest import FORMAT_VERSION
+from byoc_core.digest import digest_of
 from byoc_core.dims import symbol
 from byoc_core.errors import ArtifactError, CallError, InternalError, RuntimeNotFoundError, UntrustedCodeError
+from byoc_core.vm import ConstantRef
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -179,7 +182,11 @@ def test_any_cut_is_refused(saved: Path) -> None:
     refused(saved, b"\0" + data)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples * 5 // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_any_flipped_byte_is_refused(content: bytes, tmp_path: Path, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(content) - 1))
@@ -207,12 +214,24 @@ def rebuilt(path: Path, change: Callable[[dict[str, Any], dict[str, bytes]], obj
     return file.getvalue()
 
 
+def _replace_program(manifest: dict[str, Any], members: dict[str, bytes], program: bytes) -> None:
+    members["program"] = program
+    manifest["program"] = hashlib.sha256(program).hexdigest()
+
+
 CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] = [
     (
         lambda m, f: m.update(format_version=7, core_version="9.1"),
         (
             ": made by byoc-core 9.1 in artifact format 7, which this byoc-core cannot read; expected format 1 or "
             "older. pip install -U byoc-core"
+        ),
+    ),
+    (
+        lambda m, f: m.update(format_version=2, core_version=None),
+        (
+            ": made by byoc-core of an unknown version in artifact format 2, which this byoc-core cannot read; "
+            "expected format 1 or older. pip install -U byoc-core"
         ),
     ),
     (lambda m, f: f.pop("manifest.json"), ": is not a byoc artifact: it has no member manifest.json"),
@@ -226,6 +245,10 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
     (
         lambda m, f: f.update(program=b"?"),
         ", member program: is damaged. Copy the file again, or compile the model again.",
+    ),
+    (
+        lambda m, f: _replace_program(m, f, b"?"),
+        ", member program: is malformed: bytecode: is not a VM program; got b'?', expected b'BYOC-VM\\x00'",
     ),
     (lambda m, f: m["functions"].clear(), ", member program: has other functions than the manifest says"),
     (
@@ -249,10 +272,18 @@ CHANGES: list[tuple[Callable[[dict[str, Any], dict[str, bytes]], object], str]] 
         lambda m, f: next(iter(m["constants"].values())).update(shape=[0, 2**40, 2**40]),
         ", member manifest.json: is malformed: constants.{constant}.shape: Value error, too many elements",
     ),
+    (
+        lambda m, f: next(iter(m["constants"].values())).update(shape=[0, 2**56]),
+        ", member manifest.json: is malformed: constants.{constant}.shape: Value error, too many elements",
+    ),
     (lambda m, f: m["runtimes"].clear(), ": its manifest names no runtime for modules of `graph`"),
     (
         lambda m, f: m["modules"][0].update(functions=["other"]),
         ", module 0: has other functions than the manifest says; got region0, expected other",
+    ),
+    (
+        lambda m, f: m["modules"][0].update(functions=["region0", "more"]),
+        ", module 0: has other functions than the manifest says; got region0, expected region0, more",
     ),
     (
         lambda m, f: m["runtimes"][0].update(payload_format=99, version="9.9"),
@@ -271,6 +302,49 @@ def test_changed_content(saved: Path, change: Callable[[dict[str, Any], dict[str
     with pytest.raises(ArtifactError) as caught:
         load(saved)
     assert str(caught.value) == f"artifact `{saved}`{text}".replace("{constant}", constant)
+
+
+@pytest.mark.parametrize("change", ["absent", "dtype", "shape"])
+def test_a_program_whose_constants_are_others_than_the_manifest_says(saved: Path, change: str) -> None:
+    (reference,) = load(saved).program.constants
+    digest = reference.digest
+
+    def alter(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+        if change == "absent":
+            del manifest["constants"][digest], members[f"constants/{digest}"]
+        else:
+            manifest["constants"][digest][change] = {"dtype": "int32", "shape": [2, 2]}[change]
+
+    assert refused(saved, rebuilt(saved, alter)) == (
+        f", member program: cites a constant that is not there; got {digest}"
+    )
+
+
+@pytest.mark.parametrize("array", [np.float32(7), np.zeros((3, 0), "int8"), np.arange(6, dtype="int16").reshape(2, 3)])
+def test_constants_of_any_shape_come_back(array: Any, executable: Executable, tmp_path: Path) -> None:
+    (reference,) = executable.program.constants
+    constant = np.asarray(array)
+    digest = digest_of(constant)
+    cited = (reference, ConstantRef(digest, str(constant.dtype), constant.shape))
+    program = replace(executable.program, constants=cited)
+    constants = {**executable.constants, digest: constant}
+    Executable(program, executable.modules, constants).save(tmp_path / "x.byoc")
+    found = load(tmp_path / "x.byoc").constants[digest]
+    assert (found.dtype, found.shape, found.tobytes()) == (constant.dtype, constant.shape, constant.tobytes())
+    assert not found.flags.writeable
+    verify(tmp_path / "x.byoc")
+
+
+def test_loading_checks_constants_of_less_than_a_mebibyte(sized_executable: Sized, tmp_path: Path) -> None:
+    path = tmp_path / "x.byoc"
+    for elements, is_checked in (((1 << 18) - 1, True), (1 << 18, False)):
+        sized_executable(elements).save(path)
+        data = bytearray(path.read_bytes())
+        member = min(read_archive(memoryview(data), "x").values(), key=lambda member: member.offset)
+        data[member.offset] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(ArtifactError, match="is damaged") if is_checked else contextlib.nullcontext():
+            load(path)
 
 
 def test_a_name_that_would_not_be_read_back_is_not_saved(executable: Executable, tmp_path: Path) -> None:

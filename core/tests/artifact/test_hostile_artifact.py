@@ -48,7 +48,11 @@ def use(path: Path, members: dict[str, Buffer]) -> None:
             action(path).report()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=3 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_any_manifest(content: bytes, tmp_path: Path, data: st.DataObject) -> None:
     members = members_of(content)
@@ -62,7 +66,11 @@ def test_any_manifest(content: bytes, tmp_path: Path, data: st.DataObject) -> No
     use(tmp_path / "x.byoc", {**members, "manifest.json": json.dumps(manifest).encode()})
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=3 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_any_program_and_payload(content: bytes, tmp_path: Path, data: st.DataObject) -> None:
     members = members_of(content)

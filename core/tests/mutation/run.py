@@ -2,11 +2,15 @@
 
     python -m core.tests.mutation.run                        # all targets
     python -m core.tests.mutation.run vm-verify merging
-    python -m core.tests.mutation.run vm-verify --least 0.85
+    python -m core.tests.mutation.run vm-verify --least 0.85 --folder out/mutation
 
 Each target (:mod:`core.tests.mutation.targets`) is copied with its tests into a folder of its own, from the installed
-package, and mutated there by `mutmut`, which runs the tests that reach a changed function. The mutants that live are
+package, and mutated there by `mutmut`, which forks a process for each mutant and runs the tests there that reach the
+changed function, quick ones first, within the bounds of :mod:`core.tests.mutation.limits`. The mutants that live are
 printed as diffs. The exit status is 1 where a smaller share than ``--least`` of a target's mutants is killed.
+
+With ``--folder`` an interrupted run goes on where it stopped, and a later one tries the mutants of functions that have
+changed and those that lived. Without it, all are tried.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +33,8 @@ from core.tests.mutation.targets import TARGETS, Target
 ROOT = Path(__file__).parents[3]
 TEST_FOLDERS = ("core/tests", "plugins/dnnl/tests", "benchmarks")
 LEAST_KILLED = 0.9
+KILLED = (1, 3, 36)  # exit statuses: a test fails, pytest fails, a test does not end
+SECONDS_BETWEEN_COUNTS = 10.0
 _SETTINGS = """\
 [tool.mutmut]
 source_paths = ["src"]
@@ -37,8 +44,8 @@ pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = {arguments}
 use_git_change_detection = false
 track_dependencies = false
-timeout_constant = 10.0
-timeout_multiplier = 4.0
+timeout_constant = 120.0
+timeout_multiplier = 50.0
 
 [tool.pytest.ini_options]
 addopts = {options}
@@ -46,60 +53,91 @@ filterwarnings = ["error"]
 pythonpath = ["."]
 """
 
+_SHOW = """\
+import sys
+from contextlib import suppress
+from mutmut.__main__ import cli
+for mutant in sys.argv[1:]:
+    with suppress(SystemExit):
+        cli(["show", mutant])
+"""  # one process for all diffs
+
 
 def make_copy(target: Target, folder: Path) -> None:
-    """Copy the target's package and all tests to a folder, with the settings of mutmut and pytest."""
+    """Copy the target's package and all tests to a folder, with the settings of mutmut and pytest.
+
+    Outcomes of mutants that the folder has from an earlier run stay there.
+    """
     found = importlib.util.find_spec(target.package)
     assert found is not None
     assert found.submodule_search_locations is not None
     ignored = shutil.ignore_patterns("__pycache__")
-    source = Path(found.submodule_search_locations[0])
-    shutil.copytree(source, folder / "src" / target.package, ignore=ignored)
+    copies = {f"src/{target.package}": Path(found.submodule_search_locations[0])}
+    copies |= {name: ROOT / name for name in TEST_FOLDERS}
+    for name, source in copies.items():
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(source, folder / name, ignore=ignored)
     for name in TEST_FOLDERS:
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        shutil.rmtree(folder / "mutants" / name, ignore_errors=True)
     shutil.copy(ROOT / "conftest.py", folder)
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
     left_out = [argument for test in target.left_out for argument in ("--deselect", test)]
     text = _SETTINGS.format(
         only_mutate=json.dumps([f"src/{target.package}/{name}" for name in target.modules]),
         tests=json.dumps([name for name in target.tests if (ROOT / name).exists()]),
-        arguments=json.dumps(["-p", "no:cacheprovider", *left_out]),
+        arguments=json.dumps(["-p", "no:cacheprovider", "-p", "core.tests.mutation.limits", *left_out]),
         options=json.dumps(settings["addopts"]),
     )
     (folder / "pyproject.toml").write_text(text, "utf-8")
 
 
-def mutmut(folder: Path, *arguments: str) -> str:
-    """Run mutmut in a folder and return its output."""
+def forget_all_but_kills(folder: Path) -> None:
+    """Let the mutants that an earlier run in the folder did not kill be tried again, by the tests of today."""
+    (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    for path in (folder / "mutants").rglob("*.py.meta"):
+        kept = json.loads(path.read_text("utf-8"))
+        outcomes = kept["exit_code_by_key"]
+        kept["exit_code_by_key"] = {name: code if code in KILLED else None for name, code in outcomes.items()}
+        path.write_text(json.dumps(kept), "utf-8")
+
+
+def mutmut(folder: Path, *arguments: str, show: bool = False) -> str:
+    """Run mutmut in a folder and return its output; with ``show``, print its counts while it runs."""
     command = [sys.executable, "-m", "mutmut", *arguments]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=os.environ | {"BYOC_EXAMPLES": "mutation"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stdout.replace("\r", "\n").splitlines()
-        raise SystemExit("\n".join([f"{' '.join(command)} exits with {done.returncode}", *lines[-60:]]))
-    return done.stdout
+    lines: list[str] = []
+    shown = 0.0
+    environment = os.environ | {"BYOC_EXAMPLES": "mutation", "PYTHONHASHSEED": "0"}
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:  # universal newlines: what overwrites a line comes as one of its own
+            lines.append(line)
+            if show and time.monotonic() > shown + SECONDS_BETWEEN_COUNTS:
+                shown = time.monotonic()
+                print(line.strip(), flush=True)
+    if process.returncode:
+        raise SystemExit("\n".join([f"{' '.join(command)} exits with {process.returncode}", *lines[-60:]]))
+    return "".join(lines)
 
 
 def run_target(name: str, folder: Path, jobs: int) -> float:
     """Print the mutants of a target that live, and return the share that is killed."""
+    start = time.monotonic()
     make_copy(TARGETS[name], folder)
-    mutmut(folder, "run", "--max-children", str(jobs))
+    forget_all_but_kills(folder)
+    mutmut(folder, "run", "--max-children", str(jobs), show=True)
     mutmut(folder, "export-cicd-stats")
     counts = json.loads((folder / "mutants" / "mutmut-cicd-stats.json").read_text("utf-8"))
     killed = counts["killed"] + counts["timeout"]
-    for line in mutmut(folder, "results").splitlines():
-        mutant, _, outcome = line.strip().rpartition(": ")
-        if mutant and outcome != "killed":
-            print(f"\n{outcome}: {mutant}", mutmut(folder, "show", mutant), sep="\n")
-    print(f"\n{name}: {killed} of {counts['total']} mutants are killed, {killed / counts['total']:.1%}", flush=True)
-    return float(killed / counts["total"])
+    outcomes = [line.strip().rpartition(": ") for line in mutmut(folder, "results").splitlines()]
+    living = [mutant for mutant, _, outcome in outcomes if mutant and outcome != "timeout"]
+    print(subprocess.check_output([sys.executable, "-c", _SHOW, *living], cwd=folder, text=True))
+    share = killed / counts["total"]
+    minutes = (time.monotonic() - start) / 60
+    text = f"{killed} of {counts['total']} mutants are killed, {share:.1%} ({counts['timeout']} of them do not end)"
+    print(f"\n{name}: {text}; {minutes:.1f} minutes", flush=True)
+    return float(share)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,15 +146,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is given")
     parser.add_argument("--least", type=float, default=LEAST_KILLED, help="the share of mutants that must be killed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many mutants are tried at once")
+    parser.add_argument("--folder", type=Path, help="where outcomes stay; a mutant killed there is not tried again")
     chosen = parser.parse_args(arguments)
     unknown = set(chosen.targets) - set(TARGETS)
     if unknown:
         parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    failed = []
-    for name in chosen.targets or TARGETS:
-        with tempfile.TemporaryDirectory() as folder:
-            if run_target(name, Path(folder), chosen.jobs) < chosen.least:
-                failed.append(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(chosen.folder or temporary).absolute()
+        shares = {name: run_target(name, folder / name, chosen.jobs) for name in chosen.targets or TARGETS}
+    failed = [name for name, share in shares.items() if share < chosen.least]
     if failed:
         print(f"fewer than {chosen.least:.0%} of the mutants are killed: {', '.join(failed)}")
     return 1 if failed else 0

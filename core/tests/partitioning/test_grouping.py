@@ -109,6 +109,22 @@ def test_searches_stay_between_the_stages_of_the_two_groups(
     assert groups[names.index("after")] == groups[names.index("before")]
 
 
+@pytest.mark.parametrize("length", range(16, 24))
+def test_a_way_that_a_search_found_is_not_searched_again(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reader of a hub depends on it by the same long way: looking at the way once is enough."""
+    claims: dict[str, tuple[str | None, Sequence[str]]] = {"hub": ("one", ()), "way0": (None, ("hub",))}
+    claims |= {f"way{index}": (None, (f"way{index - 1}",)) for index in range(1, length)}
+    claims |= {f"reader{index}": ("one", ("hub", f"way{length - 1}")) for index in range(40)}
+    bindings = graph(claims | {"before": ("two", ()), "after": ("two", ("before",))})
+    names = [binding.results[0].name for binding in bindings]
+    for name, value in (("_FREE_VISITS", 0), ("_SEARCH_BUDGET_PER_BINDING", 0)):
+        monkeypatch.setattr(byoc_core.partitioning.merging.grouping, name, value)
+    monkeypatch.setattr(byoc_core.partitioning.merging.grouping, "_SEARCH_BUDGET", 2 * length + 4 * 40)
+    groups = group_claims(bindings, [0] * len(bindings))
+    assert groups[names.index("after")] == groups[names.index("before")]
+    assert len(set(groups)) == len(bindings) - 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_two_neighbours_could_be_merged(seed: int) -> None:
     rng = random.Random(seed)

@@ -189,7 +189,7 @@ def fused(graph: Graph) -> list[int]:
     return fuse_claims(bindings_of(graph), [epoch for _, _, epoch in graph])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(graph=graphs(("one",), 7))
 def test_one_backend_has_the_fewest_groups(graph: Graph) -> None:
     least = min(len(set(groups)) for groups in groupings(graph) if is_acyclic(graph, groups))
@@ -198,7 +198,7 @@ def test_one_backend_has_the_fewest_groups(graph: Graph) -> None:
     assert len(set(found)) == least
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(graph=graphs(("one", "two", "three"), 24))
 def test_no_two_groups_of_one_backend_could_be_merged(graph: Graph) -> None:
     groups = fused(graph)
@@ -210,7 +210,7 @@ def test_no_two_groups_of_one_backend_could_be_merged(graph: Graph) -> None:
             assert not is_acyclic(graph, [one if group == other else group for group in groups])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5, deadline=None)
 @given(data=st.data())
 def test_modules_stay_lawful(data: st.DataObject, cases: Any) -> None:
     case = data.draw(cases(60))

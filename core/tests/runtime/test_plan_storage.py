@@ -6,7 +6,7 @@ from itertools import permutations
 from unittest.mock import patch
 
 import pytest
-from byoc_core.dims import Dim, evaluate, parse_dim
+from byoc_core.dims import Dim, evaluate, is_nonnegative, parse_dim
 from byoc_core.runtime.plan_storage import (
     Interval,
     StoragePlan,
@@ -78,7 +78,7 @@ def optimum(intervals: Sequence[Interval]) -> int:
     return best
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2, deadline=None)
 @given(interval_lists(max_size=6))
 def test_small_plans_are_near_the_optimum(intervals: list[Interval]) -> None:
     assert optimum(intervals) <= plan(intervals, 1).total <= 1.5 * optimum(intervals)
@@ -132,6 +132,28 @@ def test_symbolic_storages_are_large_enough_and_never_shared_at_once(items: list
         for other in range(index):
             if storages[other] == storages[index]:
                 assert interval.start > intervals[other].end or intervals[other].start > interval.end
+
+
+@given(st.lists(st.tuples(st.sampled_from(SIZES), st.integers(0, 8), st.integers(0, 4)), max_size=12))
+def test_a_symbolic_buffer_takes_the_best_storage_that_is_free(items: list[tuple[Dim, int, int]]) -> None:
+    intervals = [SymbolicInterval(size, start, start + length) for size, start, length in items]
+    storages, final = plan_symbolic(intervals)
+    sizes: list[Dim] = []
+    busy_until: list[int] = []
+    for number in sorted(range(len(intervals)), key=lambda n: (intervals[n].start, n)):
+        wanted, chosen = intervals[number].nbytes, storages[number]
+        free = [storage for storage, end in enumerate(busy_until) if end < intervals[number].start]
+        equal = [storage for storage in free if sizes[storage] == wanted]
+        larger = [storage for storage in free if is_nonnegative(sizes[storage] - wanted)]
+        smaller = [storage for storage in free if is_nonnegative(wanted - sizes[storage])]
+        assert chosen in (equal or larger or smaller or [len(sizes)])
+        if chosen == len(sizes):
+            sizes.append(wanted)
+            busy_until.append(0)
+        elif chosen not in larger:
+            sizes[chosen] = wanted
+        busy_until[chosen] = intervals[number].end
+    assert final == tuple(sizes)
 
 
 def test_symbolic_reuse() -> None:

@@ -80,11 +80,21 @@ def main(p: R.Tensor((), "bool")):
     module = FoldConstants()(R.parse(text))
     assert [binding.op.name for binding in module["main"].bindings] == ["call_packed", "tanh", "if"]
     assert module["main"].bindings[2].regions[0].bindings == ()
-    one = R.parse(
-        'def main():\n    a = R.add(R.const([[1.0]], "float32"), R.const([1.0, 2.0], "float32"))\n    return a'
-    )
-    assert FoldConstants(max_growth_nbytes=-5)(one) is one
-    assert FoldConstants(max_growth_nbytes=0)(one)["main"].bindings == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "growth"),
+    [
+        ('R.add(R.const([[1.0]], "float32"), R.const([1.0, 2.0], "float32"))', 8 - (4 + 8)),
+        ('R.broadcast_to(R.const([1.0], "float32"), shape=(3,))', 12 - 4),
+        ('R.add(R.const([1.0, 2.0], "float32"), R.const([1.0, 2.0], "float32"))', 8 - 8),
+        ('R.nonzero(R.const([True, False, True], "bool"), out_types=[R.Tensor((1, "k"), "int64")])', 2 * 8 - 3),
+    ],
+)
+def test_results_are_folded_that_grow_no_more_than_is_permitted(call: str, growth: int) -> None:
+    module = R.parse(f"def main():\n    a = {call}\n    return a")
+    assert FoldConstants(max_growth_nbytes=growth - 1)(module) is module
+    assert FoldConstants(max_growth_nbytes=growth)(module)["main"].bindings == ()
 
 
 def test_remove_dead_code() -> None:

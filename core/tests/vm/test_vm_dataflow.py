@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -10,11 +10,23 @@ import pytest
 from byoc_core.dims import parse_dim
 from byoc_core.errors import ProgramError
 from byoc_core.runtime.module import TensorSpec
-from byoc_core.vm import Call, CallKind, Goto, If, PlannedTensor, Program, Ret, VMFunction, verify
+from byoc_core.vm import (
+    Call,
+    CallKind,
+    DynamicTensor,
+    Goto,
+    If,
+    PlannedTensor,
+    Program,
+    Ret,
+    View,
+    VMFunction,
+    verify,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-n = parse_dim("n")
+n, k = parse_dim("n"), parse_dim("k")
 EXTERN = CallKind.EXTERN
 FLAG = TensorSpec("flag", "bool", ())
 
@@ -55,6 +67,54 @@ def test_tensors_in_use_at_once_must_not_share_bytes(tensors: tuple[PlannedTenso
     with pytest.raises(ProgramError) as caught:
         verify(chain(tensors, code, (256, parse_dim("4*n"))))
     assert "are in use at once and share bytes" in str(caught.value)
+
+
+def test_a_tensor_without_bytes_hides_no_conflict() -> None:
+    """It lies between the start of a long tensor and that of another one in the middle of the long one."""
+    tensors = (block(0, 48), block(64, 0), block(128))
+    code = (f((0,), 3), f((0,), 4), f((0,), 5), f((3, 4, 5), 2), Ret((2,)))
+    with pytest.raises(ProgramError) as caught:
+        verify(chain(tensors, code))
+    assert str(caught.value) == "function `main`, instruction 3: registers t2 and t0 are in use at once and share bytes"
+    verify(chain((block(0), *tensors[1:]), code))
+
+
+def test_tensors_that_leave_a_block_together_are_in_use_at_its_end() -> None:
+    code = (f((0,), 2), f((0,), 3), f((0,), 4), If(1, 5), f((3, 4), 2), Ret((2,)))
+    with pytest.raises(ProgramError) as caught:
+        verify(chain((block(0), block(0)), code))
+    assert str(caught.value) == "function `main`, instruction 3: registers t1 and t0 are in use at once and share bytes"
+
+
+@pytest.mark.parametrize("offset", [0, 64])
+def test_a_tensor_is_in_use_while_any_part_of_it_is(offset: int) -> None:
+    """Its second half is written anew after the other tensor, its first half is not."""
+    halves = tuple(View(3, start, "float32", (8,)) for start in (0, 32))
+    made = chain((block(0), block(offset)), (f((0,), 5), f((0,), 4), f((0,), 6), f((3,), 2), Ret((2,))))
+    made = replace(made, functions=(replace(made.functions[0], views=halves),))
+    if offset == 64:
+        verify(made)
+        return
+    with pytest.raises(ProgramError) as caught:
+        verify(made)
+    assert str(caught.value) == "function `main`, instruction 1: registers t1 and t0 are in use at once and share bytes"
+
+
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_what_a_loop_makes_stale_is_stale_in_all_its_blocks(is_renewed: bool) -> None:
+    """`v1` has the size that `v0` bound, and the loop binds another one behind the block that reads `v1`."""
+    sizes = (DynamicTensor("float32", (k,), ("k",)), DynamicTensor("float32", (k,)))
+    renewed, bound = Call(CallKind.PACKED, 0, (0,), (4,)), Call(CallKind.PACKED, 0, (0,), (3,))
+    body = (*([renewed] if is_renewed else []), f((4,), 2), bound, Goto(3))
+    code = (f((0,), 2), bound, renewed, If(1, 4 + len(body)), *body, Ret((2,)))
+    made = chain((), code)
+    made = replace(made, functions=(replace(made.functions[0], dynamics=sizes),))
+    if is_renewed:
+        verify(made)
+        return
+    with pytest.raises(ProgramError) as caught:
+        verify(made)
+    assert str(caught.value) == "function `main`, instruction 4: register v1 is read before it is written"
 
 
 def test_tensors_may_share_bytes_one_after_the_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -127,6 +128,24 @@ def test_tutorial_form_checks_as_well(make_bench: Any) -> None:
     assert str(caught.value) == (
         f"function `{function.name}`, op `add`, operand `y`: axis 0 does not broadcast; got 2, expected 4 or 1"
     )
+
+
+@pytest.mark.parametrize(("rows", "y_shape"), [("n", ("n", "q")), ("n", ("q",)), (3, ("p", "q")), (3, ("p", 70))])
+def test_an_operand_of_an_epilogue_broadcasts_where_its_sizes_turn_out_to_be_1(
+    bench: Any, rows: str | int, y_shape: tuple[str | int, ...]
+) -> None:
+    builder = bench.builder()
+    x, w = builder.param("x", tensor((rows, 5))), builder.param("w", tensor((5, 70)))
+    result = builder.emit("add", builder.emit("matmul", x, w), builder.param("y", tensor(y_shape)))
+    function = bench.add(builder, result)
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 70))]  # float32 holds all sums
+    for p, q in itertools.product((1, 3), (1, 70)):
+        sizes: dict[str | int, int] = {"n": 3, "p": p, "q": q, 70: 70}
+        y = rng.integers(-9, 9, [sizes[dim] for dim in y_shape])
+        inputs[2:] = [y.astype(np.float32)]
+        np.testing.assert_array_equal(bench.run(function, *inputs)[0], inputs[0] @ inputs[1] + inputs[2])
+    assert "sum + y_value" in bench.module.get_source()  # it is an epilogue, in the loop of the sums
 
 
 _SIZES = ("n", "m", "k", "n+2", 1, 3)

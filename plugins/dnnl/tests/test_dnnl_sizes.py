@@ -136,6 +136,8 @@ def test_programs_are_kept_up_to_the_limit_of_their_memory(monkeypatch: pytest.M
         held[number] = program.idle_nbytes
         assert held[number] > 0
 
+    default = byoc_dnnl.engine.MAX_IDLE_NBYTES
+
     def kept(limit: int) -> list[int]:
         monkeypatch.setattr(byoc_dnnl.engine, "MAX_IDLE_NBYTES", limit)
         again = network()
@@ -143,6 +145,7 @@ def test_programs_are_kept_up_to_the_limit_of_their_memory(monkeypatch: pytest.M
             again.run(again.draw(number, 3, 8, 8))
         return [shapes[0][0] for _, shapes in built_of(again).programs]
 
+    assert kept(default) == [1, 2, 3]
     assert kept(held[1] + held[2]) == [1, 2, 3]
     assert kept(held[1] + held[2] - 1) == [2, 3]
     assert kept(held[2]) == [2, 3]

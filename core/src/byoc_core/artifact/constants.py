@@ -52,10 +52,7 @@ class MappedConstants(Mapping[str, NDArray]):
         found = self._found[digest]
         if isinstance(found, tuple):
             entry, offset = found
-            dtype = to_numpy(entry.dtype)
-            array: NDArray = (
-                np.ndarray(entry.shape, dtype, self._data, offset) if entry.nbytes else np.empty(entry.shape, dtype)
-            )
+            array: NDArray = np.ndarray(entry.shape, to_numpy(entry.dtype), self._data, offset)
             array.flags.writeable = False
             found = self._found[digest] = array
         return found

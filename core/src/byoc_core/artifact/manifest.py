@@ -136,7 +136,7 @@ def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
         ArtifactError: a name is longer than :func:`decode_manifest` permits, or something else would not be read back.
     """
     content = {**to_json(manifest), "report": report}
-    data = json.dumps(content, default=to_json, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    data = json.dumps(content, default=to_json, sort_keys=True, separators=(",", ":")).encode()
     decode_manifest(data, "executable")
     return data
 

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from math import inf
 
 from byoc_core.dims import shape_symbols
 from byoc_core.errors import ProgramError
@@ -312,7 +313,7 @@ class _LiveBytes:
         planned = self._tensors[tensor]
         nbytes = nbytes_of(planned.shape, planned.dtype)
         # A symbolic size may be anything, so it reaches to the end of its storage.
-        return planned.offset, planned.offset + nbytes if isinstance(nbytes, int) else float("inf"), tensor
+        return planned.offset, planned.offset + nbytes if isinstance(nbytes, int) else inf, tensor
 
     def conflict(self, tensor: int) -> int | None:
         """Gives a live tensor (another one) that shares bytes with this one."""
@@ -335,9 +336,9 @@ class _LiveBytes:
             ranges.insert(position, entry)
 
     def discard(self, tensor: int) -> None:
-        """Takes a tensor out, if it is there."""
+        """Takes a tensor out that was added; one without bytes is in no range."""
         entry = self._range(tensor)
-        ranges = self._ranges.get(self._tensors[tensor].storage, [])
+        ranges = self._ranges[self._tensors[tensor].storage]
         position = bisect_left(ranges, entry)
         if ranges[position : position + 1] == [entry]:
             del ranges[position]

@@ -74,7 +74,8 @@ class PoolAxis:
             f"const int64_t skip_{name} = {start} < 0 ? ({self.dilation - 1} - {start}) / {self.dilation} : 0;",
             f"const int64_t {first} = {start} + skip_{name} * {self.dilation};",
             f"const int64_t room_{name} = {first} < {size} ? {room} : 0;",
-            f"const int64_t {count} = byoc_max(0, byoc_min({self.window} - skip_{name}, room_{name}));",
+            # Padding is smaller than the window: one tap at least is not skipped.
+            f"const int64_t {count} = byoc_min({self.window} - skip_{name}, room_{name});",
         ]
         if counted:
             reach = f"({size} + {self.end - 1} - {start}) / {self.dilation} + 1"
