@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 import pytest
 from byoc_core.artifact.archive import read_archive, write_archive
+from byoc_core.cli.own_commands import OwnCommands
 from byoc_core.native.toolchain import Toolchain
 from onnx import TensorProto, helper
 
@@ -97,7 +98,11 @@ ARTIFACT_ERRORS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     ),
     "absent runtime": (
         lambda path: changed(path, need_another_runtime),
-        "byoc.runtimes: runtime `npu` is not installed; installed: csource, graph; pip install byoc-npu-driver",
+        (
+            "byoc.runtimes: runtime `npu` is not installed; installed: csource, graph. `pip install byoc-npu-driver` "
+            "brings it, as artifact `m.byoc` says. Anybody can write a name there: first see who publishes the "
+            "distribution."
+        ),
     ),
 }
 
@@ -109,12 +114,31 @@ def test_an_artifact_that_cannot_be_run(byoc: Any, artifact: Path, fault: str) -
     done = byoc("run", artifact, "-o", "out.npz")
     got = done.err
     if fault == "absent runtime":  # other runtimes of the machine are listed too
-        installed = re.search(r"installed: ([\w, ]+);", got)
+        installed = re.search(r"installed: ([\w, ]+)\.", got)
         assert installed is not None
         assert {"csource", "graph"} <= set(installed[1].split(", "))
         got = got.replace(installed[1], "csource, graph")
     assert (done.code, done.out, got) == (1, "", f"error: {text}\n")
     assert not Path("out.npz").exists()
+
+
+@pytest.mark.parametrize("command", ["inspect", "run", "verify", "explain"])
+@pytest.mark.parametrize("name", ["byoc-npu-driver", "numpy --index-url http://evil", "x; rm -rf ~", "-r evil.txt"])
+def test_a_distribution_that_an_artifact_names_is_doubted(byoc: Any, artifact: Path, command: str, name: str) -> None:
+    def rename(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+        need_another_runtime(manifest, members)
+        manifest["runtimes"][0]["distribution"] = name
+
+    artifact.write_bytes(changed(artifact, rename))
+    done = byoc(command, artifact)
+    text = " ".join((done.out + done.err).split())
+    if name == "byoc-npu-driver" and "pip install" in text:
+        assert text.count("pip install") == text.count(f"`pip install {name}` brings it, as ")
+        assert "first see who publishes the distribution" in text
+    else:
+        assert "pip install" not in text
+    if command in ("inspect", "run"):
+        assert "no distribution can have that name" in text or name == "byoc-npu-driver"
 
 
 FAILING = """
@@ -188,16 +212,41 @@ def test_a_backend_that_raises_is_named_and_leaves_no_file(
     byoc: Any, model: Path, faulty_backends: None, strict: list[str]
 ) -> None:
     done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing", *strict)
-    assert (done.code, done.out, done.err) == (
-        1,
-        "",
-        (
-            "error: plugin `failing` (byoc-failing 1.0), hook `byoc_codegen`: raised ZeroDivisionError: kaboom. "
-            "This is a fault of byoc-failing, not of byoc-core.\n"
-        ),
-    )
+    assert (done.code, done.out, done.err) == (1, "", _FAILED)
     assert not Path("x.byoc").exists()
     assert byoc("compile", model, "-o", "x.byoc", "--backend", "host").code == 0
+
+
+_FAILED = (
+    "error: plugin `failing` (byoc-failing 1.0), hook `byoc_codegen`: raised ZeroDivisionError: kaboom. "
+    "This is a fault of byoc-failing, not of byoc-core.\n"
+)
+_COMPILING = {
+    "compile": ("m.onnx", "-o", "x.byoc", "--strict"),
+    "debug": ("m.onnx", "--no-isolate"),
+    "demo": ("--strict",),
+    "explain": ("m.onnx", "--strict"),
+    "run": ("m.onnx", "--strict"),
+}
+"""The commands that compile for backends, each with what makes it strict; `byoc debug` always is."""
+
+
+@pytest.mark.parametrize("command", _COMPILING)
+def test_each_command_that_compiles_can_be_strict(byoc: Any, model: Path, faulty_backends: None, command: str) -> None:
+    done = byoc(command, *_COMPILING[command], "--backend", "failing")
+    assert done.code == 1
+    if command == "debug":
+        assert "ZeroDivisionError: kaboom" in done.out
+    else:
+        assert (done.out, done.err) == ("", _FAILED)
+
+
+def test_no_command_that_compiles_is_left_out() -> None:
+    options = {
+        name: {text for param in command.params for text in param.opts} for name, command in OwnCommands().items()
+    }
+    assert {name for name, texts in options.items() if "--backend" in texts} == set(_COMPILING)
+    assert {name for name in _COMPILING if "--strict" not in options[name]} == {"debug"}
 
 
 @pytest.mark.filterwarnings("always")

@@ -28,11 +28,11 @@ def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4)), v: R.Tensor((3, 3))):
 """)
 
 
-def near(module: Any, *backends: Any) -> list[tuple[str, str, str]]:
+def near(module: Any, *backends: Any, **chosen: Any) -> list[tuple[str, str, str]]:
     """Gives name, pattern and text of the near misses in a report."""
     return [
         (row["name"], reason["pattern"], reason["text"])
-        for row in byoc_core.explain(module, backends).report_data["ops"]
+        for row in byoc_core.explain(module, backends, **chosen).report_data["ops"]
         for reason in row.get("reasons", ())
         if reason["code"] == "near-miss"
     ]
@@ -89,7 +89,7 @@ def test_there_are_none_where_a_pattern_fits_or_better_reasons_are_known(fake_ba
     assert [name for name, *_ in near(small, fake_backend("aone", [], [refused, LONG]))] == ["a"]
     assert near(small, fake_backend("aone", [], [refused])) == []
     dynamic = R.parse('def main(x: R.Tensor(("n", 4))):\n    a = R.nn.relu(x)\n    return a')
-    assert near(dynamic, fake_backend("aone", [], [PAIR], dynamic_shapes=False)) == []
+    assert near(dynamic, fake_backend("aone", [], [PAIR], dynamic_shapes=False), specialize=False) == []
 
 
 def test_each_backend_has_its_own_and_ops_of_another_have_none(fake_backend: Fake) -> None:

@@ -160,7 +160,7 @@ CASES: dict[str, Callable[[Fake], set[str]]] = {
     "impure": lambda _: host_codes(own_op(kernel=lambda x: x, traits=frozenset())),
     "unknown-rank": lambda fake: codes(UNRANKED, fake("aone", None)),
     "data-dependent-size": lambda fake: codes(R.parse(NONZERO), fake("aone", None)),
-    "dynamic-shape": lambda fake: codes(DYNAMIC, fake("aone", None, dynamic_shapes=False)),
+    "dynamic-shape": lambda fake: codes(DYNAMIC, fake("aone", None, dynamic_shapes=False), specialize=False),
     "host-only": lambda _: codes(TANH),
     "not-claimed": lambda fake: codes(TANH, fake("aone", None), policy=nothing),
     "no-rule": lambda _: codes(TANH, PatternsOnly()),

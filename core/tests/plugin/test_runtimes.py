@@ -166,8 +166,38 @@ def test_a_missing_runtime_names_what_to_install() -> None:
         registry.get("npx")
     assert str(caught.value) == ("byoc.runtimes: runtime `npx` is not installed; installed: npu. Did you mean 'npu'?")
     with pytest.raises(RuntimeNotFoundError) as caught:
-        Runtimes(Catalog("byoc.runtimes", [])).get("gpu", distribution="acme-gpu")
-    assert str(caught.value) == ("byoc.runtimes: runtime `gpu` is not installed; installed: none; pip install acme-gpu")
+        Runtimes(Catalog("byoc.runtimes", [])).get("gpu", source="artifact `m.byoc`", distribution="acme-gpu")
+    assert str(caught.value) == (
+        "byoc.runtimes: runtime `gpu` is not installed; installed: none. `pip install acme-gpu` brings it, as artifact "
+        "`m.byoc` says. Anybody can write a name there: first see who publishes the distribution."
+    )
+
+
+HOSTILE_NAMES = [
+    "numpy --index-url http://evil",
+    "x; rm -rf ~",
+    "-r/tmp/evil.txt",
+    "git+https://evil/x",
+    "x\ny",
+    "x" * 101,
+    "",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_what_no_distribution_is_called_stands_in_no_command(name: str) -> None:
+    with pytest.raises(RuntimeNotFoundError) as caught:
+        Runtimes(Catalog("byoc.runtimes", [])).get("gpu", source="artifact `m.byoc`", distribution=name)
+    assert str(caught.value) == (
+        f"byoc.runtimes: runtime `gpu` is not installed; installed: none. Distribution {name!r} brings it, as artifact "
+        "`m.byoc` says; no distribution can have that name."
+    )
+
+
+def test_no_distribution_is_guessed_for_the_name_of_a_runtime_in_a_file() -> None:
+    with pytest.raises(RuntimeNotFoundError) as caught:
+        Runtimes(Catalog("byoc.runtimes", [])).get("gpu", source="artifact `m.byoc`")
+    assert str(caught.value) == "byoc.runtimes: runtime `gpu` is not installed; installed: none"
 
 
 GOOD = """

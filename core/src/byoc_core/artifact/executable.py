@@ -108,6 +108,10 @@ class Executable:
     def require_offload(self, share: float) -> None:
         """Checks that at least this share of the FLOPs, from 0 to 1, is not the host's; symbolic sizes count as 1.
 
+        A region that a backend of static shapes compiles at first use counts as offloaded, though a call may bring
+        sizes that the backend refuses. Of what :meth:`save` writes, ask ``as_saved().require_offload(share)``: there a
+        region counts as the host's if it is compiled for no sizes.
+
         Raises:
             PartitionError: it is not; names the share and the most expensive reasons.
             OptionsError: ``share`` is not between 0 and 1.
@@ -136,7 +140,8 @@ class Executable:
             path: the file; an existing one is replaced.
             progress: called with the bytes written so far and in all.
             respecializable: also write what a compiler needs to compile regions of static shapes for more sizes (see
-                :func:`byoc_core.load`); else the artifact holds the sizes of ``build(specialize=...)`` only.
+                :func:`byoc_core.load`); else the artifact holds the sizes of ``build(specialize=...)``, and the host
+                runs others.
 
         Raises:
             RuntimeNotFoundError: the runtime that saves one of the modules is not installed.
@@ -145,25 +150,36 @@ class Executable:
         """
         from byoc_core.artifact.saving import save
 
-        save(self if respecializable else self.without_recipes(), path, progress=progress)
+        save(self.as_saved(respecializable=respecializable), path, progress=progress)
 
     def to_bytes(self) -> bytes:
         """Gives what :meth:`save` would write."""
         from byoc_core.artifact.saving import to_bytes
 
-        return to_bytes(self.without_recipes())
+        return to_bytes(self.as_saved())
 
-    def without_recipes(self) -> Executable:
-        """Return the executable whose regions of static shapes are compiled for no more sizes once it was saved."""
+    def as_saved(self, *, respecializable: bool = False) -> Executable:
+        """Return the executable as an artifact holds it, with the report that is true of the artifact.
+
+        The report of a region that is compiled at first use only says that the host runs it: whoever loads the artifact
+        has no compiler.
+
+        Args:
+            respecializable: see :meth:`save`.
+        """
+        from byoc_core.artifact.saved_report import report_of_artifact
         from byoc_core.runtime.specialised import SpecialisedModule
 
-        if not any(isinstance(module, SpecialisedModule) for module in self.modules):
+        changed = {
+            index: module.saved_with_recipe(keep=respecializable)
+            for index, module in enumerate(self.modules)
+            if isinstance(module, SpecialisedModule)
+        }
+        if not changed:
             return self
-        modules = [
-            module.saved_with_recipe(keep=False) if isinstance(module, SpecialisedModule) else module
-            for module in self.modules
-        ]
-        return Executable(self.program, modules, self.constants, self._report)
+        modules = [changed.get(index, module) for index, module in enumerate(self.modules)]
+        report = report_of_artifact(self.report_data, changed.values())
+        return Executable(self.program, modules, self.constants, report, is_own=self.is_own)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Writes one shared library: all generated C, compiled, and the whole artifact as data.

@@ -24,7 +24,7 @@ class RuntimeNeed:
 
     Attributes:
         type_key: its name.
-        distribution: what to install for it.
+        distribution: what brings it, as the artifact says; anybody can write a name there.
         version: the version with which the artifact was made.
         payload_format: the version of its payloads.
         is_installed: whether this environment has one of that name that may be used.

@@ -25,6 +25,7 @@ from byoc_core.runtime.module import RuntimeModule, Signature
 if TYPE_CHECKING:
     from byoc_core.runtime.hooks import LoadContext
     from byoc_core.runtime.registry import RuntimeHandle
+    from byoc_core.runtime.specialised import SizesRefused
     from byoc_core.vm.program import Program
 
 __all__ = ["VERIFIED_NBYTES", "OpenedArtifact", "check_payload", "load", "load_opened", "map_file"]
@@ -39,7 +40,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     allow_native: bool = False,
-    compiler: Callable[..., RuntimeModule] | None = None,
+    compiler: Callable[..., RuntimeModule | SizesRefused] | None = None,
 ) -> Executable:
     """Gives the executable of an artifact. Constants stay in the file, mapped read-only.
 
@@ -77,7 +78,7 @@ def _paused_collection() -> Iterator[None]:
 
 
 def load_opened(
-    artifact: OpenedArtifact, *, allow_native: bool, compiler: Callable[..., RuntimeModule] | None = None
+    artifact: OpenedArtifact, *, allow_native: bool, compiler: Callable[..., RuntimeModule | SizesRefused] | None = None
 ) -> Executable:
     """Gives the executable of an artifact whose manifest has been read; see :func:`load`."""
     artifact.check_payloads()
@@ -290,7 +291,7 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
     handles: dict[str, RuntimeHandle] = {}
     with_payloads = {module.type_key for module in artifact.manifest.modules}
     for entry in artifact.manifest.runtimes:
-        handle = runtimes().get(entry.type_key, distribution=entry.distribution)
+        handle = runtimes().get(entry.type_key, source=artifact.where, distribution=entry.distribution)
         formats = handle.info().formats
         if entry.type_key in with_payloads and entry.payload_format not in formats:
             raise ArtifactError(
@@ -298,7 +299,7 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
                 f"needs runtime `{entry.type_key}` of {entry.distribution} {entry.version} or newer: its payload format"
                 f" is {entry.payload_format}",
                 got=f"{handle.record.distribution} {handle.record.version}, which reads {', '.join(map(str, formats))}",
-                hint=f"pip install -U {entry.distribution}",
+                hint=f"pip install -U {handle.record.distribution}",
             )
         handles[entry.type_key] = handle
     for module in artifact.manifest.modules:

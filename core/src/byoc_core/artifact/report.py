@@ -28,6 +28,14 @@ _MAX_NEAR_MISSES = 6
 _MAX_BORDERS = 8
 _MAX_KINDS = 12
 _MAX_EXPRESSION = 24
+_MAX_SETS = 16
+
+_OTHER_SIZES = {
+    "first-use": "at first use",
+    "compiler": "at first use if the artifact is loaded with a compiler, else on the host",
+    "host": "on the host",
+    "error": "are an error",
+}
 
 
 def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
@@ -215,13 +223,15 @@ def _size_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _specialised_lines(data: Mapping[str, Any]) -> list[str]:
-    """Return a line for each region of a backend of static shapes: the sizes for which it is compiled."""
+    """Return a line for each region of a backend of static shapes: which sizes it is compiled for, and when."""
     lines = []
     for item in items_of(data.get("specialised")):
         held = [", ".join(f"{name} = {size}" for name, size in sizes.items()) for sizes in items_of(item.get("sizes"))]
-        sizes = "; ".join(filter(None, held)) or "none"
-        lines.append(f"  {_text(item.get('region'))} ({_text(item.get('backend'))}): {sizes}")
-    title = "regions that are compiled for each set of sizes; for more sizes, when a call brings them:"
+        more = [f"{len(held) - _MAX_SETS} sets more"] if len(held) > _MAX_SETS else []
+        others = _OTHER_SIZES.get(_text(item.get("others")), "")
+        parts = [*held[:_MAX_SETS], *more, *([f"{'others ' if held else ''}{others}"] if others else [])]
+        lines.append(f"  {_text(item.get('region'))} ({_text(item.get('backend'))}): {'; '.join(parts) or 'none'}")
+    title = "regions that are compiled for each set of sizes:"
     return _section(title, lines[:_MAX_REASONS], len(lines) - _MAX_REASONS, "regions")
 
 

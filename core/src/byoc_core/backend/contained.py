@@ -66,6 +66,7 @@ class ContainedBackend(BackendHandle):
     def __init__(self, handle: BackendHandle, failures: list[HookFailure]) -> None:
         self._plugin = handle._plugin
         self._info = handle._info
+        self._uncontained = handle
         self._failures = failures
         self._out: Rejection | None = None
         self._status: Status | None = None
@@ -100,6 +101,11 @@ class ContainedBackend(BackendHandle):
         if not op:
             self._out = self._out or rejection
         return rejection
+
+    @property
+    def uncontained(self) -> BackendHandle:
+        """The backend whose hooks raise what they raise."""
+        return self._uncontained
 
     def compile_status(self, context: CompileContext | None = None) -> Status:
         """Tell whether the backend can compile, asked once; not where it cannot tell."""

@@ -62,6 +62,11 @@ class BackendHandle:
         return self._plugin.record
 
     @property
+    def uncontained(self) -> BackendHandle:
+        """The backend whose hooks raise what they raise."""
+        return self
+
+    @property
     def plugin(self) -> object:
         """The module or object that implements the hooks."""
         return self._plugin.plugin

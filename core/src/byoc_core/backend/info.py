@@ -46,7 +46,8 @@ class BackendInfo:
 
     Attributes:
         name: equal to the entry point's name; one lower-case word.
-        dynamic_shapes: whether it compiles functions with symbolic sizes; if not, it is asked for static ones only.
+        dynamic_shapes: whether it compiles functions with symbolic sizes; if not, it is asked for static ones only, and
+            a build has it compile a region for each set of sizes.
         data_dependent_sizes: whether it compiles ops whose results have sizes that only the data tells; the functions
             of its modules return such results instead of filling buffers. Such sizes are symbolic, so
             it says nothing without ``dynamic_shapes``.

@@ -2,52 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from byoc_core.backend.first_use import FirstUse
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import CodegenResult, CompileContext, Rejection, Status, Support
+from byoc_core.backend.sized_functions import SizedFunctions, function_of
 from byoc_core.dims import bound_symbols
-from byoc_core.errors import CodegenError, IRTypeError
-from byoc_core.ir import Binding, Function, IRModule, TensorType
+from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, TensorType
 from byoc_core.pattern import CompositePattern, Match
-from byoc_core.pattern.index import FunctionIndex
 from byoc_core.runtime.module import RuntimeModule, Signature, TensorSpec
-from byoc_core.runtime.specialised import Recipe, Sizes, SpecialisedModule, Variant, sizes_text
-from byoc_core.transform.specialise import Specialised, specialise, symbols_in
+from byoc_core.runtime.sets_of_sizes import Sizes, sizes_text
+from byoc_core.runtime.specialised import Recipe, SpecialisedModule, Variant
+from byoc_core.transform.rewrite import inline_composites
+from byoc_core.transform.specialise import symbols_in
 
 if TYPE_CHECKING:
     from byoc_core.backend.info import Estimate
     from byoc_core.errors import ByocError
 
-__all__ = ["SpecialisedBackend", "compile_for_sizes"]
-
-_PROBE = 8
-"""The size of the first symbol where the user names none; the others count up, so that no two are equal."""
+__all__ = ["SpecialisedBackend"]
 
 
 class SpecialisedBackend(BackendHandle):
     """A backend of static shapes that takes symbolic sizes: it compiles a function for each set of sizes.
 
-    Rules, and checks of patterns, see integers in place of symbols. What they take for each set of sizes is claimed.
+    Rules, and checks of patterns, see integers in place of symbols. What they take for each set of sizes is claimed. A
+    backend that claims by itself sees the symbols.
 
     Args:
         handle: the backend.
         sizes: the sets of sizes to compile for in advance; a function that needs more symbols than a set has is not
             compiled for that set. Other sizes are compiled when a call brings them.
         options: the backend's options, as the user gave them.
+        host: the backend that runs sizes which this one refuses; ``None`` where they are an error of the call.
+        is_strict: whether an exception while a call's sizes are compiled is an error of the call in any case.
     """
 
     def __init__(
-        self, handle: BackendHandle, sizes: Sequence[Mapping[str, int]], options: Mapping[str, object]
+        self,
+        handle: BackendHandle,
+        sizes: Sequence[Mapping[str, int]],
+        options: Mapping[str, object],
+        *,
+        host: BackendHandle | None = None,
+        is_strict: bool = False,
     ) -> None:
         self._inner = handle
         self._plugin = handle._plugin
         self._info = replace(handle._info, dynamic_shapes=True)
         self._sizes = [dict(item) for item in sizes]
         self._given_options = options
-        self._functions: dict[tuple[int, Sizes], tuple[Function, Specialised | Rejection]] = {}
+        self._host = host
+        self._is_strict = is_strict
+        self._sized = SizedFunctions(self._sizes)
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
         """Do with the error of a hook what the backend does."""
@@ -80,15 +90,13 @@ class SpecialisedBackend(BackendHandle):
 
     def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:
         """Tell whether the backend takes one op for each set of sizes."""
-        function = Function("op", tuple(_variables(binding)), (binding,), binding.results)
-        for sizes in self._tried(function):
-            made = self._specialised(function, sizes)
-            if isinstance(made, Rejection):
-                return made
-            answer = self._inner.supports(made.function.bindings[0], context)
-            if isinstance(answer, Rejection):
-                return _at(answer, sizes)
-        return Support()
+        function = function_of("op", binding)
+
+        def ask(sizes: Mapping[str, int]) -> Support | Rejection:
+            made = self._sized.at(function, sizes)
+            return made if isinstance(made, Rejection) else self._inner.supports(made.bindings[0], context)
+
+        return self._first_refusal(ask, function) or Support()
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compile functions; those with symbols for each set of sizes."""
@@ -96,7 +104,7 @@ class SpecialisedBackend(BackendHandle):
         if not symbolic:
             return self._inner.codegen(functions, context)
         variants: list[Variant] = []
-        signatures: dict[str, Signature] = {}
+        compiled: list[Function] = []
         rejections: dict[str, Rejection] = {}
         constants: dict[str, Any] = {}
         for function in functions:
@@ -105,18 +113,24 @@ class SpecialisedBackend(BackendHandle):
                 rejections[function.name] = made
             else:
                 variants += made
-                signatures[_symbol(function)] = _signature(function)
-        if not signatures:
+                compiled.append(function)
+        if not compiled:
             return CodegenResult(None, rejections=rejections)
-        kept = {_symbol(f): f for f in functions if f.name not in rejections}
-        module = SpecialisedModule(
+        # What is held for later calls is these functions, and not the model.
+        module = _module_of(compiled, context)
+        host = self._host_forms(compiled, module)
+        if host is not None:
+            constants.update(host.constants)
+        specialised = SpecialisedModule(
             self.name,
-            signatures,
+            {_symbol(function): _signature(function) for function in compiled},
             variants,
-            lambda name, sizes: compile_for_sizes(self._inner, kept[name], sizes, context),
-            self._recipe(kept.values(), context),
+            self._first_use(module, context),
+            _recipe(self.name, module, self._given_options),
+            host=host,
+            is_strict=self._is_strict,
         )
-        return CodegenResult(module, constants, rejections)
+        return CodegenResult(specialised, constants, rejections)
 
     def _compile(
         self, function: Function, context: CompileContext, constants: dict[str, Any]
@@ -129,11 +143,11 @@ class SpecialisedBackend(BackendHandle):
             return Rejection("dynamic-shape", f"its inputs do not tell the size {', '.join(unknown)}")
         named = list(_distinct(symbols, self._sizes)) if symbols else [{}]
         variants = []
-        for sizes in named or self._tried(function):
-            made = self._specialised(function, sizes)
+        for sizes in named or self._sized.tried(function):
+            made = self._sized.at(function, sizes)
             if isinstance(made, Rejection):
                 return made
-            result = self._inner.codegen([made.function], context)
+            result = self._inner.codegen([made], context)
             if result.module is None:
                 return _at(result.rejections[function.name], sizes)
             if named:
@@ -141,97 +155,69 @@ class SpecialisedBackend(BackendHandle):
                 variants.append(Variant(_symbol(function), _key(symbols, sizes), result.module))
         return variants
 
-    def _recipe(self, functions: Any, context: CompileContext) -> Recipe:
-        module = IRModule({function.name: function for function in functions})
-        digests = {
-            value.digest
-            for function in module.functions.values()
-            for binding in function.walk()
-            for value in binding.operands
-            if hasattr(value, "digest")
-        }
-        arrays = {digest: context.constants[digest] for digest in sorted(digests)}
-        return Recipe(self.name, dict(self._given_options), str(module), arrays)
+    def _first_use(self, module: IRModule, context: CompileContext) -> FirstUse:
+        functions = {_symbol(function): function for function in module.functions.values()}
+        handle = self._inner.uncontained
+        return FirstUse(handle, functions, handle.context(module, context.options), self._sizes)
+
+    def _host_forms(self, functions: Sequence[Function], module: IRModule) -> RuntimeModule | None:
+        """Return the functions as the host runs them, but for those that it refuses."""
+        if self._host is None:
+            return None
+        return self._host.codegen([inline_composites(f) for f in functions], self._host.context(module)).module
+
+    def _first_refusal(
+        self, ask: Callable[[Mapping[str, int]], Any], part: Function, whole: Function | None = None
+    ) -> Any:
+        """Return the first refusal among the answers for sizes; it names the sizes where they may be the reason."""
+        own = symbols_in(part)
+        for sizes in self._sized.tried(part, whole):
+            answer = ask(sizes)
+            if isinstance(answer, Rejection):
+                named = {name: size for name, size in sizes.items() if name in own}
+                is_settled = not self._sizes and ask(self._sized.others(part, whole)) == answer
+                return answer if is_settled else _at(answer, named)
+            if answer is not None and not isinstance(answer, Support):
+                return answer  # who asked says that this is no answer
+        return None
 
     def _check(self, pattern: CompositePattern) -> Any:
         def check(match: Match) -> Any:
-            function = match.index.function
-            for sizes in self._tried(Function("match", tuple(_variables(*match.bindings)), match.bindings, ())):
-                made = self._specialised(function, sizes, is_kept=True)
+            part = function_of("match", *sorted(match.bindings, key=lambda b: match.index.position[id(b)]))
+
+            def ask(sizes: Mapping[str, int]) -> Any:
+                made = self._sized.match_at(match, part, sizes)
                 if isinstance(made, Rejection):
                     return made
-                refusal: Any = pattern.check(_specialised_match(match, made)) if pattern.check is not None else None
-                if isinstance(refusal, Rejection):
-                    return _at(refusal, sizes)
-                if refusal is not None:
-                    return refusal  # who asked says that this is no answer
-            return None
+                return None if pattern.check is None else pattern.check(made)
+
+            return self._first_refusal(ask, part, match.index.function)
 
         return check
 
-    def _tried(self, function: Function) -> Iterator[dict[str, int]]:
-        """Yield the sizes to ask about: each set that the user named, completed; one of our own where none is named."""
-        symbols = sorted(symbols_in(function))
-        probe = {name: _PROBE + index for index, name in enumerate(symbols)}
-        for sizes in self._sizes or [{}]:
-            yield {**probe, **{name: size for name, size in sizes.items() if name in probe}}
 
-    def _specialised(
-        self, function: Function, sizes: Mapping[str, int], *, is_kept: bool = False
-    ) -> Specialised | Rejection:
-        """Return a function for sizes; ``is_kept`` where the same function comes again."""
-        key = id(function), tuple(sorted(sizes.items()))
-        held = self._functions.get(key)
-        if held is not None:
-            return held[1]  # the function is held, so its id is its own
-        made: Specialised | Rejection
-        try:
-            made = specialise(function, sizes)
-        except IRTypeError as error:
-            made = Rejection("dynamic-shape", f"with {sizes_text(key[1])} a size is impossible: {error.problem}")
-        if is_kept:
-            self._functions[key] = function, made
-        return made
+def _module_of(functions: Sequence[Function], context: CompileContext) -> IRModule:
+    """Return a module of functions, with the constants that they cite."""
+    store = ConstantStore()
+    for value in _constants_of(functions):
+        store.adopt(value, context.constant(value))
+    return IRModule({function.name: function for function in functions}, store)
 
 
-def compile_for_sizes(
-    handle: BackendHandle, function: Function, sizes: Mapping[str, int], context: CompileContext
-) -> RuntimeModule:
-    """Return the module of a function for given sizes.
-
-    Raises:
-        CodegenError: the backend refuses the function for these sizes.
-        IRTypeError: the sizes are impossible.
-    """
-    made = specialise(function, sizes).function
-    result = handle.codegen([made], context)
-    if result.module is None:
-        rejection = result.rejections[made.name]
-        raise CodegenError(f"function `{made.name}`", f"backend `{handle.name}` refuses it: {rejection.text}")
-    return result.module
+def _constants_of(functions: Sequence[Function]) -> Iterator[Constant]:
+    for function in functions:
+        bindings = list(function.walk())
+        bodies = [region for binding in bindings for region in binding.regions]
+        cited = [*function.results, *(result for body in bodies for result in body.results)]
+        for value in (*cited, *(operand for binding in bindings for operand in binding.operands)):
+            if isinstance(value, Constant):
+                yield value
 
 
-def _variables(*bindings: Binding) -> Iterator[Any]:
-    made = {id(result) for binding in bindings for result in binding.results}
-    read = {id(o): o for binding in bindings for o in binding.operands if hasattr(o, "name") and id(o) not in made}
-    yield from read.values()
-
-
-def _specialised_match(match: Match, made: Specialised) -> Match:
-    index = FunctionIndex(made.function, match.index._constants)
-    position = {id(binding): number for number, binding in enumerate(match.index.function.bindings)}
-
-    def binding(original: Binding) -> Binding:
-        return made.function.bindings[position[id(original)]]
-
-    return Match(
-        binding(match.root),
-        tuple(map(binding, match.bindings)),
-        tuple(map(made.value, match.inputs)),
-        {name: made.value(value) for name, value in match.captures.items()},
-        index,
-        {name: tuple(map(made.value, values)) for name, values in match.repeated.items()},
-    )
+def _recipe(backend: str, module: IRModule, options: Mapping[str, object]) -> Recipe:
+    digests = {value.digest for value in _constants_of(list(module.functions.values()))}
+    arrays = {digest: module.constants[digest] for digest in sorted(digests)}
+    return Recipe(backend, dict(options), str(module), arrays)
 
 
 def _distinct(symbols: frozenset[str], given: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
     from byoc_core.driver import Explanation
+    from byoc_core.driver.specialising import Specialize
     from byoc_core.ir import IRModule
     from byoc_core.partitioning import PartitionOptions, Policy
 
@@ -31,6 +32,7 @@ __all__ = [
     "RequireOffloadOption",
     "SeedOption",
     "SizeOption",
+    "SpecializeOption",
     "StrictOption",
     "build_model",
     "check_output",
@@ -102,7 +104,7 @@ SpecializeOption = Annotated[
     typer.Option(
         "--specialize",
         metavar="NAME=SIZE,...",
-        help="Let backends of static shapes take a symbolic size, compiled for each size; repeat for several names.",
+        help="Compile what backends of static shapes take for these sizes of a symbol; repeat for several names.",
         show_default=False,
     ),
 ]
@@ -275,7 +277,7 @@ def build_model(
     bounds: Bounds | None = None,
     *,
     strict: bool = False,
-    specialize: Sequence[Mapping[str, int]] | None = None,
+    specialize: Specialize = True,
 ) -> Executable:
     """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
 
@@ -316,7 +318,7 @@ def explain_model(
     bounds: Bounds | None = None,
     *,
     strict: bool = False,
-    specialize: Sequence[Mapping[str, int]] | None = None,
+    specialize: Specialize = True,
 ) -> Explanation:
     """Imports an ONNX model and explains who would take what, showing its progress.
 

@@ -18,7 +18,11 @@ from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
 from byoc_core.debugging.isolation import IsolatedRunner
 from byoc_core.debugging.running import LocalRunner, RegionRunner
 from byoc_core.errors import OptionsError
-from byoc_core.ir import IRModule
+from byoc_core.ir import Function, IRModule
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.sets_of_sizes import Sizes
+from byoc_core.transform.specialise import specialise, symbols_in
 
 __all__ = ["DEADLINE", "CheckedCall", "RegionChecker", "check_region", "open_runner"]
 
@@ -114,14 +118,19 @@ class RegionChecker:
         self._runner = runner
         self._tolerance = tolerance
         self._unit_roundoff = {h.name: h.info(options.get(h.name)).unit_roundoff for h in handles}
+        self._static = {h.name for h in handles if not h.info().dynamic_shapes}
+        self._sized: dict[tuple[int, Sizes], tuple[Function, Function]] = {}
 
     def check(self, module: IRModule, name: str, inputs: Sequence[NDArray], call: int = 0) -> CheckedCall:
-        """Gives what comes out of one call.
+        """Gives what comes out of one call; a backend of static shapes gets the function for the call's sizes.
 
         Raises:
             ExecutionError: the reference kernels cannot run it.
         """
         function = module[name]
+        if function.attrs["Codegen"] in self._static and symbols_in(function):
+            function = self._at_sizes(function, inputs)
+            module = module.with_function(function)
         references = References(module, name, inputs, self._unit_roundoff.get(str(function.attrs["Codegen"]), {}))
         results = [(array.shape, array.dtype) for array in references.host]
         outcome = self._runner.run(module, name, inputs, results)
@@ -137,3 +146,12 @@ class RegionChecker:
             (array.shape, array.dtype) == spec for array, spec in zip(outcome.runs[0], results, strict=True)
         )
         return CheckedCall(verdict, references.host, outcome.runs[0] if fits else None)
+
+    def _at_sizes(self, function: Function, inputs: Sequence[NDArray]) -> Function:
+        """Return a function for the sizes of its inputs; the same for equal sizes, so that it is compiled once."""
+        specs = [TensorSpec(p.name, p.type.dtype, p.type.shape or ()) for p in function.params]  # type: ignore[union-attr]
+        sizes = tuple(sorted(bind_symbols(specs, inputs).items()))
+        key = id(function), sizes  # the function is kept beside it, so that its id stays its own
+        if key not in self._sized:
+            self._sized[key] = function, specialise(function, dict(sizes)).function
+        return self._sized[key][1]

@@ -47,9 +47,9 @@ def debug_model(
 ) -> DebugReport:
     """Runs each region of a model on its backend and on the reference kernels, with the same inputs, and compares.
 
-    The model is partitioned as :func:`byoc_core.build` does it. The rest runs on the reference kernels, whose values go
-    on to the next region too, so each region is judged by itself. Regions in ``if`` and ``loop`` bodies are checked
-    each time they run.
+    The model is partitioned as :func:`byoc_core.build` does it; backends of static shapes are asked about the sizes of
+    the inputs, and compile for them. The rest runs on the reference kernels, whose values go on to the next region too,
+    so each region is judged by itself. Regions in ``if`` and ``loop`` bodies are checked each time they run.
 
     Args:
         module: the model.
@@ -77,11 +77,18 @@ def debug_model(
     if isinstance(backends, str):
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
     arrays = _ordered_inputs(module[function], inputs)
+    sizes = bind_symbols(signature_of(module[function]).inputs, arrays)
     handles = [handle for handle in installed_backends().order(backends) if handle.name != HOST_NAME]
     chosen = tolerance or Tolerance()
     with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
         carved = carve_regions(
-            module, backends, options=options, policy=policy, progress=progress, partition_options=partition_options
+            module,
+            backends,
+            options=options,
+            policy=policy,
+            progress=progress,
+            partition_options=partition_options,
+            specialize=[sizes] if sizes else True,
         )
         walk = _Walk(
             carved,

@@ -18,7 +18,7 @@ from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback, warn_of_failures
 from byoc_core.driver.frozen import keep_frozen
-from byoc_core.driver.specialising import check_sizes
+from byoc_core.driver.specialising import Specialize, sizes_to_compile
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
@@ -60,8 +60,8 @@ class BuildOptions:
         partition_options: constraints on who takes what.
         strict: whether an exception in a hook of a backend is an error in place of a refusal.
         max_fold_cost: bytes and FLOPs that computing constants may take; see :class:`FoldConstants`.
-        specialize: sets of sizes for which backends of static shapes compile regions with symbolic sizes; ``None``
-            where these backends get static shapes only.
+        specialize: sets of sizes for which backends of static shapes compile regions with symbolic sizes in advance;
+            ``True`` for none, ``False`` where these backends get static shapes only.
     """
 
     fallback: Fallback = "allow"
@@ -72,7 +72,7 @@ class BuildOptions:
     partition_options: PartitionOptions = field(default_factory=PartitionOptions)
     strict: bool = False
     max_fold_cost: int | None = None
-    specialize: Sequence[Mapping[str, int]] | None = None
+    specialize: Specialize = True
 
     def __post_init__(self) -> None:
         if self.fallback not in FALLBACKS:
@@ -94,7 +94,7 @@ def build(
     on_pass: OnPass | None = None,
     partition_options: PartitionOptions | None = None,
     max_fold_cost: int | None = None,
-    specialize: Sequence[Mapping[str, int]] | None = None,
+    specialize: Specialize = True,
 ) -> Executable:
     """Compiles a module.
 
@@ -118,10 +118,13 @@ def build(
             allowed ops, smallest regions.
         max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
             byte of the module's constants. What would cost more stays in the program, and the log says so.
-        specialize: lets backends that take static shapes only (``BackendInfo.dynamic_shapes``) take symbolic sizes:
-            they compile a region once for each of these sets of sizes (``[{"n": 1}, {"n": 8}]``), and for other sizes
-            when a call brings them. An empty list compiles nothing in advance. An artifact holds the sets given here;
-            see ``respecializable`` of :meth:`Executable.save` for others.
+        specialize: sets of sizes (``[{"n": 1}, {"n": 8}]``) for which backends that take static shapes only
+            (``BackendInfo.dynamic_shapes``) compile regions with symbolic sizes in advance. Other sizes are compiled
+            when a call brings them first; of those, 16 sets are kept for each region. Sizes that the backend refuses
+            run on the host, which the log says once for each set; with ``fallback="error"`` they are an error of the
+            call. An artifact holds the sets given here, and the host form for others; see ``respecializable`` of
+            :meth:`Executable.save`. ``True`` compiles none in advance; with ``False`` these backends take no symbolic
+            sizes.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
@@ -153,7 +156,7 @@ def explain(
     progress: Progress | None = None,
     partition_options: PartitionOptions | None = None,
     max_fold_cost: int | None = None,
-    specialize: Sequence[Mapping[str, int]] | None = None,
+    specialize: Specialize = True,
 ) -> Explanation:
     """Tells what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
 
@@ -167,7 +170,7 @@ def explain(
         partition_options: constraints on who takes what.
         max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
             byte of the module's constants. What would cost more stays in the program, and the log says so.
-        specialize: sets of sizes for backends of static shapes; see :func:`build`.
+        specialize: sets of sizes for backends of static shapes, or ``False``; see :func:`build`.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
@@ -193,6 +196,7 @@ def carve_regions(
     progress: Progress | None = None,
     partition_options: PartitionOptions | None = None,
     max_fold_cost: int | None = None,
+    specialize: Specialize = True,
 ) -> IRModule:
     """Gives the module as :func:`build` has it just before it compiles for these backends.
 
@@ -208,12 +212,13 @@ def carve_regions(
         partition_options: constraints on who takes what.
         max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
             byte of the module's constants. What would cost more stays in the program, and the log says so.
+        specialize: sets of sizes for backends of static shapes, or ``False``; see :func:`build`.
 
     Raises:
         ByocError: what :func:`build` raises before it compiles.
     """
     wishes = partition_options or PartitionOptions()
-    chosen = BuildOptions("allow", policy, None, progress, None, wishes, True, max_fold_cost)
+    chosen = BuildOptions("allow", policy, None, progress, None, wishes, True, max_fold_cost, specialize)
     job = _Build(module, backends, options or {}, chosen)
     return job.peel(job.offload(job.prepare()))
 
@@ -266,12 +271,14 @@ class _Build:
             handle if is_strict or handle.name == HOST_NAME else ContainedBackend(handle, self._failures)
             for handle in handles
         ]
-        if chosen.specialize is not None:
-            check_sizes(chosen.specialize, module)
+        sizes = sizes_to_compile(chosen.specialize, module)
+        if sizes is not None:
+            needs_backend = chosen.fallback == "error" and HOST_NAME not in backends
+            host = None if needs_backend else handles[-1]
             self._handles = [
-                SpecialisedBackend(handle, chosen.specialize, options.get(handle.name, {}))
-                if not handle.info().dynamic_shapes
-                else handle
+                handle
+                if handle.info().dynamic_shapes
+                else SpecialisedBackend(handle, sizes, options.get(handle.name, {}), host=host, is_strict=is_strict)
                 for handle in self._handles
             ]
         self._options = options

@@ -57,7 +57,7 @@ def warn_of_failures(failures: Sequence[HookFailure]) -> None:
             more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
             warnings.warn(
                 f"backend `{backend}`: its hook `{hook}` {texts[0]}{more}.\n"
-                "Other backends and the host take what it was asked about; the report's `hook_failures` hold the "
-                "tracebacks, and `strict=True` (`--strict`) makes an error of it.",
+                'Other backends and the host take what it was asked about; `report_data["hook_failures"]` of '
+                "the executable holds the tracebacks, and `strict=True` (`--strict`) makes an error of it.",
                 stacklevel=4,
             )

@@ -6,16 +6,30 @@ from collections.abc import Mapping, Sequence
 
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule, TensorType
+from byoc_core.transform.specialise import has_symbols
 
-__all__ = ["check_sizes"]
+__all__ = ["Specialize", "sizes_to_compile"]
+
+Specialize = Sequence[Mapping[str, int]] | bool
+"""Sets of sizes to compile for in advance; ``True`` for none, ``False`` to leave symbolic sizes to other backends."""
 
 
-def check_sizes(sizes: Sequence[Mapping[str, int]], module: IRModule) -> None:
-    """Check sets of sizes against the symbols of a module's parameters.
+def sizes_to_compile(specialize: Specialize, module: IRModule) -> Sequence[Mapping[str, int]] | None:
+    """Return the sets of sizes that backends of static shapes compile a module for in advance.
+
+    ``None`` where they take no symbolic sizes: the user wants it so, or the module has none.
 
     Raises:
         OptionsError: a set is no mapping, a name is no symbol of the module, or a size is no integer from 0.
     """
+    if specialize is False:
+        return None
+    sizes = () if specialize is True else specialize
+    _check_sizes(sizes, module)
+    return sizes if has_symbols(module.functions.values()) else None
+
+
+def _check_sizes(sizes: Sequence[Mapping[str, int]], module: IRModule) -> None:
     symbols: set[str] = set()
     for function in module.functions.values():
         for param in function.params:

@@ -5,7 +5,8 @@ gives a :class:`Catalog` of :class:`PluginRecord`; opening a plugin imports its 
 calls its hooks. The registries of :mod:`byoc_core.backend` and :mod:`byoc_core.runtime` are built on these.
 """
 
-from byoc_core.plugin.catalog import Catalog, describe_absence
+from byoc_core.plugin.absence import describe_absence, describe_claim
+from byoc_core.plugin.catalog import Catalog
 from byoc_core.plugin.discovery import BACKENDS_GROUP, RUNTIMES_GROUP, discover, installed
 from byoc_core.plugin.metadata import snapshot
 from byoc_core.plugin.record import PluginRecord, PluginState
@@ -19,6 +20,7 @@ __all__ = [
     "PluginSettings",
     "PluginState",
     "describe_absence",
+    "describe_claim",
     "discover",
     "installed",
     "snapshot",

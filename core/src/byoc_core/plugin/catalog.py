@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from byoc_core.errors import ByocError, PluginError, near_names
+from byoc_core.errors import ByocError, PluginError
 from byoc_core.plugin.record import PluginRecord, PluginState
 from byoc_core.printable import to_printable, to_printable_lines
 
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 
     from byoc_core.plugin.handle import PluginHandle
 
-__all__ = ["Catalog", "Judgement", "describe_absence"]
-
-_WORD = re.compile("[a-z][a-z0-9_-]*")
+__all__ = ["Catalog", "Judgement"]
 
 
 class Judgement(NamedTuple):
@@ -153,29 +150,6 @@ class Catalog:
         if record.state is not PluginState.AVAILABLE:
             raise _unusable(record)
         return record
-
-
-def describe_absence(kind: str, name: str, known: Sequence[str], distribution: str = "") -> tuple[str, str | None]:
-    """Return problem and hint for the name of a plugin that is not installed.
-
-    Args:
-        kind: what plugins of the group are, as people call them.
-        name: the name.
-        known: the names of the group.
-        distribution: the distribution that is known to bring the plugin. Without it, a near name counts for more than
-            a distribution that may not exist.
-    """
-    problem = f"{kind} `{name}` is not installed; installed: {', '.join(known) or 'none'}"
-    parts = [part.strip() for part in name.split(",")]
-    if distribution:
-        return f"{problem}; pip install {distribution}", near_names(name, known) or None
-    if len(parts) > 1:
-        return problem, f"Give each name by itself: {', '.join(map(repr, parts))}."
-    if near := near_names(name, known):
-        return problem, near
-    if not _WORD.fullmatch(name):
-        return problem, None
-    return f"{problem}; pip install byoc-{name}, if there is a distribution of that name", None
 
 
 def _import_object(value: str) -> object:

@@ -140,7 +140,7 @@ class KernelOrigin:
 
     Attributes:
         runtime: the name of its entry point in the group ``byoc.runtimes``.
-        distribution: what to install where there is no such runtime.
+        distribution: what brings it, as the document says.
     """
 
     runtime: str

@@ -31,12 +31,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from byoc_core.errors import ArtifactError
 from byoc_core.plugin.markers import hookimpl, hookspec
 from byoc_core.runtime.module import NDArray, RuntimeModule
 from byoc_core.runtime.status import Status
+
+if TYPE_CHECKING:
+    from byoc_core.runtime.specialised import SizesRefused
 
 __all__ = [
     "LoadContext",
@@ -81,13 +84,14 @@ class LoadContext:
         allow_native: whether the user permits native code from this source.
         source: where the payload comes from, for messages.
         compiler: compiles functions for sizes that the payload does not hold, where the user permits that: called with
-            a :class:`~byoc_core.runtime.specialised.Recipe`, the name of a function and its sizes.
+            a :class:`~byoc_core.runtime.specialised.Recipe`, the name of a function and its sizes, it returns a module
+            or :class:`~byoc_core.runtime.specialised.SizesRefused`.
     """
 
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
     allow_native: bool = False
     source: str = "payload"
-    compiler: Callable[..., RuntimeModule] | None = None
+    compiler: Callable[..., RuntimeModule | SizesRefused] | None = None
 
     def constant(self, digest: str) -> NDArray:
         """Gives the read-only array of that digest (perhaps memory-mapped: keep it, do not copy it).

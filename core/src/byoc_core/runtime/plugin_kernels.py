@@ -68,14 +68,14 @@ def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
     """
     from byoc_core.runtime.registry import runtimes
 
-    handle = runtimes().get(origin.runtime, distribution=origin.distribution)
+    handle = runtimes().get(origin.runtime, source=where, distribution=origin.distribution)
     kernel = handle.kernels().get(op)
     if kernel is None:
         raise ArtifactError(
             where,
             f"needs the kernel of op `{op}`, which runtime `{origin.runtime}` does not have",
             got=f"{handle.record.distribution} {handle.record.version}",
-            hint=f"pip install -U {origin.distribution}",
+            hint=f"pip install -U {handle.record.distribution}",
         )
     return PluginKernel(op, kernel)
 

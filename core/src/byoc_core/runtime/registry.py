@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names, type_name
-from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, installed
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, describe_claim, installed
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
@@ -166,22 +166,25 @@ class Runtimes:
         """Gives the type keys of all runtimes that may be used. Imports no plugin."""
         return self.catalog.names()
 
-    def get(self, type_key: str, *, distribution: str | None = None) -> RuntimeHandle:
+    def get(self, type_key: str, *, source: str | None = None, distribution: str | None = None) -> RuntimeHandle:
         """Gives the runtime of that type key.
 
         Args:
             type_key: what modules of this kind call themselves.
-            distribution: the distribution that is known to bring it (an artifact's manifest says so), for the message.
+            source: the file that asks for the runtime, as errors name it; ``None`` where the user asks.
+            distribution: the distribution that brings the runtime, as the file says.
 
         Raises:
-            RuntimeNotFoundError: it is not installed; names what to install.
+            RuntimeNotFoundError: it is not installed; names what to install, and who says so.
             PluginError: it is installed and cannot be used; says why and what to do.
         """
         handle = self._handles.get(type_key)
         if handle is not None:
             return handle
         if self.catalog.find(type_key) is None:
-            problem, hint = describe_absence("runtime", type_key, self.names(), distribution or "")
+            problem, hint = describe_absence("runtime", type_key, self.names(), is_claim=source is not None)
+            if source is not None and distribution is not None:
+                hint = describe_claim(source, distribution)
             raise RuntimeNotFoundError(self.catalog.group, problem, hint=hint)
         plugin = self.catalog.open(type_key, hooks)
         try:

@@ -2,32 +2,63 @@
 
 A backend of static shapes compiles a function once for each set of sizes. To the machine the function is one function
 with symbolic sizes; a call finds the module for its sizes. Sizes that are new are compiled by a callable that the
-compile side hands in, where there is one; else a call with them is an error that lists the sizes held.
+compile side hands in, where there is one. Sizes that nobody compiles run on the host, and the log says so; where there
+is no host form, a call with them is an error that lists the sizes held.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from byoc_core.dims import shape_symbols, substitute
 from byoc_core.errors import ByocError, CallError, ExecutionError
+from byoc_core.printable import to_printable
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.fork_lock import ForkLock
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature
+from byoc_core.runtime.sets_of_sizes import (
+    Sizes,
+    check_signature,
+    determined_symbols,
+    output_shapes,
+    sets_text,
+    sizes_text,
+    specialised_signature,
+)
 
-__all__ = ["MAX_FIRST_USES", "Compile", "Recipe", "Sizes", "SpecialisedModule", "Variant", "sizes_text"]
+__all__ = [
+    "MAX_FIRST_USES",
+    "MAX_HOST_SIZES",
+    "Compile",
+    "Recipe",
+    "SizesRefused",
+    "SpecialisedModule",
+    "Variant",
+]
 
-Sizes = tuple[tuple[str, int], ...]
-"""The sizes of all symbols of a function, in order of name."""
-Compile = Callable[[str, Mapping[str, int]], RuntimeModule]
-"""Gives the module that has the function of a name, compiled for sizes."""
+_LOGGER = logging.getLogger("byoc_core")
+
+
+@dataclass(frozen=True, slots=True)
+class SizesRefused:
+    """A backend refuses sizes; the text says why."""
+
+    text: str
+
+
+Compile = Callable[[str, Mapping[str, int]], RuntimeModule | SizesRefused]
+"""Returns the module that has the function of a name, compiled for sizes, or why the backend refuses them."""
 
 MAX_FIRST_USES = 16
 """How many sets of sizes that came with calls a module keeps for each function; the set used least recently goes."""
+
+MAX_HOST_SIZES = 1024
+"""How many sets of sizes that run on the host a module remembers for each function. A set that was forgotten is
+compiled, and refused, once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +87,19 @@ class Recipe:
     constants: Mapping[str, NDArray]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A function for one set of sizes, and the shapes of its results."""
+
+    function: PackedFunction
+    output_shapes: tuple[tuple[int, ...], ...]
+
+
 class SpecialisedModule(RuntimeModule):
     """Functions with symbolic sizes, each compiled for some sets of sizes.
+
+    Threads may call at once: a set of sizes is compiled once, one set after another, and calls with sizes that are
+    compiled already do not wait.
 
     Args:
         backend: whose functions they are, for messages.
@@ -65,10 +107,14 @@ class SpecialisedModule(RuntimeModule):
         variants: the functions compiled for sizes; these are kept for good.
         compile_sizes: compiles a function for other sizes; ``None`` where that is not possible.
         recipe: what an artifact needs to hold for other sizes; ``None`` where it holds these only.
+        host: the same functions for any sizes, run by the host; the functions that it lacks have no host form.
+        is_strict: whether an exception while compiling is an error of the call, though there is a host form.
         max_first_uses: see :data:`MAX_FIRST_USES`.
 
     Raises:
-        CallError: a variant has another signature than the function for these sizes.
+        CallError: the inputs of a function do not determine its sizes; a variant is there twice, names other sizes
+            than the function has, or has another signature than the function for these sizes; a host form has another
+            signature than the function.
     """
 
     def __init__(
@@ -79,17 +125,28 @@ class SpecialisedModule(RuntimeModule):
         compile_sizes: Compile | None = None,
         recipe: Recipe | None = None,
         *,
+        host: RuntimeModule | None = None,
+        is_strict: bool = False,
         max_first_uses: int = MAX_FIRST_USES,
     ) -> None:
         self.backend = backend
         self.variants = tuple(variants)
         self.recipe = recipe
+        self.host = host
         self._signatures = dict(signatures)
         self._compile = compile_sizes
+        self._is_strict = is_strict
         self._max_first_uses = max_first_uses
-        self._given = {(v.function, v.sizes): self._open(v.function, v.sizes, v.module) for v in self.variants}
-        self._first_uses: dict[str, OrderedDict[Sizes, PackedFunction]] = {name: OrderedDict() for name in signatures}
-        self._lock = ForkLock()
+        self._symbols = {name: determined_symbols(name, signature) for name, signature in self._signatures.items()}
+        self._given: dict[tuple[str, Sizes], _Ready] = {}
+        for variant in self.variants:
+            self._add_given(variant)
+        names = () if host is None else host.function_names
+        self._host_forms = {name: self._open_host_form(name) for name in self._signatures if name in names}
+        self._first_uses: dict[str, OrderedDict[Sizes, _Ready]] = {name: OrderedDict() for name in signatures}
+        self._host_uses: dict[str, OrderedDict[Sizes, _Ready]] = {name: OrderedDict() for name in signatures}
+        self._cache_lock = ForkLock()
+        self._compile_lock = ForkLock()  # taken before the other, never after it
 
     @property
     def type_key(self) -> str:
@@ -117,127 +174,177 @@ class SpecialisedModule(RuntimeModule):
 
         def call(*arrays: NDArray) -> None:
             sizes = tuple(sorted(bind_symbols(signature.inputs, arrays[:num_inputs]).items()))
-            self._variant(name, sizes).impl(*arrays)
+            ready = self._find(name, sizes)
+            for spec, array, shape in zip(signature.outputs, arrays[num_inputs:], ready.output_shapes, strict=True):
+                if array.shape != shape:  # machine code may go by the sizes of the inputs
+                    where = f"function `{name}`, output `{spec.name}`"
+                    raise CallError(where, "has the wrong shape", got=list(array.shape), expected=list(shape))
+            ready.function.impl(*arrays)
 
         return PackedFunction(name, call, signature)
 
     def held_sizes(self, name: str) -> tuple[Sizes, ...]:
         """Return the sets of sizes for which a function is compiled: those given, then those of calls."""
-        with self._lock.lock:
-            return (*(v.sizes for v in self.variants if v.function == name), *self._first_uses[name])
+        with self._cache_lock.lock:
+            return (*self.given_sizes(name), *self._first_uses[name])
+
+    def given_sizes(self, name: str) -> tuple[Sizes, ...]:
+        """Return the sets of sizes that a function is compiled for wherever the module is loaded: those given."""
+        return tuple(v.sizes for v in self.variants if v.function == name)
+
+    def symbols_of(self, name: str) -> frozenset[str]:
+        """Return the symbols whose sizes a function is compiled for."""
+        return self._symbols[name]
+
+    def has_host_form(self, name: str) -> bool:
+        """Return whether sizes that nobody compiles run on the host."""
+        return name in self._host_forms
 
     def saved_with_recipe(self, *, keep: bool) -> SpecialisedModule:
         """Return the module as an artifact holds it: with its recipe, or without."""
-        recipe = self.recipe if keep else None
-        return SpecialisedModule(self.backend, self._signatures, self.variants, self._compile, recipe)
+        return SpecialisedModule(
+            self.backend,
+            self._signatures,
+            self.variants,
+            self._compile,
+            self.recipe if keep else None,
+            host=self.host,
+            is_strict=self._is_strict,
+            max_first_uses=self._max_first_uses,
+        )
 
     @property
     def constants(self) -> Mapping[str, NDArray]:
-        """The constants of all variants, and those of the recipe."""
+        """The constants of all variants, of the host form and of the recipe."""
         found: dict[str, NDArray] = dict(self.recipe.constants) if self.recipe else {}
-        for variant in self.variants:
-            found.update(variant.module.constants)
+        for module in self._held_modules:
+            found.update(module.constants)
         return MappingProxyType(found)
 
     @property
     def is_native(self) -> bool:
-        """Whether a variant holds native code."""
-        return any(variant.module.is_native for variant in self.variants)
+        """Whether a variant, or the host form, holds native code."""
+        return any(module.is_native for module in self._held_modules)
 
     @property
     def uses_threads(self) -> bool:
-        """Whether a variant may use threads; where more may be compiled, they may."""
-        return self._compile is not None or any(variant.module.uses_threads for variant in self.variants)
+        """Whether a variant or the host form may use threads; where more may be compiled, they may."""
+        return self._compile is not None or any(module.uses_threads for module in self._held_modules)
 
     @property
     def needed_runtimes(self) -> tuple[str, ...]:
-        """The runtimes of the variants, and those whose code they call."""
-        modules = [variant.module for variant in self.variants]
+        """The runtimes of the variants and the host form, and those whose code they call."""
+        modules = self._held_modules
         needed = {module.type_key for module in modules}
         return tuple(sorted(needed.union(*(module.needed_runtimes for module in modules))))
 
     def prepare(self) -> None:
-        """Prepare the variants."""
-        for variant in self.variants:
-            variant.module.prepare()
+        """Prepare the variants and the host form."""
+        for module in self._held_modules:
+            module.prepare()
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
         """Return the sources of the variants, one after the other."""
         return "\n\n".join(filter(None, (variant.module.get_source(format) for variant in self.variants)))
 
-    def _variant(self, name: str, sizes: Sizes) -> PackedFunction:
-        found = self._given.get((name, sizes))
+    @property
+    def _held_modules(self) -> list[RuntimeModule]:
+        return [*(variant.module for variant in self.variants), *([] if self.host is None else [self.host])]
+
+    def _find(self, name: str, sizes: Sizes) -> _Ready:
+        """Return a function for sizes: compiled, now if need be, or the host form."""
+        found = self._given.get((name, sizes)) or self._find_kept(name, sizes)
         if found is not None:
             return found
-        with self._lock.lock:
-            used = self._first_uses[name]
-            found = used.get(sizes)
-            if found is None:
-                found = used[sizes] = self._compile_for(name, sizes)
-                if len(used) > self._max_first_uses:
-                    used.popitem(last=False)
-            used.move_to_end(sizes)
-            return found
+        with self._compile_lock.lock:
+            found = self._find_kept(name, sizes)  # of a thread that was here before
+            if found is not None:
+                return found
+            made = self._compile_for(name, sizes)
+            is_compiled = isinstance(made, _Ready)
+            ready = made if isinstance(made, _Ready) else self._fall_back(name, sizes, made)
+            cache = (self._first_uses if is_compiled else self._host_uses)[name]
+            with self._cache_lock.lock:
+                cache[sizes] = ready
+                if len(cache) > (self._max_first_uses if is_compiled else MAX_HOST_SIZES):
+                    cache.popitem(last=False)
+        return ready
 
-    def _compile_for(self, name: str, sizes: Sizes) -> PackedFunction:
+    def _find_kept(self, name: str, sizes: Sizes) -> _Ready | None:
+        with self._cache_lock.lock:
+            for cache in (self._first_uses[name], self._host_uses[name]):
+                found = cache.get(sizes)
+                if found is not None:
+                    cache.move_to_end(sizes)
+                    return found
+        return None
+
+    def _compile_for(self, name: str, sizes: Sizes) -> _Ready | ByocError:
+        """Return a function compiled for sizes, or the error that a call without a host form ends with."""
+        where = f"function `{name}` of backend `{self.backend}`"
         if self._compile is None:
-            held = "; ".join(map(sizes_text, self.held_sizes(name))) or "none"
-            hint = "Give these sizes to `build(specialize=...)`."
-            if self.recipe is not None:
-                hint = "Load the artifact with `load(path, compiler=byoc_core.compiler())`."
-            raise CallError(
-                f"function `{name}` of backend `{self.backend}`, which takes static shapes only",
-                "is not compiled for these sizes",
-                got=sizes_text(sizes),
-                expected=f"one of: {held}",
-                hint=hint,
-            )
+            return self._not_held(f"{where}, which takes static shapes only", name, sizes)
+        where = f"{where} for {sizes_text(sizes)}"
         try:
             module = self._compile(name, dict(sizes))
+            if isinstance(module, SizesRefused):
+                return ExecutionError(where, f"cannot be compiled: {module.text}")
             module.prepare()
+            return self._open(name, sizes, module)
         except ByocError as error:
-            where = f"function `{name}` of backend `{self.backend}` for {sizes_text(sizes)}"
-            raise ExecutionError(where, f"cannot be compiled: {error}") from error
-        return self._open(name, sizes, module)
+            failure = ExecutionError(where, f"cannot be compiled: {error}")
+            failure.__cause__ = error
+            if self._is_strict:
+                raise failure from error
+            return failure
 
-    def _open(self, name: str, sizes: Sizes, module: RuntimeModule) -> PackedFunction:
+    def _not_held(self, where: str, name: str, sizes: Sizes) -> CallError:
+        hint = "Give these sizes to `build(specialize=...)`."
+        if self.recipe is not None:
+            hint = "Load the artifact with `load(path, compiler=byoc_core.compiler())`."
+        return CallError(
+            where,
+            "is not compiled for these sizes",
+            got=sizes_text(sizes),
+            expected=f"one of: {sets_text(self.held_sizes(name))}",
+            hint=hint,
+        )
+
+    def _fall_back(self, name: str, sizes: Sizes, error: ByocError) -> _Ready:
+        """Return the host form for sizes that are not compiled, with a word in the log.
+
+        Raises:
+            ByocError: ``error``, where there is no host form.
+        """
+        form = self._host_forms.get(name)
+        if form is None:
+            raise error
+        ready = _Ready(form, output_shapes(self._signatures[name], sizes, f"function `{name}`"))
+        text = f"function `{name}` of backend `{self.backend}` runs on the host for {sizes_text(sizes)}: {error}"
+        _LOGGER.warning("%s", to_printable(text))
+        if error.__cause__ is not None:
+            _LOGGER.debug("why it cannot be compiled", exc_info=error.__cause__)
+        return ready
+
+    def _add_given(self, variant: Variant) -> None:
+        name, sizes = variant.function, variant.sizes
+        where = f"function `{name}` for {sizes_text(sizes) or 'no sizes'}"
+        symbols = self._symbols.get(name)
+        if symbols is None or {symbol for symbol, _ in sizes} != symbols or (name, sizes) in self._given:
+            problem = "is there twice" if (name, sizes) in self._given else "names other sizes than the function has"
+            raise CallError(where, problem, expected=", ".join(sorted(symbols or ())) or "none")
+        self._given[name, sizes] = self._open(name, sizes, variant.module)
+
+    def _open(self, name: str, sizes: Sizes, module: RuntimeModule) -> _Ready:
         """Return a function of a module for given sizes, held against the signature that the sizes give."""
         function = module.get_function(name)
-        expected = _specialised(self._signatures[name], dict(sizes))
-        if function.returns_results or (function.signature is not None and not _is_same(function.signature, expected)):
-            raise CallError(
-                f"function `{name}` for {sizes_text(sizes)}",
-                "has another signature than the function for these sizes",
-                got=_signature_text(function.signature),
-                expected=_signature_text(expected),
-            )
+        where = f"function `{name}` for {sizes_text(sizes) or 'no sizes'}"
+        expected = specialised_signature(self._signatures[name], sizes, where)
+        check_signature(where, "than the function for these sizes", function, expected)
+        return _Ready(function, output_shapes(expected, sizes, where))
+
+    def _open_host_form(self, name: str) -> PackedFunction:
+        assert self.host is not None
+        function = self.host.get_function(name)
+        check_signature(f"host form of function `{name}`", "than the function", function, self._signatures[name])
         return function
-
-
-def sizes_text(sizes: Sizes) -> str:
-    """Return sizes as a person reads them: ``m = 2, n = 8``."""
-    return ", ".join(f"{name} = {size}" for name, size in sizes)
-
-
-def _specialised(signature: Signature, sizes: Mapping[str, int]) -> Signature:
-    def at(spec: TensorSpec) -> TensorSpec:
-        return TensorSpec(spec.name, spec.dtype, tuple(substitute(dim, sizes) for dim in spec.shape))
-
-    return Signature(tuple(map(at, signature.inputs)), tuple(map(at, signature.outputs)))
-
-
-def _is_same(found: Signature, expected: Signature) -> bool:
-    def types(signature: Signature) -> list[list[tuple[str, object]]]:
-        return [[(s.dtype, s.shape) for s in specs] for specs in (signature.inputs, signature.outputs)]
-
-    return types(found) == types(expected) and not shape_symbols(d for s in expected.outputs for d in s.shape)
-
-
-def _signature_text(signature: Signature | None) -> str:
-    if signature is None:
-        return "a function that returns its results"
-    inputs, outputs = (
-        ", ".join(f"{s.dtype}[{', '.join(map(str, s.shape))}]" for s in specs)
-        for specs in (signature.inputs, signature.outputs)
-    )
-    return f"({inputs}) -> ({outputs})"

@@ -53,6 +53,13 @@ class _Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class _Host:
+    runtime: str
+    format: int
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Recipe:
     options: Mapping[str, Any]
     text: str
@@ -66,6 +73,7 @@ class _Payload:
     functions: tuple[_Function, ...]
     variants: tuple[_Variant, ...]
     recipe: _Recipe | None = None
+    host: _Host | None = None
 
 
 _NAME = text(min_length=1, max_length=4096)
@@ -87,6 +95,7 @@ _read_payload = record(
         )
     ),
     recipe=Optional(record(_Recipe, options=any_json, text=text(), constants=list_of(_DIGEST))),
+    host=Optional(record(_Host, runtime=_NAME, format=integer(1), payload=text())),
 )
 
 
@@ -98,15 +107,14 @@ def byoc_runtime_info() -> RuntimeInfo:
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Return the payloads of all variants as JSON, with the recipe where the module has one.
+    """Return the payloads of all variants and the host form as JSON, with the recipe where the module has one.
 
     Raises:
-        OptionsError: a function is compiled for no sizes, and there is no recipe: it could never run.
+        OptionsError: a function is compiled for no sizes, and has no host form and no recipe: it could never run.
     """
-    from byoc_core.runtime.registry import runtimes
-
     made = cast("SpecialisedModule", module)
-    empty = [name for name in made.function_names if all(variant.function != name for variant in made.variants)]
+    held = {variant.function for variant in made.variants}
+    empty = [name for name in made.function_names if name not in held and not made.has_host_form(name)]
     if empty and made.recipe is None:
         inputs = made.signatures[empty[0]].inputs
         symbols = ", ".join(sorted(shape_symbols(dim for spec in inputs for dim in spec.shape)))
@@ -115,17 +123,22 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
             "is compiled for no sizes, so an artifact could not run it",
             hint=f"Give sets of sizes with {symbols} to `build(specialize=...)`, or save with `respecializable=True`.",
         )
-    variants = []
-    for variant in made.variants:
-        handle = runtimes().get(variant.module.type_key)
-        payload = base64.b64encode(handle.save(variant.module)).decode()
-        format_ = variant.module.payload_format or max(handle.info().formats)
-        variants.append(_Variant(variant.function, dict(variant.sizes), handle.type_key, format_, payload))
+    variants = [_Variant(v.function, dict(v.sizes), *_saved(v.module)) for v in made.variants]
+    host = None if made.host is None else _Host(*_saved(made.host))
     given = made.recipe
     recipe = None if given is None else _Recipe(given.options, given.text, tuple(sorted(given.constants)))
     functions = tuple(_Function(name, s.inputs, s.outputs) for name, s in made.signatures.items())
-    content = _Payload(1, made.backend, functions, tuple(variants), recipe)
+    content = _Payload(1, made.backend, functions, tuple(variants), recipe, host)
     return json.dumps(to_json(content), default=to_json, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _saved(module: RuntimeModule) -> tuple[str, int, str]:
+    """Return the type key, the format and the payload of a module."""
+    from byoc_core.runtime.registry import runtimes
+
+    handle = runtimes().get(module.type_key)
+    payload = base64.b64encode(handle.save(module)).decode()
+    return handle.type_key, module.payload_format or max(handle.info().formats), payload
 
 
 @hookimpl
@@ -144,10 +157,18 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
     signatures: dict[str, Signature] = {}
     for function in content.functions:
         signature = Signature(function.inputs, function.outputs)
-        if function.name in signatures or signature.new_symbols:
-            raise ArtifactError(context.source, f"function `{function.name}` is there twice, or has unknown sizes")
+        if function.name in signatures:
+            raise ArtifactError(context.source, f"function `{function.name}` is there twice")
         signatures[function.name] = signature
-    variants = [_load_variant(item, signatures, context) for item in content.variants]
+    variants = []
+    for item in content.variants:
+        where = f"{context.source}, function `{item.function}`"
+        if item.function not in signatures:
+            raise ArtifactError(where, "is not declared")
+        variants.append(Variant(item.function, tuple(sorted(item.sizes.items())), _load_inner(item, where, context)))
+    host = None
+    if content.host is not None:
+        host = _load_inner(content.host, f"{context.source}, host form", context)
     recipe = compile_sizes = None
     if content.recipe is not None:
         constants = {digest: context.constant(digest) for digest in content.recipe.constants}
@@ -162,18 +183,18 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
             )
         compile_sizes = None if context.compiler is None else partial(context.compiler, recipe)
     try:
-        return SpecialisedModule(content.backend, signatures, variants, compile_sizes, recipe)
+        return SpecialisedModule(content.backend, signatures, variants, compile_sizes, recipe, host=host)
     except ByocError as error:
         raise ArtifactError(context.source, str(error)) from error
 
 
-def _load_variant(item: _Variant, signatures: Mapping[str, Signature], context: LoadContext) -> Variant:
+def _load_inner(item: _Variant | _Host, where: str, context: LoadContext) -> RuntimeModule:
+    """Return the module of a variant, or of the host form."""
     from byoc_core.runtime.registry import runtimes
 
-    where = f"{context.source}, function `{item.function}`"
-    if item.function not in signatures or item.runtime == _KEY:
-        raise ArtifactError(where, "is not declared, or has variants of its own")
-    handle = runtimes().get(item.runtime)
+    if item.runtime == _KEY:
+        raise ArtifactError(where, "has variants of its own")
+    handle = runtimes().get(item.runtime, source=where)
     if item.format not in handle.info().formats:
         known = ", ".join(map(str, handle.info().formats))
         raise ArtifactError(
@@ -183,4 +204,4 @@ def _load_variant(item: _Variant, signatures: Mapping[str, Signature], context: 
         payload = base64.b64decode(item.payload, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ArtifactError(where, f"its payload is not base64: {error}") from error
-    return Variant(item.function, tuple(sorted(item.sizes.items())), handle.load(payload, context))
+    return handle.load(payload, context)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from byoc_core.dims import DimExpr, substitute, symbols_of
+from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, Function, TensorType, Type, Value, Var
 
-__all__ = ["Specialised", "specialise", "symbols_in"]
+__all__ = ["Specialised", "has_symbols", "specialise", "symbols_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +39,56 @@ def symbols_in(function: Function) -> frozenset[str]:
     return found
 
 
-def specialise(function: Function, sizes: Mapping[str, int]) -> Specialised:
+def has_symbols(functions: Iterable[Function]) -> bool:
+    """Return whether functions, of any depth of nesting, have symbols as :func:`symbols_in` finds them."""
+    pending = list(functions)
+    while pending:
+        function = pending.pop()
+        if symbols_in(replace(function, bindings=tuple(replace(b, regions=()) for b in function.bindings))):
+            return True
+        pending += (region for binding in function.bindings for region in binding.regions)
+    return False
+
+
+def specialise(function: Function, sizes: Mapping[str, int], *, skip_impossible: bool = False) -> Specialised:
     """Return a function for given sizes; symbols without a size stay.
 
     Args:
         function: what to specialise.
         sizes: integers by symbol.
+        skip_impossible: keep the symbols of a type, or an attribute, that is impossible for these sizes.
 
     Raises:
         IRTypeError: a size comes out negative, or an expression has no value for these sizes.
     """
     values: dict[int, Var] = {}
-    return Specialised(_function(function, sizes, values), values)
+
+    def typed(type_: Type) -> Type:
+        return _typed(type_, sizes)
+
+    def attr(value: Any) -> Any:
+        return _attr(value, sizes)
+
+    if skip_impossible:
+        return Specialised(_function(function, _or_same(typed), _or_same(attr), values), values)
+    return Specialised(_function(function, typed, attr, values), values)
 
 
-def _function(function: Function, sizes: Mapping[str, int], values: dict[int, Var]) -> Function:
+def _or_same(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def change_possible(value: Any) -> Any:
+        try:
+            return change(value)
+        except IRTypeError:
+            return value
+
+    return change_possible
+
+
+def _function(
+    function: Function, typed: Callable[[Type], Type], attr: Callable[[Any], Any], values: dict[int, Var]
+) -> Function:
     def variable(var: Var) -> Var:
-        values[id(var)] = made = Var(var.name, _typed(var.type, sizes))
+        values[id(var)] = made = Var(var.name, typed(var.type))
         return made
 
     def value(original: Value) -> Value:
@@ -64,8 +98,8 @@ def _function(function: Function, sizes: Mapping[str, int], values: dict[int, Va
     bindings: list[Binding] = []
     for binding in function.bindings:
         operands = tuple(map(value, binding.operands))
-        regions = tuple(_function(region, sizes, values) for region in binding.regions)
-        attrs = {name: _attr(item, sizes) for name, item in binding.attrs.items()}
+        regions = tuple(_function(region, typed, attr, values) for region in binding.regions)
+        attrs = {name: attr(item) for name, item in binding.attrs.items()}
         results = tuple(map(variable, binding.results))
         bindings.append(replace(binding, operands=operands, regions=regions, attrs=attrs, results=results))
     outputs = tuple(map(value, function.results))

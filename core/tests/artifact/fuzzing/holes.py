@@ -36,7 +36,7 @@ def _windowed(members: Members, ops: tuple[str, ...], change: Callable[[Any], No
         data = json.loads(brace + rest)
     except ValueError:
         return None
-    node = next((n for f in data["functions"] for n in f["nodes"] if n["op"].startswith(ops)), None)
+    node = next((n for f in data["functions"] for n in f.get("nodes", ()) if n["op"].startswith(ops)), None)
     if node is None:
         return None
     change(node)

@@ -25,7 +25,7 @@ def retyped(document: Any) -> Shapes:
     shapes: Shapes = {}
     for function in document["functions"]:
         values = [_type_of(item) for item in (*function["inputs"], *function["constants"])]
-        for node in function["nodes"]:
+        for node in function.get("nodes", ()):
             _retype(node, values, shapes)
             values.extend(_type_of(output) for output in node["outputs"])
     return shapes

@@ -75,6 +75,7 @@ def compile_model(
     from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
     from byoc_core.cli.selection import build_model, check_artifact_output, choose_backends, parse_share
+    from byoc_core.cli.size_advice import advise_sizes
     from byoc_core.driver import pass_names
     from byoc_core.native.build_cache import cache_directory
     from byoc_core.offload_shares import apportion
@@ -87,13 +88,17 @@ def compile_model(
     )
     observer = None
     if print_after or timing:
-        backend = choose_backends(backend)
-        observer = PassObserver(print_after or (), timing=timing, names=pass_names(backend))
+        observer = PassObserver(print_after or (), timing=timing, names=pass_names(choose_backends(backend)))
     bounds = Bounds(max_nodes, max_fold_cost)
     sets = parse_sets_of_sizes(specialize)
+    backend = choose_backends(backend)
+    # Nobody calls what is compiled here: regions for sizes that only calls bring would be the host's in the artifact.
+    chosen = respecializable if sets is None else sets
     executable = build_model(
-        model, backend, option, fallback, observer, constraints, policy, bounds, strict=strict, specialize=sets
-    )
+        model, backend, option, fallback, observer, constraints, policy, bounds, strict=strict, specialize=chosen
+    ).as_saved(respecializable=respecializable)
+    if not quiet and chosen is False and (advice := advise_sizes(executable, backend)):
+        open_console().print(advice, soft_wrap=True)
     if observer is not None:
         observer.print_timing()
     if required is not None:

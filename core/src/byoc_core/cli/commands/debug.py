@@ -94,7 +94,8 @@ def debug(
 ) -> None:
     """Runs each region of a model on its backend and on the host, and shows where they diverge.
 
-    Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested.
+    Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested. A hook of a backend
+    that raises is an error or a finding, as if the other commands' --strict were given.
     """
     import json
 

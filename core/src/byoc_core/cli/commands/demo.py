@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.cli.selection import BackendOption
+from byoc_core.cli.selection import BackendOption, StrictOption
 
 __all__ = ["run_demo"]
 
@@ -10,7 +10,7 @@ __all__ = ["run_demo"]
 _TOLERANCE = 3 * 144 * 2.0**-24
 
 
-def run_demo(backend: BackendOption = None) -> None:
+def run_demo(backend: BackendOption = None, strict: StrictOption = False) -> None:
     """Takes a small network all the way, and compares with the host alone."""
     import numpy as np
 
@@ -25,7 +25,7 @@ def run_demo(backend: BackendOption = None) -> None:
     chosen = choose_backends(backend)
     module = make_demo_model()
     with show_stages("demo") as show:
-        executable = build(module, chosen, progress=show)
+        executable = build(module, chosen, strict=strict, progress=show)
         reference = build(module, [])
     image = make_demo_image()
     result = np.asarray(VirtualMachine(executable).run("main", {"image": image}))

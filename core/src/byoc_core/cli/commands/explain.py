@@ -154,7 +154,9 @@ def _read(
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
     sets = parse_sets_of_sizes(specialize)
-    explanation = explain_model(model, backend, option, constraints, policy, bounds, strict=strict, specialize=sets)
+    explanation = explain_model(
+        model, backend, option, constraints, policy, bounds, strict=strict, specialize=True if sets is None else sets
+    )
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 

@@ -28,6 +28,7 @@ def inspect_artifact(
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.signatures import add_signature, new_signature_table
+    from byoc_core.plugin import describe_claim
 
     sizes = parse_sizes(dim)
     made = inspect(file)
@@ -65,9 +66,12 @@ def inspect_artifact(
     if made.runtimes:
         needs = new_table("Needs", "runtime", "distribution", "version", "installed")
         for need in made.runtimes:
-            installed = "yes" if need.is_installed else f"no: pip install {need.distribution}"
-            needs.add_row(need.type_key, need.distribution, need.version, installed)
+            needs.add_row(need.type_key, need.distribution, need.version, "yes" if need.is_installed else "no")
         console.print(needs)
+        for need in made.runtimes:
+            if not need.is_installed:
+                advice = describe_claim("the artifact", need.distribution)
+                console.print(f"runtime `{need.type_key}` is not installed: {advice}", soft_wrap=True)
     if members:
         listing = new_table("Files", "name", "bytes", right=("bytes",))
         for name, nbytes in made.members.items():

@@ -17,6 +17,7 @@ from byoc_core.cli.selection import (
     InputOption,
     OptionOption,
     SeedOption,
+    StrictOption,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def run_model(
     ] = False,
     backend: BackendOption = None,
     option: OptionOption = None,
+    strict: StrictOption = False,
     max_nodes: MaxNodesOption = None,
     max_fold_cost: MaxFoldCostOption = None,
 ) -> None:
@@ -59,7 +61,8 @@ def run_model(
     sizes = parse_sizes(dim)
     if output is not None:
         check_output(output, model)
-    executable = _open(model, backend, option, Bounds(max_nodes, max_fold_cost), allow_native=allow_native)
+    bounds = Bounds(max_nodes, max_fold_cost)
+    executable = _open(model, backend, option, bounds, strict=strict, allow_native=allow_native)
     signature = executable.signature(function)
     known = read_inputs(given, signature)
     inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed, fill=fill)
@@ -84,16 +87,24 @@ def run_model(
 
 
 def _open(
-    model: Path, backend: list[str] | None, option: list[str] | None, bounds: Bounds, *, allow_native: bool
+    model: Path,
+    backend: list[str] | None,
+    option: list[str] | None,
+    bounds: Bounds,
+    *,
+    strict: bool,
+    allow_native: bool,
 ) -> Executable:
     from byoc_core.artifact import load
     from byoc_core.cli.selection import build_model, is_artifact
     from byoc_core.errors import OptionsError, UntrustedCodeError
 
     if not is_artifact(model):
-        return build_model(model, backend, option, "allow", bounds=bounds)
+        return build_model(model, backend, option, "allow", bounds=bounds, strict=strict)
     if backend or option:
         raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
+    if strict:
+        raise OptionsError("--strict", f"does not apply to `{model}`, which is compiled already")
     if bounds != Bounds():
         raise OptionsError("--max-nodes and --max-fold-cost", f"do not apply to `{model}`, which is compiled already")
     try:

@@ -1,0 +1,140 @@
+"""Functions, ops and matches for the sizes that a backend of static shapes is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from byoc_core.backend.info import Rejection
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import Binding, Function, TensorType
+from byoc_core.pattern import Match
+from byoc_core.pattern.index import FunctionIndex
+from byoc_core.runtime.sets_of_sizes import Sizes
+from byoc_core.transform.specialise import Specialised, specialise, symbols_in
+
+__all__ = ["SizedFunctions", "function_of"]
+
+_PROBES = (8, 64, 512)
+"""Sizes of the first symbol where the user names none; the others count up, so that no two are equal. The first that
+leaves no size empty or impossible is taken: a model of images has none of 8 pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A function that matches stand in, for some sizes; where they are impossible, its symbols stay."""
+
+    made: Specialised
+    index: FunctionIndex
+
+
+class SizedFunctions:
+    """What a backend of static shapes sees of functions with symbolic sizes.
+
+    Args:
+        sizes: the sets of sizes that the user named.
+    """
+
+    def __init__(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        self._sizes = [dict(item) for item in sizes] or [{}]
+        self._symbols: dict[int, tuple[Function, list[str]]] = {}  # a function is held, so its id is its own
+        self._wholes: dict[tuple[int, Sizes], _Whole] = {}
+
+    def tried(self, function: Function, whole: Function | None = None) -> Iterator[dict[str, int]]:
+        """Yield the sizes to ask about: each set that the user named, completed; one of our own where none is named.
+
+        Args:
+            function: a function, or a part of one.
+            whole: the function that it is part of, whose symbols get sizes too.
+        """
+        own = symbols_in(function)
+        symbols = sorted(own) if whole is None else self._symbols_of(whole)
+        known = set()
+        for given in self._sizes:
+            sizes = self._completed(function, symbols, given)
+            key = tuple((name, sizes[name]) for name in sorted(own))
+            if key not in known:
+                known.add(key)
+                yield sizes
+
+    def others(self, function: Function, whole: Function | None = None) -> dict[str, int]:
+        """Return sizes of our own that :meth:`tried` yields only if no others are possible."""
+        symbols = sorted(symbols_in(function)) if whole is None else self._symbols_of(whole)
+        return {name: _PROBES[-1] + index for index, name in enumerate(symbols)}
+
+    def at(self, function: Function, sizes: Mapping[str, int]) -> Function | Rejection:
+        """Return a function for sizes, or why there is none."""
+        try:
+            return specialise(function, sizes).function
+        except IRTypeError as error:
+            return Rejection("dynamic-shape", f"a size is impossible: {error.problem}")
+
+    def match_at(self, match: Match, part: Function, sizes: Mapping[str, int]) -> Match | Rejection:
+        """Return a match for sizes, or why there is none.
+
+        Args:
+            match: the match.
+            part: a function of its bindings alone.
+            sizes: of all symbols of the function that the match stands in.
+
+        Cost: linear in that function once for each set of sizes, then in the match.
+        """
+        own = symbols_in(part)
+        possible = self.at(part, {name: size for name, size in sizes.items() if name in own})
+        if isinstance(possible, Rejection):
+            return possible
+        function, constants = match.index.function, match.index._constants
+        key = id(function), tuple(sorted(sizes.items()))
+        if key not in self._wholes:
+            self._symbols_of(function)
+            made = specialise(function, sizes, skip_impossible=True)
+            self._wholes[key] = _Whole(made, FunctionIndex(made.function, constants))
+        return _at(match, self._wholes[key])
+
+    def _symbols_of(self, function: Function) -> list[str]:
+        if id(function) not in self._symbols:
+            self._symbols[id(function)] = function, sorted(symbols_in(function))
+        return self._symbols[id(function)][1]
+
+    def _completed(self, function: Function, symbols: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
+        named = {name: size for name, size in given.items() if name in symbols}
+        tried = [{**{name: first + i for i, name in enumerate(symbols)}, **named} for first in _PROBES]
+        if len(named) == len(symbols):
+            return tried[0]
+        return next((sizes for sizes in tried if _is_possible(function, sizes)), tried[0])
+
+
+def function_of(name: str, *bindings: Binding) -> Function:
+    """Return a function of bindings, which takes what they read."""
+    made = {id(result) for binding in bindings for result in binding.results}
+    read = {id(o): o for binding in bindings for o in binding.operands if hasattr(o, "name") and id(o) not in made}
+    params: Any = tuple(read.values())
+    return Function(name, params, bindings, bindings[-1].results)
+
+
+def _is_possible(function: Function, sizes: Mapping[str, int]) -> bool:
+    """Return whether a function has no impossible size, and no empty value."""
+    try:
+        made = specialise(function, sizes).function
+    except IRTypeError:
+        return False
+    types = [param.type for param in made.params]
+    types += [result.type for binding in made.walk() for result in binding.results]
+    return not any(isinstance(type_, TensorType) and 0 in (type_.shape or ()) for type_ in types)
+
+
+def _at(match: Match, whole: _Whole) -> Match:
+    made = whole.made
+
+    def binding(original: Binding) -> Binding:
+        return made.function.bindings[match.index.position[id(original)]]
+
+    return Match(
+        binding(match.root),
+        tuple(map(binding, match.bindings)),
+        tuple(map(made.value, match.inputs)),
+        {name: made.value(value) for name, value in match.captures.items()},
+        whole.index,
+        {name: tuple(map(made.value, values)) for name, values in match.repeated.items()},
+    )

@@ -1,0 +1,42 @@
+"""What ``byoc compile`` says of ops that a backend of static shapes would take if it were told for which sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.artifact import Executable
+
+__all__ = ["advise_sizes"]
+
+_MAX_NAMED = 4
+
+
+def advise_sizes(executable: Executable, backends: Sequence[str]) -> str | None:
+    """Return a line that points to ``--specialize``; ``None`` where no op stays on the host for want of sizes.
+
+    Args:
+        executable: built without sets of sizes.
+        backends: the backends that were asked.
+    """
+    from byoc_core.backend.registry import backends as installed_backends
+    from byoc_core.dims import shape_symbols
+    from byoc_core.offload_shares import HOST, items_of
+    from byoc_core.printable import to_printable
+
+    reasons = [
+        (reason.get("backend"), reason.get("code"))
+        for row in items_of(executable.report_data.get("ops"))
+        if row.get("outcome") == HOST
+        for reason in items_of(row.get("reasons"))
+    ]
+    static = [name for name in backends if not installed_backends().get(name).info().dynamic_shapes]
+    named = [name for name in static if (name, "dynamic-shape") in reasons]
+    specs = [spec for signature in executable.functions.values() for spec in signature.inputs]
+    symbols = sorted(shape_symbols(dim for spec in specs for dim in spec.shape))[:_MAX_NAMED]
+    if not named or not symbols:
+        return None
+    options = to_printable(" ".join(f"--specialize {symbol}=1,8" for symbol in symbols))
+    verb = "takes" if len(named) == 1 else "take"
+    return f"{', '.join(named)} {verb} static shapes only: `{options}` compiles for these sizes, others run on the host"

@@ -1,0 +1,56 @@
+"""What to tell of a plugin that is not installed: near names, and how to install the plugin.
+
+A name that a user typed is the user's own text. A name from an artifact is the text of a stranger: ``pip install`` of
+such a name runs the code of whoever published the distribution. Only this module puts such a name behind
+``pip install``, and always together with the doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from byoc_core.errors import near_names
+
+__all__ = ["describe_absence", "describe_claim"]
+
+_WORD = re.compile("[a-z][a-z0-9_-]*")
+_DISTRIBUTION = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+
+
+def describe_absence(kind: str, name: str, known: Sequence[str], *, is_claim: bool = False) -> tuple[str, str | None]:
+    """Return problem and hint for the name of a plugin that is not installed.
+
+    Args:
+        kind: what plugins of the group are, as people call them.
+        name: the name.
+        known: the names of the group.
+        is_claim: whether the name stands in a file of a stranger. No distribution is guessed for such a name.
+    """
+    problem = f"{kind} `{name}` is not installed; installed: {', '.join(known) or 'none'}"
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and not is_claim:
+        return problem, f"Give each name by itself: {', '.join(map(repr, parts))}."
+    if near := near_names(name, known):
+        return problem, near
+    if is_claim or not _WORD.fullmatch(name):
+        return problem, None
+    return f"{problem}; pip install byoc-{name}, if there is a distribution of that name", None
+
+
+def describe_claim(source: str, distribution: str) -> str:
+    """Return the advice where a file says which distribution brings a plugin.
+
+    A name that no distribution can have (PEP 508, at most 100 letters) is shown, but in no command: the name may hold
+    options of pip, or another command.
+
+    Args:
+        source: the file, as errors name it.
+        distribution: what the file says.
+    """
+    if not _DISTRIBUTION.fullmatch(distribution):
+        return f"Distribution {distribution!r} brings it, as {source} says; no distribution can have that name."
+    return (
+        f"`pip install {distribution}` brings it, as {source} says. Anybody can write a name there: first see who"
+        " publishes the distribution."
+    )

@@ -1,0 +1,100 @@
+"""Sets of sizes: signatures with integers in place of symbols, and sizes as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.dims import bound_symbols, shape_symbols
+from byoc_core.errors import CallError
+from byoc_core.runtime.arguments import concrete_shape
+from byoc_core.runtime.module import PackedFunction, Signature, TensorSpec
+
+__all__ = [
+    "Sizes",
+    "check_signature",
+    "determined_symbols",
+    "output_shapes",
+    "sets_text",
+    "sizes_text",
+    "specialised_signature",
+]
+
+Sizes = tuple[tuple[str, int], ...]
+"""The sizes of all symbols of a function, in order of name."""
+
+_MAX_SIZES_NAMED = 16
+
+
+def determined_symbols(name: str, signature: Signature) -> frozenset[str]:
+    """Return the symbols of a function.
+
+    Raises:
+        CallError: its inputs do not determine all of them.
+    """
+    symbols = shape_symbols(dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape)
+    unknown = sorted(symbols - bound_symbols(spec.shape for spec in signature.inputs))
+    if unknown:
+        raise CallError(f"function `{name}`", f"has inputs that do not tell the size {', '.join(unknown)}")
+    return symbols
+
+
+def sizes_text(sizes: Sizes) -> str:
+    """Return sizes as a person reads them: ``m = 2, n = 8``."""
+    return ", ".join(f"{name} = {size}" for name, size in sizes)
+
+
+def sets_text(held: Sequence[Sizes]) -> str:
+    """Return sets of sizes as a person reads them; many are cut short."""
+    texts = [sizes_text(sizes) for sizes in held[:_MAX_SIZES_NAMED]]
+    if len(held) > len(texts):
+        texts.append(f"{len(held) - len(texts)} more")
+    return "; ".join(texts) or "none"
+
+
+def specialised_signature(signature: Signature, sizes: Sizes, where: str) -> Signature:
+    """Return a signature for sizes.
+
+    Raises:
+        CallError: a size comes out negative, or is not determined.
+    """
+
+    def at(spec: TensorSpec) -> TensorSpec:
+        return TensorSpec(spec.name, spec.dtype, concrete_shape(spec, dict(sizes), where))
+
+    return Signature(tuple(map(at, signature.inputs)), tuple(map(at, signature.outputs)))
+
+
+def output_shapes(signature: Signature, sizes: Sizes, where: str) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a signature's outputs for sizes.
+
+    Raises:
+        CallError: a size comes out negative, or is not determined.
+    """
+    return tuple(concrete_shape(spec, dict(sizes), where) for spec in signature.outputs)
+
+
+def check_signature(where: str, than: str, function: PackedFunction, expected: Signature) -> None:
+    """Check that a function fills buffers and has, where it says so, the types of a signature.
+
+    Raises:
+        CallError: it does not.
+    """
+    found = function.signature
+    if function.returns_results or (found is not None and _types(found) != _types(expected)):
+        raise CallError(
+            where, f"has another signature {than}", got=_signature_text(found), expected=_signature_text(expected)
+        )
+
+
+def _types(signature: Signature) -> list[list[tuple[str, object]]]:
+    return [[(s.dtype, s.shape) for s in specs] for specs in (signature.inputs, signature.outputs)]
+
+
+def _signature_text(signature: Signature | None) -> str:
+    if signature is None:
+        return "a function that returns its results"
+    inputs, outputs = (
+        ", ".join(f"{s.dtype}[{', '.join(map(str, s.shape))}]" for s in specs)
+        for specs in (signature.inputs, signature.outputs)
+    )
+    return f"({inputs}) -> ({outputs})"
