@@ -1,30 +1,28 @@
 """Why tests are skipped: a kind for each reason, and whether the machine has what a test lacked.
 
-``conftest.py`` asks this module when a run of pytest ends; ``noxfile.py`` prints the counts of all runs. A reason
-without a kind is an error, as is a skip for want of what is there: a test that nobody runs proves nothing.
+``conftest.py`` asks this module when a run of pytest ends; ``sessions/skips.py`` prints the counts of all runs.
+A reason without a kind is an error, as is a skip for want of what is there: a test that nobody runs proves nothing.
 """
 
 from __future__ import annotations
 
-import ctypes.util
 import json
 import os
 import re
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["FOLDER", "KINDS", "Rule", "Skip", "find_faults", "read_counts", "show_counts", "write_counts"]
+import machine_parts as here
+
+__all__ = ["FOLDER", "KINDS", "OF_NOX", "Rule", "Skip", "find_faults", "read_counts", "show_counts", "write_counts"]
 
 FOLDER = "BYOC_SKIPS"
 """The environment variable that names the folder of the counts; set, it makes a run fail where a skip is at fault."""
 KINDS = ("hardware", "library", "compiler", "system", "design")
-
-_REQUEST_XCOMP_PERMISSION, _TILE_DATA, _ARCH_PRCTL = 0x1023, 18, 158
+OF_NOX = {"interpreter": "sessions without an interpreter", "wheel": "packages without a wheel"}
+"""What nox leaves out by itself, by the kind of what is missing."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +30,15 @@ class Rule:
     """One kind of skip.
 
     Attributes:
-        kind: what is missing: one of ``KINDS``; of ``"design"`` nothing is, the test belongs to another run.
+        kind: what is missing: one of ``KINDS`` or ``OF_NOX``; of ``"design"`` nothing is, the test belongs to another
+            run.
         pattern: what is found in the reasons.
-        is_present: asked with the match whether this machine, or this environment, has what is missing.
+        is_present: the question, asked with the match, whether this machine or this environment has what is missing.
     """
 
     kind: str
     pattern: str
-    is_present: Callable[[re.Match[str]], bool] = lambda _: False
+    is_present: here.Question
 
 
 @dataclass(frozen=True, order=True)
@@ -52,66 +51,53 @@ class Skip:
     count: int
 
 
-@cache
-def _flags() -> frozenset[str]:
-    """Return the instruction sets of the processor, by their names in Linux."""
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return frozenset()
-    return frozenset(word for line in text.splitlines() if line.startswith("flags") for word in line.split())
-
-
-def _has(*flags: str) -> bool:
-    return set(flags) <= _flags() and "ONEDNN_MAX_CPU_ISA" not in os.environ
-
-
-_INSTRUCTIONS = {
-    "bfloat16": ("avx512_bf16",),
-    "float16": ("avx512_fp16",),
-    "bytes": ("avx512_vnni",),
-    "it": ("avx512_bf16", "avx512_fp16"),
-}
-
-
-_MACHINES = {"x86-64-v3": ("avx2", "fma"), "cooperlake": ("avx512_bf16", "avx512_vnni")}
-
-
-def _has_tiles(_: re.Match[str]) -> bool:
-    """Return whether the processor has tiles and the system lets this process use them."""
-    if not _has("amx_bf16", "amx_tile"):
-        return False
-    return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_XCOMP_PERMISSION, _TILE_DATA) == 0)
-
-
-def _has_processors(_: re.Match[str]) -> bool:
-    return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
-
-
-def _has_compiler(_: re.Match[str]) -> bool:
-    return any(map(shutil.which, ("cc", "gcc", "clang"))) and "BYOC_CC" not in os.environ
-
+_LINUX = here.has_system("linux")
+_POSIX = here.has_system("linux", "darwin")
 
 RULES = (
-    Rule("design", r"nox tests the installed wheel|the source tree is under test|`nox -s versions` says"),
-    Rule("design", r"no backend \S+ here|the report is GCC's|sanitizers put fences|switches the C extension off"),
-    Rule("design", r"got empty parameter set for \(backend|^L\d-\S+: declined: "),
-    Rule("hardware", r"oneDNN has no instructions for (\w+) here", lambda m: _has(*_INSTRUCTIONS.get(m[1], ("none",)))),
-    Rule("hardware", r"oneDNN has no AVX-512", lambda _: _has("avx512f", "avx512bw", "avx512vl", "avx512dq")),
-    Rule("hardware", r"this machine has no tiles", _has_tiles),
-    Rule("hardware", r"this machine has no AVX2", lambda _: _has("avx2", "fma")),
-    Rule("hardware", r"this machine does not run ([\w-]+)", lambda m: _has(*_MACHINES.get(m[1], ("none",)))),
-    Rule("hardware", r"x86-64 Linux"),
-    Rule("hardware", r"one processor", _has_processors),
-    Rule("library", r"could not import '([\w.]+)'", lambda m: find_spec(m[1].partition(".")[0]) is not None),
-    Rule("library", r"libgomp", lambda _: ctypes.util.find_library("gomp") is not None),
-    Rule("compiler", r"no C compiler|C compiler", _has_compiler),
-    Rule("compiler", r"^(\S+) is not installed", lambda m: shutil.which(m[1]) is not None),
-    Rule("compiler", r"C extension|the extension is not built"),
-    Rule("library", r"OpenMP|oneDNN|onednn|byoc-dnnl"),
-    Rule("system", r"\bsystem\b|POSIX|Linux|/proc|^forks$|named pipes|SIGINT|permissions|a file that is mapped"),
-    Rule("system", r"numpy 1 |no memory may be locked|there is nothing to change|a folder in which nobody may write"),
-    Rule("system", r"this user may read everything"),
+    # Tests that belong to another run of nox, or to another environment.
+    Rule("design", r"nox tests the installed wheel|the source tree", here.has_environment("BYOC_TEST_INSTALLED", "1")),
+    Rule("design", r"`nox -s versions` says", here.has_environment("BYOC_WHEELS")),
+    Rule("design", r"switches the C extension off", here.has_environment("BYOC_NATIVE", "0", but=True)),
+    Rule("design", r"sanitizers put fences", here.has_sanitizers_off),
+    Rule("design", r"the report is GCC's|those of GCC's assembler", here.has_gcc_for_c),
+    Rule("design", r"no backend (\S+) here", here.has_distribution),
+    Rule("design", r"got empty parameter set for \(backend", here.has_plugins),
+    Rule("design", r"^L\d-\S+: declined: ", here.is_by_design),
+    # What nox leaves out.
+    Rule("interpreter", r"^Python interpreter (\S+) not found", here.has_interpreter),
+    Rule("wheel", r" has no wheel for Python ", here.is_by_design),
+    # Hardware.
+    Rule("hardware", r"oneDNN has no instructions for (bfloat16|float16|bytes) here", here.has_instructions_of_onednn),
+    Rule("hardware", r"oneDNN has no (AVX-512) here", here.has_instructions_of_onednn),
+    Rule("hardware", r"this machine has no tiles", here.has_tiles),
+    Rule("hardware", r"this machine does not run ([\w, ]+)$", here.has_instructions),
+    Rule("hardware", r"CPU features that this machine lacks: ([\w, ]+?)(\.|$)", here.has_instructions),
+    Rule("hardware", r"for x86-64 Linux", here.has_system("linux", machine="x86_64")),
+    Rule("hardware", r"one processor", here.has_processors),
+    # Libraries.
+    Rule("library", r"could not import '([\w.]+)'", here.has_module),
+    Rule("library", r"libgomp|there is nothing to change", here.has_library("gomp")),
+    Rule("library", r"no OpenMP", here.has_openmp),
+    Rule("library", r"oneDNN|onednn|byoc-dnnl", here.has_onednn),
+    Rule("library", r"numpy 1 ", here.has_numpy_2),
+    # Compilers.
+    Rule("compiler", r"no C compiler|^C compiler", here.has_compiler),
+    Rule("compiler", r"^(\S+) is not installed", here.has_program),
+    Rule("compiler", r"this gcc knows no (\S+)", here.has_flag_of_gcc),
+    Rule("compiler", r"C extension|the extension is not built", here.has_c_extension),
+    # The system.
+    Rule("system", r"without fork|no fork|^forks$", here.FORK),
+    Rule("system", r"without affinities", here.AFFINITY),
+    Rule("system", r"no named pipes", here.PIPES),
+    Rule("system", r"without this timer", here.TIMER),
+    Rule("system", r"takes no pages back", here.PAGES),
+    Rule("system", r"no memory may be locked", here.has_lockable_memory),
+    Rule("system", r"this user may read everything", here.has_plain_user),
+    Rule("system", r"list a process's mappings|no system library", here.has_file("/proc/self/maps", "/libm")),
+    Rule("system", r"the system does not tell", here.has_file("/proc/self/statm")),
+    Rule("system", r"Linux|/proc|mathematics library|in which nobody may write", _LINUX),
+    Rule("system", r"POSIX|a file that is mapped|sends SIGINT", _POSIX),
 )
 """The first rule whose pattern is found is the one."""
 
@@ -137,15 +123,17 @@ def find_faults(reasons: Iterable[str], rules: Iterable[Rule] = RULES) -> list[s
     return faults
 
 
-def write_counts(folder: Path, session: str, reasons: Iterable[str]) -> None:
-    """Write how often each reason was given in a run into a folder."""
+def write_counts(folder: Path, session: str, reasons: Iterable[str], part: str = "tests") -> None:
+    """Write how often each reason was given in a run, or in another part of a session, into a folder."""
     counts = Counter(reasons)
     rows = []
     for reason, count in sorted(counts.items()):
         found = _rule_of(reason, RULES)
         rows.append([session, "unknown" if found is None else found[0].kind, reason, count])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{session}-{os.getpid()}.json").write_text(json.dumps(rows), "utf-8")
+    (folder / f"{session}-{part}-{os.getpid()}-{len(list(folder.iterdir()))}.json").write_text(
+        json.dumps(rows), "utf-8"
+    )
 
 
 def read_counts(folder: Path) -> list[Skip]:
@@ -158,13 +146,20 @@ def read_counts(folder: Path) -> list[Skip]:
 
 
 def show_counts(skips: Iterable[Skip]) -> str:
-    """Return a table of skips for people; skips by design only as a sum."""
+    """Return a table of skips for people; skips by design only as a sum; what nox left out by itself comes last."""
     listed = list(skips)
-    if not listed:
-        return "skipped tests: none"
-    totals = Counter[str]()
-    for skip in listed:
-        totals[skip.kind] += skip.count
-    lines = ["skipped tests: " + ", ".join(f"{count} for {kind}" for kind, count in sorted(totals.items()))]
-    lines += [f"  {s.session:24} {s.kind:10} {s.count:5}  {s.reason}" for s in listed if s.kind != "design"]
+    tests = [skip for skip in listed if skip.kind not in OF_NOX]
+    lines = ["skipped tests: " + (", ".join(f"{count} for {kind}" for kind, count in _totals(tests)) or "none")]
+    lines += [f"  {s.session:24} {s.kind:11} {s.count:5}  {s.reason}" for s in tests if s.kind != "design"]
+    for kind, heading in OF_NOX.items():
+        rows = [skip for skip in listed if skip.kind == kind]
+        lines += [f"{heading}: {sum(row.count for row in rows)}"] if rows else []
+        lines += [f"  {s.session:24} {s.kind:11} {s.count:5}  {s.reason}" for s in rows]
     return "\n".join(lines)
+
+
+def _totals(skips: Iterable[Skip]) -> list[tuple[str, int]]:
+    totals = Counter[str]()
+    for skip in skips:
+        totals[skip.kind] += skip.count
+    return sorted(totals.items())

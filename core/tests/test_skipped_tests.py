@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from byoc_core.native.cpu import machine_features
+from byoc_core.native.toolchain import Toolchain
+from byoc_core.runtime.extension import extension
 
+import machine_parts
 import skipped_tests
 from skipped_tests import Rule, Skip, find_faults, read_counts, show_counts, write_counts
 
 _REPOSITORY = Path(skipped_tests.__file__).parent
-_RULES = (Rule("library", r"could not import '(\w+)'", lambda match: match[1] == "json"), Rule("hardware", "no tiles"))
+_RULES = (
+    Rule("library", r"could not import '(\w+)'", lambda match: match[1] == "json"),
+    Rule("hardware", "no tiles", lambda _: False),
+)
 
 
 def test_faults() -> None:
@@ -29,7 +40,7 @@ def test_faults() -> None:
     [
         ("oneDNN has no instructions for float16 here", "hardware"),
         ("this machine has no tiles", "hardware"),
-        ("this machine does not run cooperlake", "hardware"),
+        ("this machine does not run avx512_bf16, avx512_vnni", "hardware"),
         ("there is one processor", "hardware"),
         ("could not import 'tvm_ffi'", "library"),
         ("could not import 'tvm_ffi': No module named 'tvm_ffi'", "library"),
@@ -47,6 +58,116 @@ def test_kinds(reason: str, kind: str, tmp_path: Path) -> None:
     assert kind in skipped_tests.KINDS
 
 
+_SKIPS = {"skip", "skipif", "Exception"}
+_EXAMPLES = {-1: "bfloat16", ord("r"): "'bfloat16'"}
+"""By the conversion of a value in a text."""
+
+
+def _written_reasons() -> set[str]:
+    """Return the reasons that tests give in so many words; what stands for a value in one is a name of bfloat16."""
+    tests = [path for folder in ("core", "plugins", "conformance", "published") for path in _tests(folder)]
+    calls = (node for path in tests for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    found = set()
+    for call in calls:
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _SKIPS:
+            texts = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "reason")]
+            found |= {_written(text) for text in texts if isinstance(text, ast.Constant | ast.JoinedStr)}
+    return {reason for reason in found if reason}
+
+
+def _tests(folder: str) -> list[Path]:
+    own = {Path(__file__).name, "test_pytest_plugin.py"}  # they give reasons of no kind, to see what becomes of them
+    return [path for path in (_REPOSITORY / folder).rglob("*.py") if "tests" in str(path) and path.name not in own]
+
+
+def _written(text: ast.expr) -> str:
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    return "".join(
+        str(part.value) if isinstance(part, ast.Constant) else _EXAMPLES[getattr(part, "conversion", -1)]
+        for part in parts
+    )
+
+
+def test_each_reason_in_the_tests_has_a_kind() -> None:
+    reasons = _written_reasons()
+    assert len(reasons) > 30
+    assert [fault for fault in find_faults(reasons) if "of no kind" in fault] == []
+
+
+def test_each_rule_asks_the_machine() -> None:
+    """Of the kit's answers, and of wheels that nobody made, no machine can have what is missing."""
+    unasked = [rule.pattern for rule in skipped_tests.RULES if rule.is_present is machine_parts.is_by_design]
+    assert unasked == [r"^L\d-\S+: declined: ", " has no wheel for Python "]
+
+
+_PRESENT = {
+    "a system without fork": hasattr(os, "fork"),
+    "the system has no fork": hasattr(os, "fork"),
+    "forks": hasattr(os, "fork"),
+    "a system without affinities": hasattr(os, "sched_getaffinity"),
+    "there are no named pipes here": hasattr(os, "mkfifo"),
+    "reads /proc": sys.platform == "linux",
+    "permissions and links are those of POSIX": os.name == "posix",
+    "this user may read everything": hasattr(os, "geteuid") and os.geteuid() != 0,
+    "the system does not tell how much memory is resident": sys.platform == "linux",
+    "numpy 1 keeps the state of errors in threads, not in contexts": np.__version__ >= "2",
+    "the sample holds native code for x86-64 Linux": (sys.platform, platform.machine()) == ("linux", "x86_64"),
+    "this machine does not run no_such_set": False,
+    "this machine does not run sse2": "sse2" in (machine_features() or ()),
+    "library: its native code needs CPU features that this machine lacks: sse2": "sse2" in (machine_features() or ()),
+    "library: its native code needs CPU features that this machine lacks: sse2, no_such_set": False,
+    "sh is not installed": shutil.which("sh") is not None,
+    "no_such_compiler is not installed": False,
+    "there is no C compiler on this machine": Toolchain.status().ok,
+    "the extension is not built": extension() is not None,
+    "no backend no_such_backend here": False,
+    "no backend host here": True,
+    "L1-naming: declined: too slow": False,
+}
+
+
+@pytest.mark.parametrize("reason", _PRESENT)
+def test_what_is_there_is_no_reason_to_skip(reason: str) -> None:
+    faults = [fault for fault in find_faults([reason]) if "that this machine has" in fault]
+    assert len(faults) == _PRESENT[reason]
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("the source tree is under test; nox sets it", {"BYOC_TEST_INSTALLED": "1"}),
+        ("nox tests the installed wheel, and says so", {"BYOC_TEST_INSTALLED": "1"}),
+        ("`nox -s versions` says where the wheels are", {"BYOC_WHEELS": "dist"}),
+        ("BYOC_NATIVE=0 switches the C extension off", {"BYOC_NATIVE": ""}),
+        ("sanitizers put fences between the variables of a frame", {"BYOC_CC": ""}),
+    ],
+)
+def test_what_the_environment_asks_for_is_no_reason_to_skip(
+    reason: str, changes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    excuses = {"BYOC_NATIVE": "0", "BYOC_CC": f"{sys.executable} -fsanitize=address"}
+    for name in changes:
+        monkeypatch.delenv(name, raising=False)
+        if name in excuses:
+            monkeypatch.setenv(name, excuses[name])
+    assert find_faults([reason]) == []
+    for name, value in changes.items():
+        monkeypatch.setenv(name, value)
+    assert find_faults([reason]) == [f"skipped for want of design that this machine has: {reason}"]
+
+
+@pytest.mark.parametrize(("setting", "excused"), [("AVX2", True), (None, False)])
+def test_onednn_may_be_told_to_do_with_less(
+    setting: str | None, excused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_parts, "_flags", lambda: frozenset({"avx_vnni"}))
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", setting)
+    assert (find_faults(["oneDNN has no instructions for bytes here"]) == []) == excused
+    assert find_faults(["oneDNN has no instructions for float16 here"]) == []
+
+
 def test_what_is_installed_is_no_reason_to_skip() -> None:
     assert find_faults(["could not import 'pytest'"]) == [
         "skipped for want of library that this machine has: could not import 'pytest'"
@@ -59,8 +180,8 @@ def test_counts_of_several_runs_are_one_table(tmp_path: Path) -> None:
     write_counts(tmp_path, "docs", ["could not import 'b'"])
     assert show_counts(read_counts(tmp_path)).splitlines() == [
         "skipped tests: 1 for design, 3 for library",
-        "  docs                     library        1  could not import 'b'",
-        "  tests-core               library        2  could not import 'a'",
+        "  docs                     library         1  could not import 'b'",
+        "  tests-core               library         2  could not import 'a'",
     ]
     assert show_counts([]) == "skipped tests: none"
 

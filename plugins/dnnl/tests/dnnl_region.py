@@ -18,8 +18,9 @@ from byoc_core.ops import default_ops
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.module import TensorSpec
 from byoc_dnnl.capi import Isa
-from byoc_dnnl.engine import DnnlModule
+from byoc_dnnl.engine import DnnlModule, open_engine
 from byoc_dnnl.library import Missing, find_library
+from byoc_dnnl.precision import multiplies_bytes
 
 NDArray = npt.NDArray[Any]
 UNIT = 2.0**-24
@@ -167,6 +168,17 @@ def need_avx512() -> None:
     found = find_library()
     if isinstance(found, Missing) or found.isa & Isa.AVX512_CORE != Isa.AVX512_CORE:
         pytest.skip("oneDNN has no AVX-512 here")
+
+
+def multiplies_integers() -> bool:
+    """Whether products of bytes stay products of bytes; else the ops that feed them give floats."""
+    return multiplies_bytes(open_engine().isa)
+
+
+def need_products_of_bytes() -> None:
+    """Skips a test of what becomes of products of bytes where oneDNN computes them on bytes."""
+    if not multiplies_integers():
+        pytest.skip("oneDNN has no instructions for bytes here")
 
 
 class Quantised(Region):

@@ -21,6 +21,12 @@ PAIRS = [
 ]
 
 
+def _need(*dtypes: str) -> None:
+    for dtype in dtypes:
+        if lacks(open_engine().isa, dtype):
+            pytest.skip(f"oneDNN has no instructions for {dtype} here")
+
+
 def _numbers(dtype: str) -> NDArray:
     """Gives all numbers of one or two bytes; of four bytes those of two, and arbitrary ones."""
     bits = to_numpy(dtype).itemsize * 8
@@ -43,8 +49,7 @@ def _region(source: str, target: str, size: int) -> Region:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_numbers_are_those_of_the_reference(source: str, target: str) -> None:
-    if any(lacks(open_engine().isa, dtype) for dtype in (source, target)):
-        pytest.skip("oneDNN has no instructions for it here")
+    _need(source, target)
     with np.errstate(all="ignore"):
         x = _numbers(source)
         x = x[~np.isnan(x.astype(np.float64))]
@@ -58,8 +63,7 @@ def test_numbers_are_those_of_the_reference(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["float16"])
 def test_nan_stays_nan(target: str) -> None:
-    if lacks(open_engine().isa, target):
-        pytest.skip("oneDNN has no instructions for it here")
+    _need(target)
     x = np.array([np.nan, -np.nan, 1], np.float32)
     assert np.isnan(_region("float32", target, 3).run(x)[0]).tolist() == [True, True, False]
 
@@ -74,8 +78,7 @@ def test_nan_stays_nan(target: str) -> None:
     ],
 )
 def test_refusals(source: str, target: str, text: str) -> None:
-    if any(lacks(open_engine().isa, dtype) for dtype in (source, target)):
-        pytest.skip("oneDNN has no instructions for it here")
+    _need(source, target)
     region = _region(source, target, 3)
     answer = region.judge(region.function.bindings[0])
     assert isinstance(answer, Rejection)

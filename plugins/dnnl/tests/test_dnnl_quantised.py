@@ -17,17 +17,15 @@ from byoc_core.errors import ArtifactError
 from byoc_core.ir import Value, tensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_dnnl.capi import Isa
-from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import multiplies_bytes
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 
-from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, Region, emit
+from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, Region, emit, need_products_of_bytes
 
 
 @pytest.fixture(autouse=True)
 def _needs_instructions() -> None:
-    if not multiplies_bytes(open_engine().isa):
-        pytest.skip("oneDNN has no instructions for bytes here")
+    need_products_of_bytes()
 
 
 def _check_floats(region: Quantised, inputs: list[NDArray], length: int) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from byoc_core.ir import Value, tensor
-from byoc_dnnl.engine import open_engine
-from byoc_dnnl.precision import multiplies_bytes
 
-from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, emit
+from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, emit, need_products_of_bytes
 
 SHAPE = (2, 8, 5, 6)
 
@@ -57,8 +55,7 @@ def test_what_others_read_too_is_restored_once() -> None:
 
 
 def test_images_of_integers_become_rows() -> None:
-    if not multiplies_bytes(open_engine().isa):
-        pytest.skip("oneDNN has no instructions for bytes here")
+    need_products_of_bytes()
     region = Quantised()
     value, array = _restored(region)
     middle = region.quantise(emit(region, "nn.conv2d", value, region.weights(16, 8, 3, 3)), 0.9, 128)

@@ -11,11 +11,9 @@ from byoc_core.errors import ArtifactError
 from byoc_core.ir import tensor
 from byoc_core.kernels import KERNELS
 from byoc_core.runtime.hooks import LoadContext
-from byoc_dnnl.engine import open_engine
-from byoc_dnnl.precision import multiplies_bytes
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 
-from plugins.dnnl.tests.dnnl_region import UNIT, Quantised, emit
+from plugins.dnnl.tests.dnnl_region import UNIT, Quantised, emit, need_products_of_bytes
 
 WINDOWS = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)}
 
@@ -25,8 +23,7 @@ WINDOWS = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)}
 )
 @pytest.mark.parametrize(("dtype", "zero"), [("uint8", 0), ("uint8", 200), ("int8", -5)])
 def test_the_largest_is_found_among_the_integers(op: str, attrs: dict[str, Any], dtype: str, zero: int) -> None:
-    if not multiplies_bytes(open_engine().isa):
-        pytest.skip("oneDNN has no instructions for bytes here")
+    need_products_of_bytes()
     image = Quantised(seed=1).integers(2, 16, 8, 7, dtype="uint8")
 
     def convolved(end: str) -> Quantised:

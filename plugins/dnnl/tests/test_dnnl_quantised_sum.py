@@ -10,7 +10,7 @@ from byoc_core.ir import tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, emit
+from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Quantised, emit, multiplies_integers
 
 SHAPE = (2, 8, 5, 6)
 SCALES = st.floats(2.0**-12, 2.0**12, width=32)
@@ -74,8 +74,9 @@ def test_integers_in_two_layouts(order: tuple[int, int]) -> None:
     region.finish(middle, region.quantise(emit(region, "add", *(restored[place] for place in order)), 0.05, 7))
     arrays = [region.integers(1, 16, 8, 8, dtype="uint8") for _ in range(2)]
     between, found = region.run(*arrays)
-    assert "add + quantize" in region.source
-    assert "dequantize" not in region.source
+    if multiplies_integers():  # else the convolution reads floats, and they are added
+        assert "add + quantize" in region.source
+        assert "dequantize" not in region.source
     _check(found, [(between, 0.02, 128), (arrays[1], 0.04, 3)], 0.05, 7, has_relu=False)
 
 

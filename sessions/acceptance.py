@@ -1,0 +1,59 @@
+"""Sessions that hold whole programs to what is promised: the kit, properties at length, old wheels, the demo."""
+
+from __future__ import annotations
+
+import nox
+
+from sessions.packages import DIST, EXAMPLES, PACKAGES, PLUGINS, group, install_peers, install_wheels
+from sessions.running import KIT_EXAMPLES, REPORTS, count_workers, keeps_promises
+
+
+@nox.session(requires=["wheels"])
+def conformance(session: nox.Session) -> None:
+    """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
+
+    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Beside
+    the canonical cases there are 5 random examples for each property; ``nox -s thorough`` tries more.
+    """
+    install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
+    chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
+    broken = [name for name in ("host", *PLUGINS) if name in chosen and not keeps_promises(session, name)]
+    if "together" in chosen:
+        for name in PLUGINS:
+            others = [f"--with={other}" for other in PLUGINS if other != name]
+            if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
+                broken.append(f"{name} with others")
+    if "packages" in chosen:
+        counts = ("--jobs", count_workers(), "--examples", str(KIT_EXAMPLES))
+        trial = ("conformance/tests/new_backend_trial.py", "--reports", str(REPORTS), *counts, *map(str, EXAMPLES))
+        session.run("python", *trial)
+    if broken:
+        session.error(f"promises are broken: {', '.join(broken)}; the reports are in {REPORTS}")
+
+
+@nox.session(requires=["wheels"])
+def thorough(session: nox.Session) -> None:
+    """Runs the tests of properties with ten times as many random examples as usual, and the kit with four times."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    install_peers(session)
+    folders = [f"{folder}/tests" for folder in PACKAGES.values()]
+    environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
+    session.run("pytest", "-n", count_workers(), "-m", "hypothesis", *folders, *session.posargs, env=environment)
+    for name in ("host", *PLUGINS):
+        if not keeps_promises(session, name, folder=f"{name}-thorough", examples=20):
+            session.error(f"promises are broken: the report is in {REPORTS / name}-thorough")
+
+
+@nox.session(requires=["wheels"])
+def versions(session: nox.Session) -> None:
+    """Mixes the last published wheels with those of this checkout: what does not fit is said, never a traceback."""
+    install_wheels(session, ("core",), "pip", *group("test"))
+    session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "byoc-core")  # its dependencies stay
+    session.run("pytest", "-n", count_workers(), "published", *session.posargs, env={"BYOC_WHEELS": str(DIST)})
+
+
+@nox.session(requires=["wheels"])
+def demo(session: nox.Session) -> None:
+    """Trains on handwritten digits, compiles, saves, and runs the artifacts in a process without the compiler."""
+    install_wheels(session, ("core", "ccompiler", "dnnl"), *group("demo"))
+    session.run("python", "-m", "examples.digits.demo", *session.posargs)

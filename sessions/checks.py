@@ -1,0 +1,63 @@
+"""Sessions that build the wheels, and check sources and metadata without running tests of byoc."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from pathlib import Path
+
+import nox
+
+from sessions.packages import DIST, PACKAGES, ROOT, UNBUILT, group, install_wheels
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Builds the wheel of each package into dist/, from a clean copy of its source, with what it says that it needs."""
+    built_with = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8")) for folder in PACKAGES.values()]
+    session.install("pip", *sorted({need for project in built_with for need in project["build-system"]["requires"]}))
+    shutil.rmtree(DIST, ignore_errors=True)
+    copies = Path(session.create_tmp()) / "source"
+    shutil.rmtree(copies, ignore_errors=True)
+    for folder in PACKAGES.values():
+        shutil.copytree(ROOT / folder, copies / folder, ignore=UNBUILT)
+        shutil.rmtree(copies / folder / "tests")
+    projects = [str(copies / folder) for folder in PACKAGES.values()]
+    command = ("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    session.run(*command, "--wheel-dir", str(DIST), *projects)
+    session.log("built %s", ", ".join(sorted(path.name for path in DIST.glob("*.whl"))))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Checks style and format."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(requires=["wheels"])
+def types(session: nox.Session) -> None:
+    """Checks the types of sources, tests, examples and benchmarks, strictly."""
+    install_wheels(session, tuple(PACKAGES), *group("types"))
+    session.run("mypy", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def packaging(session: nox.Session) -> None:
+    """Checks the metadata of all packages, and their wheels by the tools of packagers: the quick part of a release."""
+    install_wheels(session, ("core",), *group("test", "packaging"))
+    session.run("pytest", "-q", "release", *session.posargs)
+    wheels = sorted(map(str, DIST.glob("*.whl")))
+    session.run("python", "-m", "twine", "check", "--strict", *wheels)
+    session.run("python", "-m", "check_wheel_contents", *wheels)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Builds what a package index takes into out/release, and checks it: ``nox -s release -- --rehearse``.
+
+    Not among the default ones: it takes a quarter of an hour, and needs qemu and a network.
+    """
+    session.install(*group("release"))
+    session.run("python", "-m", "release.run", *session.posargs)

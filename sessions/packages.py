@@ -1,0 +1,70 @@
+"""The packages of this repository, their wheels, and what is installed beside them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nox
+
+from sessions.skips import leave_out_wheel
+
+__all__ = [
+    "DIST",
+    "EXAMPLES",
+    "GROUPS",
+    "PACKAGES",
+    "PLUGINS",
+    "ROOT",
+    "UNBUILT",
+    "WITH_PEERS",
+    "group",
+    "install_peers",
+    "install_wheels",
+    "wheel",
+]
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
+PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
+WITH_PEERS = ("core", "ccompiler", "dnnl")
+"""Packages with tests that compare with other programs, or run in them."""
+PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
+EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
+UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+
+
+def group(*names: str) -> tuple[str, ...]:
+    """Gives the requirements of dependency groups of the root pyproject.toml."""
+    return nox.project.dependency_groups(GROUPS, *names)
+
+
+def wheel(name: str) -> Path:
+    """Gives the wheel that session `wheels` built for a package."""
+    (found,) = DIST.glob(f"byoc_{name}-*.whl")
+    return found
+
+
+def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: str, zig: bool = False) -> None:
+    """Installs the wheels of packages, core with its extra ``onnx``, and other requirements.
+
+    With ``zig``, byoc-ccompiler has its extra too.
+    """
+    wheels = [wheel(name) for name in names]
+    extras = {"core": "[onnx]", "ccompiler": "[zig]" if zig else ""}
+    session.install(*(f"{path}{extras.get(name, '')}" for name, path in zip(names, wheels, strict=True)), *requirements)
+    # A reused environment may hold an older build of the same version.
+    session.install("--force-reinstall", "--no-deps", *map(str, wheels))
+
+
+def install_peers(session: nox.Session) -> None:
+    """Installs programs that tests compare with or run in; one without a wheel for this Python is left out, visibly."""
+    pip = ["uv", "pip"] if session.venv_backend == "uv" else ["python", "-m", "pip"]
+    command = [*pip, "install", "--quiet", "--only-binary", ":all:"]
+    for requirement in group("peers"):
+        printed = str(session.run(*command, requirement, success_codes=range(256), silent=True) or "")
+        if any(text in printed for text in ("No matching distribution", "ResolutionImpossible", "No solution found")):
+            session.warn(leave_out_wheel(session.name, requirement, str(session.python)))
+        elif "error:" in printed.lower():
+            session.error(f"{requirement} cannot be installed: {printed}")

@@ -1,0 +1,22 @@
+"""Sessions of the documentation: its code is run, its site is made."""
+
+from __future__ import annotations
+
+import nox
+
+from sessions.packages import PACKAGES, group, install_wheels
+from sessions.running import run_tests
+
+
+@nox.session(requires=["wheels"])
+def docs(session: nox.Session) -> None:
+    """Runs the code of the README and of every page under docs/."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    run_tests(session, "docs")
+
+
+@nox.session(requires=["wheels"])
+def site(session: nox.Session) -> None:
+    """Makes the documentation's site in out/site; a link that leads nowhere is an error."""
+    install_wheels(session, ("core", "conformance"), *group("site"))
+    session.run("python", "-m", "docs.site.build", "out/site")

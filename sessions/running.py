@@ -1,0 +1,49 @@
+"""How sessions run tests and the conformance kit, and where what they make is kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+from sessions.packages import ROOT
+
+__all__ = ["KIT_EXAMPLES", "REPORTS", "count_workers", "keeps_promises", "prepare_environment", "run_tests"]
+
+REPORTS = ROOT / "out" / "conformance"
+KIT_EXAMPLES = 5
+
+
+def prepare_environment() -> None:
+    """Sets what all sessions find in their environment."""
+    os.environ.setdefault("BYOC_CACHE_DIR", str(ROOT / "out" / "build-cache"))
+    os.environ.setdefault("UV_NATIVE_TLS", "1")  # as pip, it trusts whom the system trusts
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all that it imports
+
+
+def count_workers() -> str:
+    """Gives how many processes run tests at once."""
+    return str(min(os.cpu_count() or 1, 4))
+
+
+def run_tests(session: nox.Session, *arguments: str) -> None:
+    """Runs pytest so that only installed packages can be imported, never the source tree."""
+    workers = ("-n", count_workers(), "--dist", "worksteal")  # some tests take half a minute
+    session.run("pytest", *workers, *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
+
+
+def keeps_promises(
+    session: nox.Session, backend: str, *arguments: str, folder: str = "", examples: int = KIT_EXAMPLES
+) -> bool:
+    """Runs the kit on one backend and leaves its report; whether no promise is broken."""
+    report = REPORTS / (folder or backend)
+    shutil.rmtree(report, ignore_errors=True)
+    cache = Path(os.environ["BYOC_CACHE_DIR"]) / "kit"  # by itself: a cache drops the oldest entries beyond a thousand
+    command = ("byoc", "conformance", backend, "--jobs", count_workers(), "--examples", str(examples))
+    try:
+        session.run(*command, "--report", str(report), *arguments, env={"BYOC_CACHE_DIR": str(cache)})
+    except nox.command.CommandFailed:
+        return False
+    return True

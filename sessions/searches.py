@@ -1,0 +1,57 @@
+"""Sessions that look for faults at length: random graphs, mutants of artifacts and of the code, sanitizers."""
+
+from __future__ import annotations
+
+import nox
+
+from sessions.packages import group, install_wheels
+from sessions.running import REPORTS
+
+
+@nox.session(name="partition-laws", requires=["wheels"])
+def partition_laws(session: nox.Session) -> None:
+    """Holds partition to its laws on many random graphs: ``nox -s partition-laws -- --graphs 20000 --seed 1``."""
+    install_wheels(session, ("core",), *group("test"))
+    session.run("python", "-m", "core.tests.partitioning.long_run", *(session.posargs or ["--graphs", "1000"]))
+
+
+@nox.session(requires=["wheels"])
+def fuzz(session: nox.Session) -> None:
+    """Loads and runs many mutants of artifacts of every runtime: ``nox -s fuzz -- --mutants 20000 --seed 1``."""
+    install_wheels(session, ("core", "examplejson", "ccompiler", "dnnl"), *group("test"))
+    session.run("python", "-m", "core.tests.artifact.fuzzing.long_run", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def sanitizers(session: nox.Session) -> None:
+    """Runs the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
+
+    Not among the default ones: it needs gcc's own sanitizers, which other compilers and many containers lack.
+    """
+    install_wheels(session, ("core",), *group("test"), "setuptools>=77")
+    session.run("python", "-m", "core.tests.sanitizers.run", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def mutation(session: nox.Session) -> None:
+    """Changes modules in small ways and counts the changes that no test notices: ``nox -s mutation -- vm-verify``.
+
+    Not among the default ones: each change runs the tests that reach it.
+    """
+    install_wheels(session, ("core", "dnnl"), *group("test", "mutation"))
+    session.run("python", "-m", "core.tests.mutation.run", *session.posargs)
+
+
+@nox.session(name="sanitized-c", requires=["wheels"])
+def sanitized_c(session: nox.Session) -> None:
+    """Runs ccompiler's tests, and the kit's numeric level on it, with generated C under AddressSanitizer and UBSan.
+
+    Not among the default ones, for the reason that :func:`sanitizers` gives, and because it takes long.
+    """
+    install_wheels(session, ("core", "ccompiler", "conformance"), *group("test"), "setuptools>=77")
+    # gcc takes minutes for some tests' sources then: no reason to print where everybody stands.
+    pytest = "-m pytest -q -p no:cacheprovider --capture=sys -o faulthandler_timeout=1800"
+    tests = f"{pytest} plugins/ccompiler/tests"
+    kit = "-c 'from byoc_core.cli.main import main; main()' conformance ccompiler --level L2"
+    command = ("python", "-m", "core.tests.sanitizers.run", "address")
+    session.run(*command, "--python", tests, "--python", f"{kit} --report {REPORTS / 'sanitized-c'}")

@@ -1,0 +1,101 @@
+"""Sessions that run the tests of the packages, on one Python or another, with more or less installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+from sessions.interpreters import MAIN, OTHERS, PYTHONS, THIRD, answers
+from sessions.packages import PACKAGES, ROOT, WITH_PEERS, group, install_peers, install_wheels, wheel
+from sessions.running import count_workers, run_tests
+from sessions.tables import ASKING_FOR_PLUGINS, DIFFERING, DIFFERING_IN_CORE, LIBRARY_TESTS, MINIMUM_TESTS
+
+
+@nox.session(python=PYTHONS[0], requires=["wheels"], reuse_venv=False)
+def minimums(session: nox.Session) -> None:
+    """Runs tests with the lowest version of each dependency that the packages permit, on the oldest Python."""
+    if session.venv_backend != "uv":
+        session.error('only uv finds the lowest versions: pip install "nox[uv]"')
+    files = {name: nox.project.load_toml(ROOT / folder / "pyproject.toml") for name, folder in PACKAGES.items()}
+    lines = {line for file in files.values() for line in file["project"]["dependencies"]}
+    lines |= set(files["core"]["project"]["optional-dependencies"]["onnx"])
+    lowest = sorted(line for line in lines if not line.startswith("byoc-"))
+    # What a wheel depends on does not count as named, so it is named here.
+    session.install("--resolution", "lowest-direct", *lowest, *(str(wheel(name)) for name in PACKAGES))
+    session.install(*group("test"), "onnxruntime>=1.20")  # what is there stays
+    session.run("uv", "pip", "list", external=True)
+    # The kit's schema is written by the newest pydantic; older ones spell the same differently.
+    schema = "conformance/tests/report/test_model.py::test_the_shipped_schema_is_that_of_the_model"
+    run_tests(session, f"--deselect={schema}", *([] if session.posargs else MINIMUM_TESTS))
+
+
+@nox.session(requires=["wheels"])
+def floors(session: nox.Session) -> None:
+    """Checks who imports whom, what a bare import costs, and what the wheels hold."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    run_tests(session, "core/tests/architecture")
+
+
+def add_tests(package: str) -> None:
+    """Adds the sessions that test one package, one for each Python."""
+    # Core's seed scenarios run for every installed backend, so its environment holds all plugins.
+    names = tuple(PACKAGES) if package == "core" else ("core", package)
+
+    @nox.session(python=PYTHONS, name=f"tests-{package}", requires=["wheels"], tags=["matrix"])
+    def tests(session: nox.Session) -> None:
+        """Runs the tests of the package against its installed wheel."""
+        install_wheels(session, names, *group("test"))
+        if package in WITH_PEERS:
+            install_peers(session)
+        run_tests(session, f"{PACKAGES[package]}/tests")
+
+
+for _package in PACKAGES:
+    add_tests(_package)
+
+
+@nox.session(python=OTHERS, requires=["wheels"])
+def pythons(session: nox.Session) -> None:
+    """Runs the tests of all packages that may differ between Pythons."""
+    install_wheels(session, tuple(PACKAGES), *group("test"))
+    install_peers(session)
+    run_tests(session, *DIFFERING)
+
+
+@nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
+def core_alone(session: nox.Session) -> None:
+    """Runs core's tests of what looks for plugins, and of what may differ between Pythons, where none is installed."""
+    install_wheels(session, ("core",), *group("test"))
+    install_peers(session)
+    session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
+    wanted = {*ASKING_FOR_PLUGINS, *DIFFERING_IN_CORE}
+    run_tests(session, *sorted(path for path in wanted if not wanted & set(map(str, Path(path).parents))))
+
+
+def add_foreign(name: str, modules: str) -> None:
+    """Adds a session that loads exported libraries in another program; there no test is skipped for want of it."""
+
+    @nox.session(name=name, requires=["wheels"])
+    def foreign(session: nox.Session) -> None:
+        """Loads exported libraries in the real package, and calls them."""
+        install_wheels(session, ("core", "ccompiler"), *group("test", name))
+        session.run("python", "-c", f"import {modules}")
+        run_tests(session, *LIBRARY_TESTS)
+
+
+add_foreign("tvm-ffi", "tvm_ffi")
+add_foreign("tvm", "tvm, tvm_ffi")
+
+
+@nox.session(requires=["wheels"])
+def zig(session: nox.Session) -> None:
+    """Runs ccompiler's tests, and those of the toolchain, with ``zig cc`` from PyPI as the only compiler.
+
+    Not among the default ones: zig takes twice as long as gcc, and builds its C libraries for other machines first.
+    """
+    install_wheels(session, ("core", "ccompiler"), *group("test"), zig=True)
+    compiler = f"{Path(session.bin) / 'python'} -m ziglang cc"
+    environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_CC": compiler}
+    tests = session.posargs or ["core/tests/native", "plugins/ccompiler/tests"]
+    session.run("pytest", "-n", count_workers(), *tests, env=environment)
