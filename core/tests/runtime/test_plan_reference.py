@@ -11,7 +11,8 @@ import pytest
 from byoc_core.runtime import plan_storage
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, peak_nbytes, plan, plan_once
 from byoc_core.runtime.sweep_storage import sweep
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 Place = tuple[int, int]
 
@@ -243,3 +244,35 @@ def test_the_peak_is_the_most_that_is_needed_at_one_point() -> None:
 @pytest.mark.parametrize("planner", [plan, plan_once])
 def test_offsets_are_multiples_of_64_unless_told_otherwise(planner: Callable[..., StoragePlan]) -> None:
     assert planner([Interval(65, 0, 0), Interval(1, 0, 0)]) == ((0, 128), 129)
+
+
+GAPS: list[tuple[list[Place], int, int, int | None]] = [
+    ([], 4, 0, 4),
+    ([(0, 4)], 4, 4, 4),  # as large as the room below the ceiling
+    ([(4, 8)], 4, 0, 0),  # as large as the room at the bottom
+    ([(0, 2), (2, 4)], 4, 4, 4),
+    ([(0, 2), (6, 8)], 4, 2, 2),
+    ([(0, 8)], 4, 8, None),
+    ([(1, 8)], 1, 0, 0),
+    ([(2, 4), (4, 7)], 1, 0, 7),
+    ([(0, 1), (5, 8)], 4, 1, 1),
+    ([(0, 6), (1, 2)], 2, 6, 6),  # one within the other
+    ([(4, 12)], 5, 12, None),  # reaches beyond the ceiling
+    ([(9, 12)], 8, 0, 0),  # lies beyond it
+]
+"""What is taken, a size, the lowest offset that is free, and the highest below a ceiling of 8."""
+
+
+@pytest.mark.parametrize(("taken", "size", "lowest", "highest"), GAPS)
+def test_gaps_that_fit_exactly_are_taken(taken: list[Place], size: int, lowest: int, highest: int | None) -> None:
+    assert plan_storage._lowest_gap(taken, size) == lowest
+    assert plan_storage._highest_gap(taken, size, 8) == highest
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), max_size=5), st.integers(1, 5), st.integers(0, 12))
+def test_gaps_are_those_that_are_free(spans: list[tuple[int, int]], size: int, ceiling: int) -> None:
+    taken = sorted((start, start + length) for start, length in spans)
+    free = [offset for offset in range(16) if is_free(offset, size, taken)]
+    assert plan_storage._lowest_gap(taken, size) == min(free)
+    below = [offset for offset in free if offset + size <= ceiling]
+    assert plan_storage._highest_gap(taken, size, ceiling) == max(below, default=None)
