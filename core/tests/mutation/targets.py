@@ -61,6 +61,7 @@ TARGETS = {
         "byoc_core",
         ("partitioning/merging/*.py",),
         (
+            "core/tests/partitioning/test_data_dependent_regions.py",
             "core/tests/partitioning/test_grouping.py",
             "core/tests/partitioning/test_merging_refusals.py",
             "core/tests/partitioning/test_merging_nesting.py",

@@ -187,8 +187,8 @@ def test_a_fault_of_the_merger_is_not_the_policys(
 def test_a_fault_of_claims_in_merging_is_found(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is the same; another backend got the region."""
 
-    def swapped(module: IRModule, sideways: bool) -> IRModule:
-        merged = merge_claims(module, sideways)
+    def swapped(module: IRModule, sideways: bool, separated: frozenset[str]) -> IRModule:
+        merged = merge_claims(module, sideways, separated)
         region = merged["aone_main_0"]
         return merged.with_function(replace(region, attrs={**region.attrs, "Codegen": "btwo"}))
 

@@ -51,6 +51,9 @@ def edit_program(**changes: Any) -> Callable[[Program], Program]:
 
 
 FLAG = TensorSpec("flag", "bool", ())
+MANY_TERMS = parse_dim("+".join(f"s{index}" for index in range(8)))
+SHAPE_OF_MANY = f"[{', '.join([str(MANY_TERMS)] * 4)}]"
+"""The product of four sums of eight has 330 terms; of three, 120."""
 UNKNOWN_FLOAT = "unknown dtype 'float'. Did you mean 'float64' or 'float32' or 'float16'?"
 BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     "two functions of one name": (edit_main(name="double"), "program: two functions are called `double`"),
@@ -95,6 +98,10 @@ BROKEN: dict[str, tuple[Callable[[Program], Program], str]] = {
     "symbolic storage bounds": (
         edit_main(storages=(parse_dim("8*n"), 64)),
         "function `main`, register t0: reaches beyond storage 0; got 16*n bytes at 0, expected at most 8*n bytes",
+    ),
+    "number of elements": (
+        edit_main(params=(TensorSpec("x", "float32", (MANY_TERMS,) * 4), FLAG)),
+        f"function `main`, parameter `x`: its number of elements cannot be computed; got {SHAPE_OF_MANY[:200]}",
     ),
     "a bound symbol that the shape lacks": (
         edit_main(dynamics=(DynamicTensor("int64", (parse_dim("k"),), ("j",)),)),

@@ -165,7 +165,7 @@ class Executable:
         has no compiler.
 
         Args:
-            respecializable: see :meth:`save`.
+            respecializable: see :meth:`save`, which is to be given the same.
         """
         from byoc_core.artifact.saved_report import report_of_artifact
         from byoc_core.runtime.specialised import SpecialisedModule

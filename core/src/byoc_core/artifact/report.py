@@ -32,7 +32,8 @@ _MAX_SETS = 16
 
 _OTHER_SIZES = {
     "first-use": "at first use",
-    "compiler": "at first use if the artifact is loaded with a compiler, else on the host",
+    "compiler-or-host": "at first use if the artifact is loaded with a compiler, else on the host",
+    "compiler-or-error": "at first use if the artifact is loaded with a compiler, else an error",
     "host": "on the host",
     "error": "are an error",
 }

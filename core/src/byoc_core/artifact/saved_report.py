@@ -5,50 +5,63 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from byoc_core.dims import Dim, read_dim
+from byoc_core.dims import Dim, read_dim, total
 from byoc_core.errors import IRTypeError
-from byoc_core.offload_shares import HOST, apportion, items_of
+from byoc_core.offload_shares import HOST, MAX_FLOPS, apportion, count_expression, items_of
+from byoc_core.runtime.sets_of_sizes import MAX_SIZE
 from byoc_core.runtime.specialised import SpecialisedModule
 
 __all__ = ["report_of_artifact"]
 
 _CODE = "dynamic-shape"
 _TEXT = "backend `{}` takes static shapes only, and the artifact is compiled for no sizes of the region"
+_MAX_TEXT = 1 << 16
+"""The most characters of expressions that are added to one."""
 
 
 def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedModule]) -> Mapping[str, Any]:
     """Return the report of an executable as it is true of the artifact.
 
     Args:
-        report: the report.
+        report: the report; it may come from the artifact of a stranger.
         modules: the modules of backends of static shapes, as the artifact holds them.
     """
     others: dict[str, str] = {}
     unheld: set[str] = set()
     for module in modules:
         for name in module.function_names:
-            if module.recipe is not None:
-                others[name] = "compiler"
-            else:
-                others[name] = "host" if module.has_host_form(name) else "error"
-                if not module.given_sizes(name):
-                    unheld.add(name)
+            fallback = "host" if module.has_host_form(name) else "error"
+            others[name] = fallback if module.recipe is None else f"compiler-or-{fallback}"
+            if not module.given_sizes(name):
+                unheld.add(name)
     rows = items_of(report.get("specialised"))
     if not rows:
         return report
-    told = [{**row, "others": others.get(str(row.get("region")), row.get("others"))} for row in rows]
-    counted = report.get("counted_sizes")
-    changed = _with_host_regions({**report, "specialised": told}, unheld)
-    return apportion(changed, counted if isinstance(counted, Mapping) else {}) if changed["ops"] else changed
+    told = [{**row, "others": others.get(_text(row.get("region")), row.get("others"))} for row in rows]
+    found = {**report, "specialised": told}
+    changed = _with_host_regions(found, unheld)
+    return found if changed is None else _apportioned(changed)
 
 
-def _with_host_regions(report: dict[str, Any], regions: Collection[str]) -> dict[str, Any]:
-    """Return a report in which ops of some regions are the host's. The shares are left as they are."""
+def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
+    """Return a report with its shares, symbolic sizes counted as it says, where it says what is a size."""
+    counting_ones = apportion(report)
+    told = report.get("counted_sizes")
+    counted = {
+        name: size
+        for name, size in (told.items() if isinstance(told, Mapping) else ())
+        if name in counting_ones["counted_sizes"] and type(size) is int and 0 <= size <= MAX_SIZE and size != 1
+    }
+    return apportion(report, counted) if counted else counting_ones
+
+
+def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> dict[str, Any] | None:
+    """Return a report in which ops of some regions are the host's, its shares left as they are; ``None`` for none."""
     changed = []
     rows: list[Mapping[str, Any]] = []
     for row in items_of(report.get("ops")):
-        backend = row.get("outcome")
-        if row.get("region") in regions and isinstance(backend, str) and backend != HOST:
+        backend = _text(row.get("outcome"))
+        if _text(row.get("region")) in regions and backend not in ("", HOST):
             reason = {"backend": backend, "code": _CODE, "text": _TEXT.format(backend)}
             text = f"{backend}: {reason['text']}"
             reasons = [*items_of(row.get("reasons")), reason]
@@ -56,34 +69,49 @@ def _with_host_regions(report: dict[str, Any], regions: Collection[str]) -> dict
             rows.append(changed[-1])
         else:
             rows.append(row)
-    report["ops"] = rows
     if not changed:
-        return report
+        return None
     summary = list(items_of(report.get("summary")))
     for backend in dict.fromkeys(row["reasons"][-1]["backend"] for row in changed):
         mine = [row for row in changed if row["reasons"][-1]["backend"] == backend]
         work = {"ops": len(mine), "flops": _flops_of(mine), "text": _TEXT.format(backend)}
         summary.append({"backend": backend, "code": _CODE, **work})
-    report["summary"] = summary
-    report["regions"] = [
-        {**item, "backend": HOST} if item.get("name") in regions else item for item in items_of(report.get("regions"))
+    moved = [
+        {**item, "backend": HOST} if _text(item.get("name")) in regions else item
+        for item in items_of(report.get("regions"))
     ]
-    report["backends"] = [{**item, **_tally(item, rows)} for item in items_of(report.get("backends"))]
-    return report
+    backends = [{**item, **_tally(item, rows)} for item in items_of(report.get("backends"))]
+    return {**report, "ops": rows, "summary": summary, "regions": moved, "backends": backends}
 
 
 def _tally(item: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     mine = [row for row in rows if row.get("outcome") == item.get("name")]
-    regions = {region for row in mine if (region := row.get("region"))}
+    regions = {region for row in mine if (region := _text(row.get("region")))}
     return {"regions": len(regions), "ops": len(mine), "flops": _flops_of(mine)}
 
 
 def _flops_of(rows: Iterable[Mapping[str, Any]]) -> int | str:
-    total: Dim = 0
+    """Return the sum of the FLOPs of ops; with sizes of one where the expression would be long."""
+    number, texts = 0, []
     for row in rows:
         flops = row.get("flops")
-        try:
-            total += read_dim(flops) if isinstance(flops, str) else flops if isinstance(flops, int) else 0
-        except IRTypeError:  # too long an expression: it counts as none
-            continue
-    return total if isinstance(total, int) else str(total)
+        if type(flops) is int and 0 <= flops <= MAX_FLOPS:
+            number += flops
+        elif isinstance(flops, str):
+            texts.append(flops)
+    if sum(map(len, texts)) > _MAX_TEXT:
+        counts = (count_expression(text, {}) or 0 for text in texts)
+        return number + sum(count for count in counts if 0 <= count <= MAX_FLOPS)
+    summed = total([number, *map(_read, texts)])
+    return summed if isinstance(summed, int) else str(summed)
+
+
+def _read(text: str) -> Dim:
+    try:
+        return read_dim(text)
+    except IRTypeError:  # too long an expression: it counts as none
+        return 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -13,71 +13,58 @@ from byoc_core.pattern import CompositePattern, FunctionIndex, Match, find_match
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.specialised import SizesRefused
 
-__all__ = ["FirstUse"]
+__all__ = ["FirstUse", "rules_refusal"]
 
 
 class FirstUse:
     """Compiles functions of a backend of static shapes for sizes of calls.
 
-    Codegen may count on what the rules of the backend let pass, so the rules are asked about these sizes too. Not where
-    they never took the function: the user annotated it, or the backend claims by an algorithm of its own.
+    Codegen may count on what the rules of the backend let pass, so the rules are asked about these sizes too.
 
     Args:
         handle: the backend.
         functions: by the names under which they are called.
         context: of the module that they stand in.
-        sizes: the sets of sizes for which the function was claimed.
     """
 
-    def __init__(
-        self,
-        handle: BackendHandle,
-        functions: Mapping[str, Function],
-        context: CompileContext,
-        sizes: Sequence[Mapping[str, int]] = (),
-    ) -> None:
+    def __init__(self, handle: BackendHandle, functions: Mapping[str, Function], context: CompileContext) -> None:
         self._handle = handle
         self._functions = functions
         self._context = context
-        self._sized = SizedFunctions(sizes)
-        self._is_ruled: dict[str, bool] = {}
+        self._sized = SizedFunctions(())
 
     def __call__(self, name: str, sizes: Mapping[str, int]) -> RuntimeModule | SizesRefused:
         """Return the module of a function for sizes, or why the backend refuses them."""
         made = self._sized.at(self._functions[name], sizes)
-        if isinstance(made, Function):
-            refusal = self._refusal(made) if self._goes_by_rules(name) else None
-            if refusal is None:
-                result = self._handle.codegen([made], self._context)
-                if result.module is not None:
-                    return result.module
-                refusal = result.rejections[made.name]
-        else:
-            refusal = made
+        refusal = made if isinstance(made, Rejection) else rules_refusal(self._handle, made, self._context)
+        if isinstance(made, Function) and refusal is None:
+            result = self._handle.codegen([made], self._context)
+            if result.module is not None:
+                return result.module
+            refusal = result.rejections[made.name]
+        assert refusal is not None
         return SizesRefused(f"backend `{self._handle.name}` refuses it: {refusal.text}")
 
-    def _goes_by_rules(self, name: str) -> bool:
-        if name not in self._is_ruled:
-            function = self._functions[name]
-            claimed = [self._sized.at(function, sizes) for sizes in self._sized.tried(function)]
-            self._is_ruled[name] = not self._handle.claims_by_itself and any(
-                isinstance(made, Function) and self._refusal(made) is None for made in claimed
-            )
-        return self._is_ruled[name]
 
-    def _refusal(self, function: Function) -> Rejection | None:
-        """Return why the rules do not take a function of known sizes."""
-        patterns = self._handle.patterns()
-        for binding in function.bindings:
-            if binding.op is COMPOSITE:
-                named = [pattern for pattern in patterns if pattern.name == binding.attrs["name"]]
-                answer = _composite_refusal(binding, named, self._context)
-            else:
-                told = self._handle.supports(binding, self._context)
-                answer = told if isinstance(told, Rejection) else None
-            if answer is not None:
-                return answer
+def rules_refusal(handle: BackendHandle, function: Function, context: CompileContext) -> Rejection | None:
+    """Return why the rules of a backend do not take a function of known sizes; ``None`` where they do.
+
+    They are not asked about a function that they never took: one that the user annotated, which has no source, or one
+    of a backend that claims by an algorithm of its own.
+    """
+    if "source" not in function.attrs or handle.claims_by_itself:
         return None
+    patterns = handle.patterns()
+    for binding in function.bindings:
+        if binding.op is COMPOSITE:
+            named = [pattern for pattern in patterns if pattern.name == binding.attrs["name"]]
+            answer = _composite_refusal(binding, named, context)
+        else:
+            told = handle.supports(binding, context)
+            answer = told if isinstance(told, Rejection) else None
+        if answer is not None:
+            return answer
+    return None
 
 
 def _composite_refusal(

@@ -204,6 +204,15 @@ class BackendHandle:
                 raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
 
+    @property
+    def separates_sizes(self) -> bool:
+        """Whether ops of known sizes and ops of symbolic ones are never in one region."""
+        return False
+
+    def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
+        """Return functions in the groups that :meth:`codegen` is called with."""
+        return [list(functions)] if functions else []
+
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compiles functions that are annotated for it.
 

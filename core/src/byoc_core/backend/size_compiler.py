@@ -22,8 +22,8 @@ __all__ = ["compiler", "held_sizes"]
 def held_sizes(modules: Iterable[RuntimeModule]) -> list[dict[str, Any]]:
     """Return for each function of a backend of static shapes the sizes it is compiled for, as plain data.
 
-    ``others`` says what becomes of other sizes: ``"first-use"`` (compiled when a call brings them), ``"compiler"`` (the
-    same, where a loaded artifact is given a compiler), ``"host"`` or ``"error"``.
+    ``others`` says what becomes of other sizes: ``"first-use"`` (compiled when a call brings them). Of an artifact:
+    ``"host"`` or ``"error"``, and ``"compiler-or-host"`` or ``"compiler-or-error"`` where a compiler may be given.
     """
     return [
         {

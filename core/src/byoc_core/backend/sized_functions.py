@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +10,18 @@ from typing import Any
 from byoc_core.backend.info import Rejection
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, Function, TensorType
+from byoc_core.ir.infer import infer_results
 from byoc_core.pattern import Match
 from byoc_core.pattern.index import FunctionIndex
-from byoc_core.runtime.sets_of_sizes import Sizes
+from byoc_core.runtime.sets_of_sizes import MAX_SIZE, Sizes
 from byoc_core.transform.specialise import Specialised, specialise, symbols_in
 
-__all__ = ["SizedFunctions", "function_of"]
+__all__ = ["MAX_SIZE", "SizedFunctions", "function_of"]
 
 _PROBES = (8, 64, 512)
-"""Sizes of the first symbol where the user names none; the others count up, so that no two are equal. The first that
-leaves no size empty or impossible is taken: a model of images has none of 8 pixels."""
+"""Sizes of the first symbol where the user names none; the others count up, so that no two are equal, nor equal to one
+that the user named. The first that leaves no size empty or impossible is taken: a model of images has none of 8 pixels.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,24 @@ class SizedFunctions:
         symbols = sorted(symbols_in(function)) if whole is None else self._symbols_of(whole)
         return {name: _PROBES[-1] + index for index, name in enumerate(symbols)}
 
+    def completions(self, function: Function) -> Iterator[list[dict[str, int]]]:
+        """Yield for each set that the user named the sizes to try, those that leave no size empty first."""
+        symbols = sorted(symbols_in(function))
+        for given in self._sizes:
+            yield sorted(_completions(symbols, given), key=lambda sizes: not self._is_possible(function, sizes))
+
     def at(self, function: Function, sizes: Mapping[str, int]) -> Function | Rejection:
-        """Return a function for sizes, or why there is none."""
+        """Return a function for sizes, or why there is none: a size is negative, or breaks the type rule of an op.
+
+        A rule of symbols may leave to the call whether two sizes fit. A backend may count on integers that fit.
+        """
         try:
-            return specialise(function, sizes).function
+            made = specialise(function, sizes).function
+            for binding in made.walk():
+                _check_types(binding)
         except IRTypeError as error:
-            return Rejection("dynamic-shape", f"a size is impossible: {error.problem}")
+            return Rejection("dynamic-shape", f"a size is impossible: {error}")
+        return made
 
     def match_at(self, match: Match, part: Function, sizes: Mapping[str, int]) -> Match | Rejection:
         """Return a match for sizes, or why there is none.
@@ -98,11 +113,19 @@ class SizedFunctions:
         return self._symbols[id(function)][1]
 
     def _completed(self, function: Function, symbols: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
-        named = {name: size for name, size in given.items() if name in symbols}
-        tried = [{**{name: first + i for i, name in enumerate(symbols)}, **named} for first in _PROBES]
-        if len(named) == len(symbols):
+        tried = _completions(symbols, given)
+        if len(tried) == 1:
             return tried[0]
-        return next((sizes for sizes in tried if _is_possible(function, sizes)), tried[0])
+        return next((sizes for sizes in tried if self._is_possible(function, sizes)), tried[0])
+
+    def _is_possible(self, function: Function, sizes: Mapping[str, int]) -> bool:
+        """Return whether a function has no impossible size, and no empty value."""
+        made = self.at(function, sizes)
+        if isinstance(made, Rejection):
+            return False
+        types = [param.type for param in made.params]
+        types += [result.type for binding in made.walk() for result in binding.results]
+        return not any(isinstance(type_, TensorType) and 0 in (type_.shape or ()) for type_ in types)
 
 
 def function_of(name: str, *bindings: Binding) -> Function:
@@ -113,15 +136,35 @@ def function_of(name: str, *bindings: Binding) -> Function:
     return Function(name, params, bindings, bindings[-1].results)
 
 
-def _is_possible(function: Function, sizes: Mapping[str, int]) -> bool:
-    """Return whether a function has no impossible size, and no empty value."""
-    try:
-        made = specialise(function, sizes).function
-    except IRTypeError:
-        return False
-    types = [param.type for param in made.params]
-    types += [result.type for binding in made.walk() for result in binding.results]
-    return not any(isinstance(type_, TensorType) and 0 in (type_.shape or ()) for type_ in types)
+def _completions(symbols: Sequence[str], given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Return sizes for all symbols: those given, and from each probe up what is not given; one if all are given."""
+    named = {name: size for name, size in given.items() if name in symbols}
+    missing = [name for name in symbols if name not in named]
+    if not missing:
+        return [named]
+    taken = set(named.values())
+    made = []
+    for first in _PROBES:
+        free = (size for size in itertools.count(first) if size not in taken)
+        made.append(named | dict(zip(missing, free, strict=False)))
+    return made
+
+
+def _check_types(binding: Binding) -> None:
+    """Check the types of a binding against the rule of its op.
+
+    Raises:
+        IRTypeError: the operands do not fit, or the rule gives other types.
+    """
+    declared = tuple(result.type for result in binding.results)
+    types = infer_results(binding.op, binding.operands, binding.attrs, regions=binding.regions, declared=declared)
+    if types != declared:
+        raise IRTypeError(
+            f"op `{binding.op.name}`",
+            "its type rule gives other results",
+            got=", ".join(map(str, declared)),
+            expected=", ".join(map(str, types)),
+        )
 
 
 def _at(match: Match, whole: _Whole) -> Match:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from byoc_core.backend.first_use import FirstUse
+from byoc_core.backend.first_use import FirstUse, rules_refusal
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import CodegenResult, CompileContext, Rejection, Status, Support
 from byoc_core.backend.sized_functions import SizedFunctions, function_of
 from byoc_core.dims import bound_symbols
+from byoc_core.errors import CallError
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, TensorType
 from byoc_core.pattern import CompositePattern, Match
 from byoc_core.runtime.module import RuntimeModule, Signature, TensorSpec
@@ -37,6 +38,7 @@ class SpecialisedBackend(BackendHandle):
         sizes: the sets of sizes to compile for in advance; a function that needs more symbols than a set has is not
             compiled for that set. Other sizes are compiled when a call brings them.
         options: the backend's options, as the user gave them.
+        symbols: those of the module's parameters.
         host: the backend that runs sizes which this one refuses; ``None`` where they are an error of the call.
         is_strict: whether an exception while a call's sizes are compiled is an error of the call in any case.
     """
@@ -47,6 +49,7 @@ class SpecialisedBackend(BackendHandle):
         sizes: Sequence[Mapping[str, int]],
         options: Mapping[str, object],
         *,
+        symbols: frozenset[str] = frozenset(),
         host: BackendHandle | None = None,
         is_strict: bool = False,
     ) -> None:
@@ -55,6 +58,7 @@ class SpecialisedBackend(BackendHandle):
         self._info = replace(handle._info, dynamic_shapes=True)
         self._sizes = [dict(item) for item in sizes]
         self._given_options = options
+        self._separates_sizes = not any(symbols <= item.keys() for item in self._sizes)
         self._host = host
         self._is_strict = is_strict
         self._sized = SizedFunctions(self._sizes)
@@ -98,10 +102,22 @@ class SpecialisedBackend(BackendHandle):
 
         return self._first_refusal(ask, function) or Support()
 
+    @property
+    def separates_sizes(self) -> bool:
+        """Whether no set of sizes that the user named is one for the whole module."""
+        return self._separates_sizes
+
+    def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
+        """Return the functions of known sizes, which the backend compiles as ever, and those with symbols."""
+        known: list[Function] = []
+        symbolic: list[Function] = []
+        for function in functions:
+            (symbolic if symbols_in(function) else known).append(function)
+        return [group for group in (known, symbolic) if group]
+
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
         """Compile functions; those with symbols for each set of sizes."""
-        symbolic = [function for function in functions if symbols_in(function)]
-        if not symbolic:
+        if not any(map(symbols_in, functions)):
             return self._inner.codegen(functions, context)
         variants: list[Variant] = []
         compiled: list[Function] = []
@@ -142,23 +158,49 @@ class SpecialisedBackend(BackendHandle):
         if unknown:
             return Rejection("dynamic-shape", f"its inputs do not tell the size {', '.join(unknown)}")
         named = list(_distinct(symbols, self._sizes)) if symbols else [{}]
+        if not named:
+            return self._try(function, context) or []
         variants = []
-        for sizes in named or self._sized.tried(function):
+        for sizes in named:
             made = self._sized.at(function, sizes)
             if isinstance(made, Rejection):
-                return made
+                return _at(made, sizes)
             result = self._inner.codegen([made], context)
             if result.module is None:
                 return _at(result.rejections[function.name], sizes)
-            if named:
-                constants.update(result.constants)
-                variants.append(Variant(_symbol(function), _key(symbols, sizes), result.module))
+            variant = Variant(_symbol(function), _key(symbols, sizes), result.module)
+            try:
+                SpecialisedModule(self.name, {variant.function: _signature(function)}, [variant])
+            except CallError as error:  # the module that codegen gave is another one than it was asked for
+                return self._inner.contain("byoc_codegen", error, function.name)
+            constants.update(result.constants)
+            variants.append(variant)
         return variants
+
+    def _try(self, function: Function, context: CompileContext) -> Rejection | None:
+        """Return why the backend does not compile a function for sizes of which the user did not name all.
+
+        The ops were asked about, each by itself, for the first sizes that are possible for them. For the whole, these
+        may be impossible.
+        """
+        for tried in self._sized.completions(function):
+            refusals = []
+            for sizes in tried:
+                made = self._sized.at(function, sizes)
+                refusal = made if isinstance(made, Rejection) else rules_refusal(self._inner, made, context)
+                if isinstance(made, Function) and refusal is None:
+                    refusal = self._inner.codegen([made], context).rejections.get(function.name)
+                if refusal is None:
+                    break
+                refusals.append(_at(refusal, sizes))
+            else:
+                return refusals[0]
+        return None
 
     def _first_use(self, module: IRModule, context: CompileContext) -> FirstUse:
         functions = {_symbol(function): function for function in module.functions.values()}
         handle = self._inner.uncontained
-        return FirstUse(handle, functions, handle.context(module, context.options), self._sizes)
+        return FirstUse(handle, functions, handle.context(module, context.options))
 
     def _host_forms(self, functions: Sequence[Function], module: IRModule) -> RuntimeModule | None:
         """Return the functions as the host runs them, but for those that it refuses."""

@@ -9,7 +9,7 @@ Symbols stand for sizes: integers that are zero or more.
 All this is on the lowest floor because both the compiler and the VM evaluate sizes.
 """
 
-from byoc_core.dims.algebra import Dim, DimExpr, is_name, product, symbol
+from byoc_core.dims.algebra import Dim, DimExpr, is_name, product, symbol, total
 from byoc_core.dims.bounds import is_nonnegative, is_positive
 from byoc_core.dims.division import ceildiv, exact_div
 from byoc_core.dims.selection import broadcast_dim, dim_max, dim_min
@@ -55,4 +55,5 @@ __all__ = [
     "substitute",
     "symbol",
     "symbols_of",
+    "total",
 ]

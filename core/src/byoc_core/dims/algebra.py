@@ -26,6 +26,7 @@ __all__ = [
     "product",
     "symbol",
     "terms_of",
+    "total",
 ]
 
 CALL_NAMES = ("max", "min", "broadcast")
@@ -208,6 +209,11 @@ def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     if len(kept) == 1 and () in kept:
         return kept[()]
     return DimExpr(tuple(sorted(kept.items(), key=lambda item: _monomial_key(item[0]))))
+
+
+def total(dims: Iterable[Dim]) -> Dim:
+    """Return the sum of dimensions; linear in their terms, where adding them one by one is quadratic."""
+    return from_terms(term for dim in dims for term in terms_of(dim))
 
 
 def _multiply(left: Monomial, right: Monomial) -> Monomial:

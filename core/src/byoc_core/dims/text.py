@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from byoc_core.dims.algebra import MAX_TERMS, Dim, DimExpr, check_product, symbol
+from byoc_core.dims.algebra import MAX_TERMS, Dim, DimExpr, check_product, symbol, total
 from byoc_core.dims.division import floordiv, mod
 from byoc_core.dims.selection import CALLS
 from byoc_core.errors import IRTypeError
@@ -71,6 +71,8 @@ def _from_ast(node: ast.expr, max_terms: int) -> Dim:
             return symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_from_ast(operand, max_terms)
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return _sum(node, max_terms)
         case ast.BinOp(left=left, op=operator, right=right):
             return _apply_operator(operator, _from_ast(left, max_terms), _from_ast(right, max_terms), max_terms)
         case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in CALLS:
@@ -78,12 +80,18 @@ def _from_ast(node: ast.expr, max_terms: int) -> Dim:
     raise ValueError(ast.dump(node))
 
 
+def _sum(node: ast.expr, max_terms: int) -> Dim:
+    """Return a sum of any length, its terms collected once: adding them one by one is quadratic."""
+    parts = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        part = _from_ast(node.right, max_terms)
+        parts.append(-part if isinstance(node.op, ast.Sub) else part)
+        node = node.left
+    return total([_from_ast(node, max_terms), *parts])
+
+
 def _apply_operator(operator: ast.operator, left: Dim, right: Dim, max_terms: int) -> Dim:
     match operator:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
         case ast.Mult():
             check_product(left, right, max_terms)
             return left * right

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import FALLBACKS, Fallback, judge_fallback, warn_of_failures
 from byoc_core.driver.frozen import keep_frozen
-from byoc_core.driver.specialising import Specialize, sizes_to_compile
+from byoc_core.driver.specialising import Specialize, parameter_symbols, sizes_to_compile
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
 from byoc_core.ir.printer import EXTERNAL_MODULES
@@ -274,11 +275,14 @@ class _Build:
         sizes = sizes_to_compile(chosen.specialize, module)
         if sizes is not None:
             needs_backend = chosen.fallback == "error" and HOST_NAME not in backends
-            host = None if needs_backend else handles[-1]
+            specialised = partial(
+                SpecialisedBackend,
+                symbols=parameter_symbols(module),
+                host=None if needs_backend else handles[-1],
+                is_strict=is_strict,
+            )
             self._handles = [
-                handle
-                if handle.info().dynamic_shapes
-                else SpecialisedBackend(handle, sizes, options.get(handle.name, {}), host=host, is_strict=is_strict)
+                handle if handle.info().dynamic_shapes else specialised(handle, sizes, options.get(handle.name, {}))
                 for handle in self._handles
             ]
         self._options = options

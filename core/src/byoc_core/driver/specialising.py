@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from byoc_core.backend.sized_functions import MAX_SIZE
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule, TensorType
 from byoc_core.transform.specialise import has_symbols
 
-__all__ = ["Specialize", "sizes_to_compile"]
+__all__ = ["Specialize", "parameter_symbols", "sizes_to_compile"]
 
 Specialize = Sequence[Mapping[str, int]] | bool
 """Sets of sizes to compile for in advance; ``True`` for none, ``False`` to leave symbolic sizes to other backends."""
@@ -20,7 +21,8 @@ def sizes_to_compile(specialize: Specialize, module: IRModule) -> Sequence[Mappi
     ``None`` where they take no symbolic sizes: the user wants it so, or the module has none.
 
     Raises:
-        OptionsError: a set is no mapping, a name is no symbol of the module, or a size is no integer from 0.
+        OptionsError: a set is no mapping, a name is no symbol of the module, or a size is no integer from 0 to
+            ``MAX_SIZE``.
     """
     if specialize is False:
         return None
@@ -29,11 +31,14 @@ def sizes_to_compile(specialize: Specialize, module: IRModule) -> Sequence[Mappi
     return sizes if has_symbols(module.functions.values()) else None
 
 
+def parameter_symbols(module: IRModule) -> frozenset[str]:
+    """Return the symbols in the types of the parameters of a module's functions."""
+    params = (param.type for function in module.functions.values() for param in function.params)
+    return frozenset[str]().union(*(type_.symbols for type_ in params if isinstance(type_, TensorType)))
+
+
 def _check_sizes(sizes: Sequence[Mapping[str, int]], module: IRModule) -> None:
-    symbols: set[str] = set()
-    for function in module.functions.values():
-        for param in function.params:
-            symbols |= param.type.symbols if isinstance(param.type, TensorType) else frozenset()
+    symbols = parameter_symbols(module)
     if isinstance(sizes, Mapping | str) or not isinstance(sizes, Sequence):
         raise OptionsError(
             "specialize", "is no list of sets of sizes", got=repr(sizes), expected='[{"n": 1}, {"n": 8}]'
@@ -49,7 +54,15 @@ def _check_sizes(sizes: Sequence[Mapping[str, int]], module: IRModule) -> None:
                     expected=", ".join(sorted(symbols)) or "none: all sizes are known",
                     hint=near_names(str(name), symbols) or None,
                 )
-            if type(size) is not int or size < 0:
+            if type(size) is not int or not 0 <= size <= MAX_SIZE:
                 raise OptionsError(
-                    f"specialize, size `{name}`", "is no size", got=repr(size), expected="an integer from 0"
+                    f"specialize, size `{name}`",
+                    "is no size",
+                    got=_shown(size),
+                    expected=f"an integer from 0 to {MAX_SIZE}",
                 )
+
+
+def _shown(size: object) -> str:
+    """Return a size as messages show it; Python refuses to print integers of many digits."""
+    return f"an integer of {size.bit_length()} bits" if type(size) is int and size > MAX_SIZE else repr(size)

@@ -135,9 +135,10 @@ class _Partition(Pass):
     def _merge(self, module: IRModule, claimed: IRModule, claim: ClaimByPolicy) -> IRModule:
         """Gives the module with regions. One check covers both steps; only where it fails is each checked."""
         sideways = claim.constraints.options.sideways
+        separated = frozenset(backend.name for backend in self.request.backends if backend.separates_sizes)
         try:
             closed = CaptureSizes()(claimed)
-            merged = merge_claims(closed, sideways)
+            merged = merge_claims(closed, sideways, separated)
             carved = claimed if merged is closed else merged
             is_lawful = carved is module or is_carved_lawfully(module, claimed, carved)
         except Exception:
@@ -146,7 +147,7 @@ class _Partition(Pass):
         if is_lawful:
             return carved
         claim.check_program(module, claimed)
-        return MergeCompositeFunctions(sideways)(claimed)
+        return MergeCompositeFunctions(sideways, separated)(claimed)
 
 
 def _check_policy(policy: object) -> None:

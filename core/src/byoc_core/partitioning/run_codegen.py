@@ -114,8 +114,8 @@ class RunCodegen(Pass):
         ready = [lifted[f.name].function if f.name in lifted else f for f in functions]
         refusals = {f.name: refusal for f in ready if (refusal := _static_refusal(f, handle)) is not None}
         asked = [f for f in ready if f.name not in refusals]
-        if asked:
-            result = handle.codegen(asked, context)
+        for group in handle.codegen_groups(asked):
+            result = handle.codegen(group, context)
             refusals.update(result.rejections)
             for digest, array in result.constants.items():
                 if module.constants.add(array).digest != digest:

@@ -10,6 +10,7 @@ from byoc_core.runtime.arguments import concrete_shape
 from byoc_core.runtime.module import PackedFunction, Signature, TensorSpec
 
 __all__ = [
+    "MAX_SIZE",
     "Sizes",
     "check_signature",
     "determined_symbols",
@@ -21,6 +22,9 @@ __all__ = [
 
 Sizes = tuple[tuple[str, int], ...]
 """The sizes of all symbols of a function, in order of name."""
+
+MAX_SIZE = 2**62
+"""The largest size that artifacts hold."""
 
 _MAX_SIZES_NAMED = 16
 

@@ -29,6 +29,7 @@ from byoc_core.runtime.json_records import (
     to_json,
 )
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.sets_of_sizes import MAX_SIZE
 from byoc_core.runtime.specialised import Recipe, SpecialisedModule, Variant
 
 __all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_save_module"]
@@ -88,7 +89,7 @@ _read_payload = record(
         record(
             _Variant,
             function=_NAME,
-            sizes=mapping_of(_NAME, integer(0, 2**62)),
+            sizes=mapping_of(_NAME, integer(0, MAX_SIZE)),
             runtime=_NAME,
             format=integer(1),
             payload=text(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from byoc_core.errors import InternalError, PartitionError
@@ -17,6 +18,7 @@ from byoc_core.partitioning.merging.typed_fusion import fuse_claims
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
+from byoc_core.transform.specialise import symbols_in
 
 __all__ = ["MergeCompositeFunctions", "merge_claims"]
 
@@ -28,9 +30,12 @@ class MergeCompositeFunctions(Pass):
     Attributes:
         sideways: whether claims that no edge joins may share a region, which makes fewer and larger ones; else a region
             holds neighbours only.
+        separated: backends for which ops of known sizes and ops of symbolic ones are never in one region: they compile
+            these anew for each set of sizes.
     """
 
     sideways: bool = False
+    separated: frozenset[str] = frozenset()
 
     verifies_result: ClassVar[bool] = True
 
@@ -48,36 +53,52 @@ class MergeCompositeFunctions(Pass):
         :mod:`byoc_core.partitioning.merging.typed_fusion`.
         """
         closed = CaptureSizes()(module)
-        merged = merge_claims(closed, self.sideways)
+        merged = merge_claims(closed, self.sideways, self.separated)
         if merged is closed:
             return module
         check_partition(closed, merged)
         return merged
 
 
-def merge_claims(module: IRModule, sideways: bool) -> IRModule:
+def merge_claims(module: IRModule, sideways: bool, separated: frozenset[str] = frozenset()) -> IRModule:
     """Gives what :class:`MergeCompositeFunctions` does, unchecked; the same module where nothing is claimed.
 
     Args:
         module: its bodies of ``if`` and ``loop`` have the sizes that they need (:class:`CaptureSizes`).
         sideways: as there.
+        separated: as there.
     """
     outliner = Outliner(module)
-    changed = {name: _merge(function, name, outliner, module, sideways) for name, function in module.functions.items()}
+    group = partial(_group, fuse_claims if sideways else group_claims, separated)
+    changed = {name: _merge(function, name, outliner, module, group) for name, function in module.functions.items()}
     return module.with_functions({**outliner.functions, **changed}) if outliner.functions else module
 
 
-def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, sideways: bool) -> Function:
+_Group = Callable[[Sequence[Binding], Sequence[int]], list[int]]
+
+
+def _group(group: _Group, separated: frozenset[str], bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
+    """Return groups of bindings, in which claims of separated backends count as two, by whether sizes are known."""
+
+    def labelled(binding: Binding) -> Binding:
+        if binding.codegen not in separated or symbols_in(Function("claim", (), (binding,), ())):
+            return binding
+        return replace(binding, codegen=f"{binding.codegen} of known sizes")
+
+    return group([labelled(binding) for binding in bindings] if separated else bindings, epochs)
+
+
+def _merge(function: Function, source: str, outliner: Outliner, module: IRModule, group: _Group) -> Function:
     if "Codegen" in function.attrs:
         return function
     for binding in function.bindings:
         _check_claim(binding, function, source, module)
     epochs = barrier_epochs(function, module.functions)
-    inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, sideways)))
+    inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, group)))
     function = with_bindings(function, inner)
     if not any(binding.codegen for binding in function.bindings):
         return function
-    group_of = (fuse_claims if sideways else group_claims)(function.bindings, epochs)
+    group_of = group(function.bindings, epochs)
     ordered = sort_groups(function.bindings, group_of, epochs)
     if ordered is None:
         window = binding_window(function, None, module.constants)
