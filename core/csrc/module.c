@@ -42,7 +42,9 @@ static int add_vector_functions(PyObject *module) {
                                       [BYOC_ELU] = "elu",
                                       [BYOC_LOG_SOFTMAX] = "log_softmax",
                                       [BYOC_STEPWISE_SOFTMAX_BF16] = "stepwise_softmax_bfloat16",
-                                      [BYOC_STEPWISE_SOFTMAX_F16] = "stepwise_softmax_float16"};
+                                      [BYOC_STEPWISE_SOFTMAX_F16] = "stepwise_softmax_float16",
+                                      [BYOC_ZERO_UNSEEN_SOFTMAX_BF16] = "stepwise_softmax_bfloat16_zero_unseen",
+                                      [BYOC_ZERO_UNSEEN_SOFTMAX_F16] = "stepwise_softmax_float16_zero_unseen"};
   PyObject *functions = PyDict_New();
   int failed = !functions;
   for (int i = 0; i < BYOC_NUM_VECTOR_FUNCTIONS && !failed; ++i) {

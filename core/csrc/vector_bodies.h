@@ -62,13 +62,15 @@ static void log_softmax_row(const float *restrict x, float *restrict y, int64_t 
   for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - top) - log_sum;
 }
 
-static void stepwise_softmax_bf16_row(const float *restrict x, float *restrict y, int64_t count) {
-  byoc_stepwise_softmax_bf16(x, y, count);
-}
+#define DEFINE_STEPWISE_SOFTMAX_ROW(name, dtype, zero_unseen)                                    \
+  static void name(const float *restrict x, float *restrict y, int64_t count) {                  \
+    byoc_stepwise_softmax_##dtype(x, y, count, zero_unseen);                                      \
+  }
 
-static void stepwise_softmax_f16_row(const float *restrict x, float *restrict y, int64_t count) {
-  byoc_stepwise_softmax_f16(x, y, count);
-}
+DEFINE_STEPWISE_SOFTMAX_ROW(stepwise_softmax_bf16_row, bf16, 0)
+DEFINE_STEPWISE_SOFTMAX_ROW(stepwise_softmax_f16_row, f16, 0)
+DEFINE_STEPWISE_SOFTMAX_ROW(zero_unseen_softmax_bf16_row, bf16, 1)
+DEFINE_STEPWISE_SOFTMAX_ROW(zero_unseen_softmax_f16_row, f16, 1)
 
 const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
     [BYOC_EXP] = exp_each,
@@ -78,4 +80,6 @@ const byoc_vector_function BYOC_VECTOR_TABLE[BYOC_NUM_VECTOR_FUNCTIONS] = {
     [BYOC_LOG_SOFTMAX] = log_softmax_row,
     [BYOC_STEPWISE_SOFTMAX_BF16] = stepwise_softmax_bf16_row,
     [BYOC_STEPWISE_SOFTMAX_F16] = stepwise_softmax_f16_row,
+    [BYOC_ZERO_UNSEEN_SOFTMAX_BF16] = zero_unseen_softmax_bf16_row,
+    [BYOC_ZERO_UNSEEN_SOFTMAX_F16] = zero_unseen_softmax_f16_row,
 };

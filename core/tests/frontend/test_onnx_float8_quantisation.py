@@ -90,8 +90,9 @@ def test_the_dtype_may_be_an_attribute() -> None:
     [
         ([[[1.0] * 2] * 3] * 2, None, {"axis": 2, "block_size": 2}, "blocks of 8-bit floats that share a scale"),
         ([1.0, 2.0, 3.0], [0.0] * 3, {"axis": 3}, "names no axis of a tensor of rank 3; got 3"),
+        ([1.0, 2.0], [0.0] * 2, {"axis": 1}, "has another number of scales than axis 1 has indices; got 2, expected 3"),
     ],
-    ids=["blocks", "axis"],
+    ids=["blocks", "axis", "number of scales"],
 )
 def test_what_is_not_of_the_standard_or_not_imported_is_said(
     op: str, scale: Any, zero: Any, attrs: dict[str, Any], text: str

@@ -111,5 +111,13 @@ def test_rows_that_are_not_finite(dtype: str) -> None:
     np.testing.assert_array_equal(found, [[0.5, 0, 0.5], *[[nan] * 3] * 3])
 
 
+@pytest.mark.parametrize("dtype", [*NARROW, "float32", "float64"])
+def test_rows_that_see_nothing_may_be_zeros(dtype: str) -> None:
+    inf, nan = np.inf, np.nan
+    x = np.array([[0, -inf, 0], [-inf, -inf, -inf], [-inf, nan, -inf], [0, inf, 1]]).astype(to_numpy(dtype))
+    found = np.asarray(KERNELS["nn.stepwise_softmax"](x, axis=1, zero_unseen=True)).astype(np.float64)
+    np.testing.assert_array_equal(found, [[0.5, 0, 0.5], [0, 0, 0], *[[nan] * 3] * 2])
+
+
 def test_no_elements() -> None:
     assert _softmax(np.zeros((2, 0), np.float16)).shape == (2, 0)

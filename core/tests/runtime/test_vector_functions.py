@@ -169,9 +169,10 @@ def test_a_stepwise_softmax_has_the_bits_of_the_kernel(size: int, dtype: str) ->
 def test_stepwise_rows_that_are_not_finite(special: float, places: Sequence[int], dtype: str) -> None:
     x = np.zeros(50, np.float32)
     x[list(places)] = special
-    expected = KERNELS["nn.stepwise_softmax"](x.astype(to_numpy(dtype)), axis=0)
-    for function in _functions(f"stepwise_softmax_{dtype}"):
-        np.testing.assert_array_equal(function(x), expected.astype(np.float32))
+    for suffix, zero_unseen in (("", False), ("_zero_unseen", True)):
+        expected = KERNELS["nn.stepwise_softmax"](x.astype(to_numpy(dtype)), axis=0, zero_unseen=zero_unseen)
+        for function in _functions(f"stepwise_softmax_{dtype}{suffix}"):
+            np.testing.assert_array_equal(function(x), expected.astype(np.float32))
 
 
 @needs_extension

@@ -58,14 +58,17 @@ def test_of_wide_floats_it_is_a_softmax(bench: Any, dtype: str) -> None:
         assert np.all(np.abs(found - exact) <= 2 * (shape[axis] + 8) * unit * exact), shape
 
 
+@pytest.mark.parametrize("zero_unseen", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_rows_that_are_not_finite(bench: Any, dtype: str) -> None:
-    function = bench.op("nn.stepwise_softmax", [tensor((4, 40), dtype)], axis=1)
-    x = np.zeros((4, 40))
-    x[0, 7], x[1, 39], x[2], x[3, 20:] = np.nan, np.inf, -np.inf, -np.inf
+def test_rows_that_are_not_finite(bench: Any, dtype: str, zero_unseen: bool) -> None:
+    function = bench.op("nn.stepwise_softmax", [tensor((5, 40), dtype)], axis=1, zero_unseen=zero_unseen)
+    x = np.zeros((5, 40))
+    x[0, 7], x[1, 39], x[2], x[3, 20:], x[4] = np.nan, np.inf, -np.inf, -np.inf, [-np.inf, np.nan] * 20
     (found,) = bench.run(function, x.astype(to_numpy(dtype)))
-    expected = np.full((4, 40), np.nan)
+    expected = np.full((5, 40), np.nan)
     expected[3] = np.repeat([0.05, 0], 20)
+    if zero_unseen:
+        expected[2] = 0
     wanted = expected.astype(found.dtype).astype(np.float64)
     np.testing.assert_array_equal(found.astype(np.float64), wanted)
 

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.zoo.networks import NETWORKS
 from plugins.dnnl.tests.dnnl_region import UNIT, NDArray
+from plugins.dnnl.tests.narrow_oracle import gamma
 
 DEPTH, COLUMNS = 64, 24
 """Sums of so few products of bytes are below 2**24: float32 holds them."""
@@ -225,3 +226,55 @@ def test_quantised_operators_are_taken(op: str) -> None:
     assert len(np.unique(expected)) > 50
     assert abs(found.astype(int) - expected).max() <= 1  # a quotient near a tie
     assert np.mean(found == expected) > 0.99
+
+
+@pytest.mark.parametrize("zero", [None, 128, [127, 128, 129], [0, 255, 128]], ids=str)
+@pytest.mark.parametrize("depth", [64, 1024, 4096])
+def test_sums_that_cancel_are_as_exact_as_those_of_float32(depth: int, zero: Any) -> None:
+    """Below 2**24 all partial sums are exact, so the result is; else the error is relative to the magnitudes."""
+    weights = np.full((depth, 3), 1, np.uint8)
+    weights[: depth // 2], weights[-1] = 255, 7
+    if zero is None:
+        weights = (weights.astype(np.int16) - 128).astype(np.int8)
+    constants: dict[str, Any] = {"w": weights, "zx": np.uint8(0)}
+    constants |= {} if zero is None else {"zw": np.asarray(zero, np.uint8)}
+    inputs = ["x", "w", "zx", *(["zw"] if zero is not None else [])]
+    nodes = [
+        helper.make_node("MatMulInteger", inputs, ["i"]),
+        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+    ]
+    executable = byoc_core.build(
+        byoc_core.from_onnx(_model(nodes, [2, depth], constants, TensorProto.UINT8)), backends=["dnnl"]
+    )
+    executable.require_offload(0.99)
+    x = np.full((2, depth), 255, np.uint8)
+    found = np.asarray(byoc_core.VirtualMachine(executable)["main"](x)).astype(np.float64)
+    left, right = x.astype(np.int64), weights.astype(np.int64) - (0 if zero is None else np.asarray(zero))
+    magnitude = left @ abs(right)
+    is_small = magnitude <= 1 << 24
+    assert is_small.all() == (depth == 64)
+    assert (abs(found - left @ right) <= np.where(is_small, 0, gamma(depth) * magnitude)).all()
+
+
+@pytest.mark.parametrize("offset", [10, 50, 100, 200])
+@pytest.mark.parametrize("depth", [256, 8192])
+def test_a_bias_that_cancels_a_sum_is_rounded_with_it(depth: int, offset: int) -> None:
+    filters = np.full((1, depth, 1, 1), 127, np.int8)
+    total = 255 * 127 * depth
+    constants = {
+        "xs": np.float32(1),
+        "xz": np.uint8(0),
+        "w": filters,
+        "ws": np.float32(1),
+        "wz": np.int8(0),
+        "ys": np.float32(1),
+        "yz": np.uint8(0),
+        "b": np.array([offset - total], np.int32),
+    }
+    node = helper.make_node("QLinearConv", ["x", *constants], ["y"])
+    model = _model([node], (1, depth, 1, 1), constants, TensorProto.UINT8, TensorProto.UINT8)
+    x = np.full((1, depth, 1, 1), 255, np.uint8)
+    (found, _), (expected, _) = _run(model, ["dnnl"], x), _run(model, [], x)
+    assert expected.item() == offset
+    # The sum, the bias and their sum are rounded.
+    assert abs(int(found.item()) - offset) <= (0 if 2 * total <= 1 << 24 else 3 * UNIT * total)

@@ -50,22 +50,56 @@ def test_a_softmax_by_steps_has_the_bits_of_the_reference(
     np.testing.assert_array_equal(region.run(array)[0], KERNELS["nn.stepwise_softmax"](array, axis=axis))
 
 
+def _scores(softmax: str, *, has_weights: bool = False, is_given: bool = False) -> Region:
+    """Return a region of a product, a mask and a softmax; the masked scores may be a result too."""
+    region = Region()
+    x, y, m = (region.builder.param(name, tensor((2, 16, 16), "bfloat16")) for name in "xym")
+    right = region.builder.const(_multiples(16, 16)) if has_weights else y
+    scores = emit(region, "add", emit(region, "matmul", x, right), m)
+    weights = emit(region, softmax, scores, axis=2)
+    return region.finish(weights, scores) if is_given else region.finish(weights)
+
+
 @needs_bfloat16
-def test_scores_are_rounded_before_a_softmax_by_steps() -> None:
+@pytest.mark.parametrize("is_given", [False, True])
+def test_scores_are_rounded_before_a_softmax_by_steps(is_given: bool) -> None:
     """What follows a product is no post-op there: that would add to what is not rounded yet."""
-
-    def scores_of(softmax: str) -> Region:
-        region = Region()
-        x, y, m = (region.builder.param(name, tensor((2, 16, 16), "bfloat16")) for name in "xym")
-        scores = emit(region, "add", emit(region, "matmul", x, y), m)
-        return region.finish(emit(region, softmax, scores, axis=2))
-
-    assert "matmul + add" in scores_of("nn.softmax").source
-    region = scores_of("nn.stepwise_softmax")
+    region = _scores("nn.stepwise_softmax", is_given=is_given)
     assert "matmul + add" not in region.source
     arrays = [_multiples(2, 16, 16) for _ in range(3)]  # products and sums of quarters are exact in float32
     scores = (arrays[0].astype(np.float32) @ arrays[1].astype(np.float32)).astype(arrays[0].dtype) + arrays[2]
-    np.testing.assert_array_equal(region.run(*arrays)[0], KERNELS["nn.stepwise_softmax"](scores, axis=2))
+    found = region.run(*arrays)
+    np.testing.assert_array_equal(found[0], KERNELS["nn.stepwise_softmax"](scores, axis=2))
+    if is_given:
+        np.testing.assert_array_equal(found[1], scores)
+
+
+@needs_bfloat16
+def test_scores_of_other_attentions_are_rounded_too() -> None:
+    """A product of two computed matrices is one of an attention, whatever its softmax is computed in."""
+    assert "matmul + add" not in _scores("nn.softmax").source
+    assert "matmul + add" in _scores("nn.softmax", has_weights=True).source
+    assert "matmul + add" not in _scores("nn.stepwise_softmax", has_weights=True).source
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rows_that_see_nothing_are_zeros(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if lacks(open_engine().isa, dtype):
+        pytest.skip(f"oneDNN has no instructions for {dtype} here")
+    array = np.zeros((4, 40))
+    array[0], array[1, 20:], array[2, 7] = -np.inf, -np.inf, np.inf
+    narrow = array.astype(to_numpy(dtype))
+    for missing in ("", "byoc_dnnl.native.extension", "byoc_dnnl.native.vector_function"):
+        if missing:
+            monkeypatch.setattr(missing, lambda *_: None)
+        region = Region()
+        x = region.builder.param("x", tensor((4, 40), dtype))
+        region.finish(emit(region, "nn.stepwise_softmax", x, axis=1, zero_unseen=True))
+        found = region.run(narrow)[0].astype(np.float64)
+        assert (found[0] == 0).all()
+        expected = np.asarray(KERNELS["nn.stepwise_softmax"](narrow, axis=1, zero_unseen=True))
+        np.testing.assert_array_equal(found, expected.astype(np.float64))
 
 
 def _array(value: Any) -> Any:

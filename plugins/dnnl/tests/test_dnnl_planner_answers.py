@@ -289,8 +289,8 @@ def test_an_operand_of_fewer_bytes_than_a_primitive_reads_is_refused() -> None:
         with pytest.raises(ArtifactError) as caught:
             planner.add_step("move", reorder, arguments)
         assert str(caught.value) == "`move`, operand source: is too small; got 95, expected 96 bytes"
-    planner.add_kernel("erf", target, target)
-    planner.add_kernel("log", target, target, 4)
+    planner.add_kernel(Kernel("erf", target, target))
+    planner.add_kernel(Kernel("log", target, target, 4))
     plan = planner.plan()
     assert not isinstance(plan, str)
     step, each, rows_of_four, _ = plan.steps

@@ -116,8 +116,10 @@ def log_softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray
     return shifted
 
 
-def stepwise_softmax(x: NDArray, *, axis: int) -> NDArray:
+def stepwise_softmax(x: NDArray, *, axis: int, zero_unseen: bool = False) -> NDArray:
     """Return ``exp(x) / sum(exp(x))`` along one axis, each step of it rounded to the dtype of ``x``.
+
+    A line of minus infinities alone gives NaN, or zeros with ``zero_unseen``.
 
     The steps are the difference to the maximum, the exponential, the sum, and the quotient. Exponentials of float16 are
     summed in float32 and the sum is rounded once. Each addition of another narrow dtype is rounded: the halves of a
@@ -132,10 +134,13 @@ def stepwise_softmax(x: NDArray, *, axis: int) -> NDArray:
 
     # Sums go along rows that lie so, whatever the strides.
     lines = np.ascontiguousarray(np.moveaxis(x, axis, -1)).astype(wide, copy=False)
-    powers = rounded(np.exp(rounded(lines - lines.max(axis=-1, keepdims=True))))
+    top = lines.max(axis=-1, keepdims=True)
+    is_unseen = np.isneginf(top) if zero_unseen else np.zeros_like(top, bool)
+    powers = rounded(np.exp(rounded(lines - np.where(is_unseen, np.zeros_like(top), top))))
     is_exact = dtype == wide or dtype == np.float16
     total = powers.sum(axis=-1, keepdims=True) if is_exact else _sum_of_halves(powers, rounded)
-    return np.asarray(np.moveaxis((powers / rounded(total)).astype(dtype, copy=False), -1, axis))
+    divisor = np.where(is_unseen, np.ones_like(top), rounded(total))
+    return np.asarray(np.moveaxis((powers / divisor).astype(dtype, copy=False), -1, axis))
 
 
 def _sum_of_halves(lines: NDArray, rounded: Callable[[NDArray], NDArray]) -> NDArray:

@@ -3,7 +3,7 @@
  *
  * Exponentials of float16 are summed in float32. Each addition of bfloat16 is rounded: the halves of the row are added to
  * each other until at most eight numbers are left, which are added in order. Exponentials below 2**-126 count as 0. One NaN
- * makes the row NaN.
+ * makes the row NaN. A row of minus infinities alone is NaN too, or zeros with `zero_unseen`.
  */
 #ifndef BYOC_STEPWISE_SOFTMAX_H_
 #define BYOC_STEPWISE_SOFTMAX_H_
@@ -47,14 +47,19 @@ static inline double byoc_step_f64(double x) { return x; }
 BYOC_DEFINE_ROW(f32, float)
 BYOC_DEFINE_ROW(f64, double)
 
+/* What is subtracted from a row, and what its sum is divided by. */
+#define BYOC_SHIFT(top, zero_unseen) ((zero_unseen) && (top) == -INFINITY ? 0 : (top))
+#define BYOC_DIVISOR(total, zero_unseen) ((zero_unseen) && (total) == 0 ? 1 : (total))
+
 #define BYOC_DEFINE_STEPWISE_SOFTMAX(S, T, W)                                                                    \
   static inline T byoc_power_step_##S(T x, T top) {                                                              \
     return byoc_step_##S(byoc_exp_nonpositive_##W(byoc_step_##S(x - top)));                                      \
   }                                                                                                              \
-  static inline void byoc_stepwise_softmax_##S(const T *restrict x, T *restrict y, int64_t count) {              \
-    const T top = byoc_row_top_##W(x, count);                                                                    \
+  static inline void byoc_stepwise_softmax_##S(const T *restrict x, T *restrict y, int64_t count,                \
+                                               int zero_unseen) {                                                \
+    const T peak = byoc_row_top_##W(x, count), top = BYOC_SHIFT(peak, zero_unseen);                              \
     for (int64_t i = 0; i < count; ++i) y[i] = byoc_power_step_##S(x[i], top);                                   \
-    const T total = byoc_step_##S(byoc_row_sum_##W(y, count));                                                   \
+    const T sum = byoc_step_##S(byoc_row_sum_##W(y, count)), total = BYOC_DIVISOR(sum, zero_unseen);             \
     for (int64_t i = 0; i < count; ++i) y[i] = byoc_step_##S(y[i] / total);                                      \
   }
 
@@ -67,8 +72,9 @@ static inline float byoc_power_step_bf16(float x, float top) {
 }
 
 /* The exponentials are computed twice: the additions overwrite them, and a row has no more memory. */
-static inline void byoc_stepwise_softmax_bf16(const float *restrict x, float *restrict y, int64_t count) {
-  const float top = byoc_row_top_f32(x, count);
+static inline void byoc_stepwise_softmax_bf16(const float *restrict x, float *restrict y, int64_t count,
+                                              int zero_unseen) {
+  const float peak = byoc_row_top_f32(x, count), top = BYOC_SHIFT(peak, zero_unseen);
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_power_step_bf16(x[i], top);
   int64_t left = count;
   while (left > 8) {
@@ -78,6 +84,7 @@ static inline void byoc_stepwise_softmax_bf16(const float *restrict x, float *re
   }
   float total = left > 0 ? y[0] : 0;
   for (int64_t i = 1; i < left; ++i) total = byoc_step_bf16(total + y[i]);
+  total = BYOC_DIVISOR(total, zero_unseen);
   for (int64_t i = 0; i < count; ++i) y[i] = byoc_step_bf16(byoc_power_step_bf16(x[i], top) / total);
 }
 

@@ -191,7 +191,15 @@ OPS: tuple[OpDef, ...] = (
         "nn.stepwise_softmax",
         (OperandSpec("x"),),
         _infer_softmax,
-        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to about one."),),
+        attrs=(
+            AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to about one."),
+            AttrSpec(
+                "zero_unseen",
+                AttrKind.BOOL,
+                False,
+                doc="Whether a line of minus infinities alone gives zeros, not NaN: a step that sees no key.",
+            ),
+        ),
         flops=flops_per_element(5),
         kernel=KERNELS["nn.stepwise_softmax"],
         doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum, each step rounded to the dtype "

@@ -17,7 +17,8 @@ def vector_function(name: str) -> int:
 
     Args:
         name: one of these, of each number; or ``"log_softmax"``, of all of them as one row of less than 2**31; or
-            ``"stepwise_softmax_bfloat16"`` or ``"stepwise_softmax_float16"``, of a row of such numbers, widened.
+            ``"stepwise_softmax_bfloat16"`` or ``"stepwise_softmax_float16"``, of a row of such numbers, widened; with
+            ``"_zero_unseen"`` behind it where a row of minus infinities gives zeros.
     """
     found = extension()
     return 0 if found is None else int(found.VECTOR_FUNCTIONS.get(name, (0,))[-1])

@@ -167,6 +167,7 @@ class Kernel:
         target: its result, which lies as the operand does.
         columns: the elements of a row, which lie next to each other; 0 for a function of each element.
         dtype: the dtype that each step of the function is rounded to.
+        zero_unseen: whether a row of minus infinities gives zeros.
     """
 
     op: str
@@ -174,6 +175,7 @@ class Kernel:
     target: Place
     columns: int = 0
     dtype: str = "float32"
+    zero_unseen: bool = False
 
     @property
     def title(self) -> str:
@@ -189,7 +191,8 @@ class Kernel:
     def function(self) -> str:
         """The core's name of it."""
         name = self.op.removeprefix("nn.")
-        return name if self.dtype == "float32" else f"{name}_{self.dtype}"
+        suffixes = ["" if self.dtype == "float32" else f"_{self.dtype}", "_zero_unseen" if self.zero_unseen else ""]
+        return name + "".join(suffixes)
 
     @property
     def rows(self) -> int:
@@ -211,7 +214,8 @@ class Kernel:
         if not self.columns:
             return np.asarray(KERNELS[self.op](elements, **({"alpha": 1.0} if self.op == "nn.elu" else {})))
         rows = elements.reshape(-1, self.columns).astype(to_numpy(self.dtype), copy=False)
-        return np.asarray(KERNELS[self.op](rows, axis=1)).astype(np.float32, copy=False).reshape(-1)
+        attrs = {"zero_unseen": True} if self.zero_unseen else {}
+        return np.asarray(KERNELS[self.op](rows, axis=1, **attrs)).astype(np.float32, copy=False).reshape(-1)
 
     def __str__(self) -> str:
         return f"{self.op}  {self.implementation}  {self.source}, {self.target}"

@@ -371,9 +371,9 @@ class Planner:
                 raise ArtifactError(name, "is too small", got=place.buffer.nbytes, expected=f"{needed} bytes")
         self._steps.append(Step(title, desc, {int(argument): place for argument, place in arguments.items()}))
 
-    def add_kernel(self, op: str, source: Place, target: Place, columns: int = 0, dtype: str = "float32") -> None:
-        """Adds a function of the core: of each element, or of rows of so many that lie next to each other."""
-        self._steps.append(Kernel(op, source, target, columns, dtype))
+    def add_kernel(self, kernel: Kernel) -> None:
+        """Adds a function of the core: of each element, or of rows of elements that lie next to each other."""
+        self._steps.append(kernel)
 
     def check_finite(self, ids: Sequence[int]) -> bool:
         """Adds checks that values which are there are finite, as many as are needed; not where one cannot be."""

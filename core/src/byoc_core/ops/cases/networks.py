@@ -69,6 +69,7 @@ def _norms() -> Iterator[OpCase]:
     for name in ("nn.softmax", "nn.log_softmax", "nn.stepwise_softmax"):
         yield from (case(name, shape) for shape in (matrix, tokens, image, (3,)))
         yield case(name, image, axis=1)
+    yield case("nn.stepwise_softmax", tokens, zero_unseen=True)
     yield case("nn.batch_norm", image, *[(16,)] * 4)
     yield case("nn.batch_norm", matrix, *[(3,)] * 4)
     yield case("nn.batch_norm", (2, 9, 8, 16), *[(16,)] * 4, axis=-1)

@@ -44,7 +44,7 @@ def _write(kernel: Kernel) -> None:
         f"const {kernel.ctype(x)} *const from = {kernel.input(x)} + {start};",
         f"{kernel.ctype(x)} *const to = {kernel.output(step.result)} + {start};",
         f"for (int64_t k = 0; k < {size}; ++k) mine[k] = {given};",
-        f"{USE}{suffix}(mine, mine + {size}, {size});",
+        f"{USE}{suffix}(mine, mine + {size}, {size}, {int(bool(step.binding.attrs['zero_unseen']))});",
         f"for (int64_t k = 0; k < {size}; ++k) to{place} = {made};",
     ]
     count = 0 if view.size == 0 else view.outer * view.inner

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument
-from byoc_dnnl.lowerings.attributes import axis_of, number
+from byoc_dnnl.lowerings.attributes import axis_of, flag, number
 from byoc_dnnl.lowerings.elementwise import add_functions
 from byoc_dnnl.lowerings.functions import scaled
+from byoc_dnnl.plan import Kernel
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def lower_elu(call: Call, planner: Planner) -> str | None:
         _add(call, planner, place)
         return None
     wide = planner.temporary(call.op, place.desc)
-    planner.add_kernel("nn.elu", place, wide)
+    planner.add_kernel(Kernel("nn.elu", place, wide))
     if call.result.dtype == "float32":
         return add_functions(call, planner, wide, functions)
     # Functions follow on operations of two operands, not on one another; the larger of x and x is x.
@@ -104,7 +105,8 @@ def lower_stepwise_softmax(call: Call, planner: Planner) -> None:
     """
     place, columns = _rows(call, planner)
     wide = planner.temporary(call.op, place.desc)
-    planner.add_kernel(call.op, place, wide, columns, call.result.dtype)
+    zero_unseen = flag(call, "zero_unseen")
+    planner.add_kernel(Kernel(call.op, place, wide, columns, call.result.dtype, zero_unseen))
     _add_rounding(call, planner, wide)
 
 
@@ -112,10 +114,10 @@ def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:
     """Adds the function; a result of a narrower dtype is rounded by a reorder behind it."""
     op = "nn.elu" if call.op in ELUS else call.op
     if call.result.dtype == "float32":
-        planner.add_kernel(op, place, planner.result(call.output, place.desc), columns)
+        planner.add_kernel(Kernel(op, place, planner.result(call.output, place.desc), columns))
         return
     wide = planner.temporary(call.op, place.desc)
-    planner.add_kernel(op, place, wide, columns)
+    planner.add_kernel(Kernel(op, place, wide, columns))
     _add_rounding(call, planner, wide)
 
 

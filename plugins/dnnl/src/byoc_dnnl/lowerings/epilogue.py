@@ -35,6 +35,7 @@ BINARIES: Mapping[str, Algorithm] = {
     "subtract": Algorithm.BINARY_SUB,
 }
 
+_NARROW = ("bfloat16", "float16")
 _COMMUTATIVE = ("add", "maximum", "minimum", "multiply")
 
 """What the arguments of a post-op are numbered higher than those of the one before it."""
@@ -277,7 +278,7 @@ class _Link:
 def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_primitive: Shape) -> list[_Link]:
     links: list[_Link] = []
     value = calls[-1]
-    if _leads_to_steps(value, planner):
+    if _is_rounded_before(value, planner):
         return links
     while True:
         follower = planner.follower(value)
@@ -290,8 +291,14 @@ def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_p
         links, value = extended, link.call
 
 
-def _leads_to_steps(call: Call, planner: Planner) -> bool:
-    """Whether calls that might be post-ops lead to a softmax by steps: what that reads is rounded stage by stage."""
+def _is_rounded_before(call: Call, planner: Planner) -> bool:
+    """Whether the result of a call is rounded before anything reads it, so that there are no post-ops.
+
+    So are the scores of an attention of narrow floats: a product of two matrices that are computed, whoever reads it.
+    So is the result of a call from which other calls, which might be post-ops, lead to a softmax by steps.
+    """
+    if call.op == "matmul" and call.result.dtype in _NARROW and not any(map(planner.is_constant, call.inputs)):
+        return True
     while (follower := planner.follower(call)) is not None:
         if follower.op == "nn.stepwise_softmax":
             return True

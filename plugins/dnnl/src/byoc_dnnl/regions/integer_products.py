@@ -29,9 +29,12 @@ _MANY = (2.0**75, 2.0**74)
 def spell_integer_products(module: IRModule) -> IRModule:
     """Return the module with products of dequantised tensors for converted products of int32, biases included.
 
-    One factor is constant: a matrix, or filters. Sums of integers below ``2**24`` are the same numbers. Larger ones,
-    which float32 does not hold, are rounded once where bytes are multiplied, else as sums of float32 are. A scalar that
-    stands in for another one which is 0 becomes arithmetic, since oneDNN knows no truth values.
+    One factor is constant: a matrix, or filters. The results are the same numbers where no sum of magnitudes, bias
+    included, exceeds ``2**24``. Others, which float32 does not hold, are rounded: once where oneDNN multiplies bytes,
+    and once more where a bias of int32 is added; as sums of float32 are, where it multiplies floats (zero points that
+    differ between columns, older processors). The error is that of a float32 model: relative to the sum of magnitudes,
+    and not to a result in which large sums cancel. A scalar that stands in for another one which is 0 becomes
+    arithmetic, since oneDNN knows no truth values.
     """
     return rewrite_module(module, _RULES)
 

@@ -30,7 +30,7 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
     key, value = (_split_heads(node, index, key_heads) for index in (1, 2))
     offset: Dim = 0
     if node.has_input(4):
-        offset = node.shape(4)[2]
+        offset = _past_steps(node)
         key, value = (node.emit("concat", node.value(past), new, axis=2) for past, new in ((4, key), (5, value)))
     scale = node.attr_float("scale") if node.has_attr("scale") else None
     softcap, stage, precision = node.attr_float("softcap", 0.0), _read_stage(node), _read_precision(node)
@@ -51,6 +51,13 @@ def _import_attention(node: NodeContext) -> Sequence[Imported]:
         made = stages.emit(query, key, value, stage)
     result, *scores = made
     return (_join_heads(node, result) if flat else result, key, value, *scores)
+
+
+def _past_steps(node: NodeContext) -> Dim:
+    past = node.shape(4)
+    if len(past) != 4:
+        raise node.error("has past keys of another rank", got=past, expected="(batch, heads, steps, size)")
+    return past[2]
 
 
 def _check_variant(node: NodeContext) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from byoc_core.dims import Dim
+from byoc_core.dtypes import float_limits, to_numpy
 from byoc_core.frontend.onnx.node_context import NodeContext
-from byoc_core.frontend.onnx.ops.normalisation import emit_softmax
+from byoc_core.frontend.onnx.ops.normalisation import NARROW_FLOATS
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
 
@@ -45,19 +46,20 @@ class AttentionStages:
         Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``, and ``(B, H, S, T)`` of the scores.
 
         Raises:
-            FrontendError: the numbers of heads are not known, and differ.
+            FrontendError: the numbers of heads are not known, and differ; or the mask does not fit the scores.
         """
         node, (batch, heads, steps, size), (_, groups, length, _) = self.node, *map(self.node.shape_of, (query, key))
         is_shared = heads != groups
         if is_shared and not (isinstance(heads, int) and isinstance(groups, int) and groups and heads % groups == 0):
             problem = "rounds each stage, and needs equal or known numbers of heads"
             raise node.error(problem, got=(heads, groups), expected="a multiple of the second one")
+        self._check_mask((batch, heads, steps, length))
         # The queries of the heads that share keys become steps of one head.
         shared = (batch, groups, heads // groups * steps) if is_shared else (batch, heads, steps)
-        factor = self._factor(size)
-        query, keys = node.emit("multiply", query, factor), node.emit("multiply", key, factor)
+        of_queries, of_keys = self._factors(size)
+        queries, keys = node.emit("multiply", query, of_queries), node.emit("multiply", key, of_keys)
         turned = node.emit("permute_dims", keys, axes=(0, 1, 3, 2))
-        products = node.emit("matmul", node.reshape(query, (*shared, size)), turned)
+        products = node.emit("matmul", node.reshape(queries, (*shared, size)), turned)
         scores: dict[str, Value] = {"products": node.reshape(products, (batch, heads, steps, length))}
         scores["capped"] = self._cap(scores["products"])
         scores["masked"] = scores["capped"] if self.mask is None else node.emit("add", scores["capped"], self.mask)
@@ -66,33 +68,63 @@ class AttentionStages:
         result = node.reshape(weighed, (batch, heads, steps, node.shape_of(value)[3]))
         return (result,) if stage is None else (result, scores[stage])
 
-    def _factor(self, size: Dim) -> Value:
-        """Return the factor of queries and of keys: the root of the scale."""
+    def _check_mask(self, scores: tuple[Dim, ...]) -> None:
+        """Check that a mask broadcasts to the scores, as ``nn.attention`` does it."""
+        mask = () if self.mask is None else self.node.shape_of(self.mask)
+        padded = (1,) * (len(scores) - len(mask)) + mask
+        fits = len(padded) == len(scores) and all(
+            found == 1 or not isinstance(found - size, int) or found == size
+            for found, size in zip(padded, scores, strict=True)
+        )
+        if not fits:
+            raise self.node.error("has a mask that does not broadcast to the scores", got=mask, expected=scores)
+
+    def _factors(self, size: Dim) -> tuple[Value, Value]:
+        """Return the factors of queries and of keys: roots of the scale, with its sign on that of the queries."""
         if self.scale is not None or isinstance(size, int):
             scale = 1 / math.sqrt(max(int(str(size)), 1)) if self.scale is None else self.scale
-            return self._number(math.sqrt(scale))
+            root = math.sqrt(abs(scale))
+            return self._number(math.copysign(root, scale), "scale"), self._number(root, "scale")
         emit = self.node.emit
         sizes = self.node.to_value(ShapeValue((size,)), "the size of a head")
-        root = emit("sqrt", emit("cast", sizes, dtype="float32"))
-        factor = emit("sqrt", emit("divide", self.node.constant(np.ones(1, np.float32)), root))
-        return emit("cast", factor, dtype=self.node.type(0).dtype)
+        inverse = emit("sqrt", emit("cast", sizes, dtype="float32"))
+        factor = emit("sqrt", emit("divide", self.node.constant(np.ones(1, np.float32)), inverse))
+        narrow = emit("cast", factor, dtype=self.node.type(0).dtype)
+        return narrow, narrow
 
     def _cap(self, scores: Value) -> Value:
         if not self.softcap:
             return scores
-        cap = self._number(self.softcap)
+        cap = self._number(self.softcap, "softcap")
         return self.node.emit("multiply", self.node.emit("tanh", self.node.emit("divide", scores, cap)), cap)
 
     def _weigh(self, scores: Value) -> Value:
-        """Return the softmax of the scores, computed in its own dtype; zeros for steps that see no key."""
+        """Return the softmax of the scores, computed in its own dtype; zeros for steps that see no key.
+
+        A step sees none if all of its scores are minus infinity, which a sum of finite numbers may be in float16; or if
+        its mask is, whatever is not a number below it.
+        """
         dtype, emit = self.node.type(0).dtype, self.node.emit
         given = scores if dtype == self.precision else emit("cast", scores, dtype=self.precision)
-        weights = emit_softmax(self.node, given, 3)
+        if self.precision in NARROW_FLOATS:
+            weights: Value = emit("nn.stepwise_softmax", given, axis=3, zero_unseen=True)
+        else:
+            weights = self._zero_unseen(emit("nn.softmax", given, axis=3), scores)
         weights = weights if dtype == self.precision else emit("cast", weights, dtype=dtype)
-        if self.mask is None or not self.may_see_none:
-            return weights
-        top = emit("max", self.mask, axis=(-1,), keepdims=True)
-        return emit("where", emit("equal", top, self._number(-math.inf)), self._number(0.0), weights)
+        return weights if self.mask is None or not self.may_see_none else self._zero_unseen(weights, self.mask)
 
-    def _number(self, value: float) -> Value:
+    def _zero_unseen(self, weights: Value, scores: Value) -> Value:
+        """Return weights with zeros for the steps whose scores are all minus infinity."""
+        emit, dtypes = self.node.emit, [self.node.tensor_type(value).dtype for value in (weights, scores)]
+        zero, lowest = (
+            self.node.constant(np.asarray(number).astype(to_numpy(dtype)))
+            for number, dtype in zip((0.0, -math.inf), dtypes, strict=True)
+        )
+        top = emit("max", scores, axis=(-1,), keepdims=True)
+        return emit("where", emit("equal", top, lowest), zero, weights)
+
+    def _number(self, value: float, attribute: str) -> Value:
+        dtype = self.node.type(0).dtype
+        if abs(value) > float_limits(dtype).largest:
+            raise self.node.error(f"attribute `{attribute}` is too large for {dtype}", got=value)
         return self.node.scalar(value, 0)

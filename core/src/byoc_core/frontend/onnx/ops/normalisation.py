@@ -14,7 +14,7 @@ from byoc_core.frontend.onnx.ops.reduction import vector_norm
 from byoc_core.ir.module import Value
 from byoc_core.opset.types import TensorType
 
-__all__ = ["IMPORTERS", "NARROW_FLOATS", "emit_softmax"]
+__all__ = ["IMPORTERS", "NARROW_FLOATS"]
 
 NARROW_FLOATS = ("bfloat16", "float16")
 """The floats whose softmax is rounded step by step."""
@@ -97,7 +97,7 @@ def _import_over_one_axis(compute: Callable[[NodeContext, Value, int], Value]) -
     return import_node
 
 
-def emit_softmax(node: NodeContext, value: Value, axis: int) -> Value:
+def _softmax(node: NodeContext, value: Value, axis: int) -> Value:
     """Return the softmax of a value; each step of it is rounded to a narrow dtype, as ONNX's function body says."""
     is_narrow = node.tensor_type(value).dtype in NARROW_FLOATS
     return node.emit("nn.stepwise_softmax" if is_narrow else "nn.softmax", value, axis=axis)
@@ -156,6 +156,6 @@ IMPORTERS: dict[str, NodeImporter] = {
     "LpNormalization": _import_lp_norm,
     "MeanVarianceNormalization": _import_mean_variance,
     "RMSNormalization": _import_over_axes("nn.rms_norm", 1),
-    "Softmax": _import_over_one_axis(emit_softmax),
+    "Softmax": _import_over_one_axis(_softmax),
 }
 """The family's importers, by ONNX name."""

@@ -78,6 +78,11 @@ def _float8_parameters(
     if shape:
         rank = len(node.shape(0))
         channel = node.axis(axis, rank)
+        size = node.shape(0)[channel]
+        if isinstance(size - shape[0], int) and size != shape[0]:
+            raise node.error(
+                f"has another number of scales than axis {channel} has indices", got=shape[0], expected=size
+            )
         shape = tuple(shape[0] if index == channel else 1 for index in range(rank))
     zero = node.array(2) if node.has_input(2) else None
     is_zero = not node.has_input(2) or (zero is not None and not zero.astype(np.float32).any())
