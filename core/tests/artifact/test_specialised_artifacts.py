@@ -66,14 +66,24 @@ def test_an_artifact_holds_the_sizes_given_and_the_host_form(
     again.require_offload(1.0)
 
 
-def test_an_artifact_without_sizes_runs_on_the_host_and_says_so(tmp_path: Path) -> None:
+def test_an_artifact_without_sizes_runs_on_the_host_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "model.byoc"
     for sets in ([], [{"n": 2}]):
         executable = byoc_core.build(MODULE, [Toy()], specialize=sets)
         executable.require_offload(1.0)
+        executable.save(path, respecializable=True)
+        executable.as_saved().save(path)
+        assert host_lines(caplog) == []
         executable.save(path)
+        (line,) = host_lines(caplog)
+        assert line.startswith(f"artifact `{path}`: the host runs ")
+        assert "Give sets of sizes to `build(specialize=...)`, or save with `respecializable=True`." in line
         loaded = byoc_core.load(path)
         check(byoc_core.VirtualMachine(loaded)["main"], 3, 2)
+        (line,) = host_lines(caplog)
+        assert " runs on the host for m = 2, n = 3: " in line
         assert shares(loaded)["exp"] == "toy"
         assert {shares(loaded)[op] for op in ("add", "nn.relu", "matmul")} == {"host"}
         with pytest.raises(PartitionError, match="the artifact is compiled for no sizes of the region"):

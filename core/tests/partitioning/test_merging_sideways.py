@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from byoc_core import script as R
-from byoc_core.ir import Binding, IRModule, Value, Var, tensor
+from byoc_core.ir import Binding, Function, IRModule, Value, Var, tensor
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import MergeCompositeFunctions, check_partition
 from byoc_core.partitioning.merging.typed_fusion import fuse_claims
+from byoc_core.transform.specialise import symbols_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from core.tests.partitioning.graphs import Plan, grow, plans
 
 ROW = tensor((4,))
 
@@ -221,3 +224,19 @@ def test_modules_stay_lawful(data: st.DataObject, cases: Any) -> None:
     assert repr(case.evaluate(after)) == repr(case.evaluate(claimed))
     assert merge(after) is after
     assert MergeCompositeFunctions()(after) is after
+
+
+@settings(max_examples=settings().max_examples * 3 // 5, deadline=None)
+@given(plan=plans(30, symbolic=True), sideways=st.booleans())
+def test_separated_backends_have_regions_of_known_sizes_or_of_symbolic_ones(plan: Plan, sideways: bool) -> None:
+    claimed = grow(plan).claimed()
+    backends = {str(binding.codegen) for function in claimed.functions.values() for binding in function.walk()}
+    separated = frozenset(sorted(backends - {"None"})[:2])
+    merge = MergeCompositeFunctions(sideways, separated)
+    after = merge(claimed)
+    check_partition(claimed, after)
+    assert merge(after) is after
+    for function in after.functions.values():
+        if function.attrs.get("Codegen") in separated:
+            parts = [Function("op", (), (binding,), ()) for binding in function.bindings]
+            assert len({bool(symbols_in(part)) for part in parts}) == 1

@@ -136,6 +136,8 @@ class Executable:
         Native code that this process compiled is recorded as trusted for this user, as ``byoc compile`` does it: the
         artifact loads without ``allow_native``. Native code that was loaded with permission is not.
 
+        What a backend of static shapes compiles at first use here, the host may run in the artifact: the log says so.
+
         Args:
             path: the file; an existing one is replaced.
             progress: called with the bytes written so far and in all.
@@ -148,9 +150,13 @@ class Executable:
             PluginError: it is, and cannot save.
             OSError: the file cannot be written.
         """
+        from byoc_core.artifact.saved_report import warn_of_lost_offload
         from byoc_core.artifact.saving import save
 
-        save(self.as_saved(respecializable=respecializable), path, progress=progress)
+        saved = self.as_saved(respecializable=respecializable)
+        save(saved, path, progress=progress)
+        if saved is not self and not respecializable:
+            warn_of_lost_offload(self.report_data, saved.report_data, path)
 
     def to_bytes(self) -> bytes:
         """Gives what :meth:`save` would write."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from byoc_core.dims import Dim, read_dim, total
 from byoc_core.errors import IRTypeError
 from byoc_core.offload_shares import HOST, MAX_FLOPS, apportion, count_expression, items_of
+from byoc_core.printable import to_printable
 from byoc_core.runtime.sets_of_sizes import MAX_SIZE
 from byoc_core.runtime.specialised import SpecialisedModule
 
-__all__ = ["report_of_artifact"]
+__all__ = ["report_of_artifact", "warn_of_lost_offload"]
+
+_LOGGER = logging.getLogger("byoc_core")
 
 _CODE = "dynamic-shape"
 _TEXT = "backend `{}` takes static shapes only, and the artifact is compiled for no sizes of the region"
@@ -41,6 +46,24 @@ def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedM
     found = {**report, "specialised": told}
     changed = _with_host_regions(found, unheld)
     return found if changed is None else _apportioned(changed)
+
+
+def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Say in the log how much of the work is the host's in an artifact, and a backend's in the process that saved it.
+
+    Args:
+        report: of the executable.
+        saved: of the artifact, as :func:`report_of_artifact` gives it.
+        path: the artifact.
+    """
+    here, there = (item.get("offloaded_share") for item in (report, saved))
+    if isinstance(here, float | int) and isinstance(there, float | int) and there < here:
+        _LOGGER.warning(
+            "artifact `%s`: the host runs %.1f %% of the FLOPs there, which a backend of static shapes compiles at "
+            "first use here. Give sets of sizes to `build(specialize=...)`, or save with `respecializable=True`.",
+            to_printable(os.fspath(path)),
+            100 * (here - there),
+        )
 
 
 def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
