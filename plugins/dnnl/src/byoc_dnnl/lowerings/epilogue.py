@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument, Query
@@ -198,6 +199,7 @@ class _Search:
             return None
         desc = self._result(made)
         links = _links_after(self.calls, self.planner, desc, self.to_primitive)
+        links = list(takewhile(lambda link: _keeps_nan(link, made), links))
         while links:
             for way in (_written_over(links, desc, self.planner), links):
                 found = self._make(way) if way else None
@@ -221,7 +223,9 @@ class _Search:
             return None
         links.append(end)
         found = self._make(links)
-        return (found, links, desc) if found is not None and self._result(found) == desc else None
+        if found is None or self._result(found) != desc or not all(_keeps_nan(link, found) for link in links):
+            return None
+        return found, links, desc
 
     def _make(self, links: Sequence[_Link]) -> PrimitiveDesc | None:
         found = self.make([*self.own, *(post_op for link in links for post_op in link.post_ops)])
@@ -231,6 +235,11 @@ class _Search:
         desc = self.to_value(made.memory_desc(Query.DST_MD))
         assert desc is not None  # lowerings choose axes between which any layout of a result can go
         return desc
+
+
+def _keeps_nan(link: _Link, made: PrimitiveDesc) -> bool:
+    """Whether a post-op of a primitive hands NaN on as by itself: convolutions by products lose it in sigmoid."""
+    return link.call.op != "sigmoid" or "gemm" not in made.implementation
 
 
 def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
