@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from byoc_core.dtypes import to_numpy
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -95,13 +96,15 @@ def test_compile_writes_over_nothing_but_artifacts(byoc: Any, model: Path, name:
     assert byoc("compile", model, "-o", "empty.byoc").code == 0
 
 
-@pytest.mark.parametrize("dtype", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN])
-def test_run_reads_types_that_numpy_lacks(byoc: Any, dtype: int) -> None:
-    info = [helper.make_tensor_value_info(name, dtype, [4]) for name in "xy"]
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("bfloat16", TensorProto.BFLOAT16), ("float8_e4m3fn", TensorProto.FLOAT8E4M3FN)]
+)
+def test_run_reads_types_that_numpy_lacks(byoc: Any, name: str, dtype: int) -> None:
+    info = [helper.make_tensor_value_info(value, dtype, [4]) for value in "xy"]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", info[:1], info[1:])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     Path("t.onnx").write_bytes(made.SerializeToString())
-    array = np.array([1, -2, 0.5, 4]).astype(helper.tensor_dtype_to_np_dtype(dtype))
+    array = np.array([1, -2, 0.5, 4]).astype(to_numpy(name))
     np.save("x.npy", array)
     np.savez("x.npz", x=array)
     assert np.load("x.npy").dtype.kind == "V", "numpy forgets the type"
