@@ -39,7 +39,6 @@ __all__ = [
     "has_library",
     "has_lockable_memory",
     "has_module",
-    "has_numpy_2",
     "has_onednn",
     "has_openmp",
     "has_plain_user",
@@ -152,11 +151,6 @@ def _normalised(name: str) -> str:
 def has_openmp(match: re.Match[str]) -> bool:
     """Return whether oneDNN is installed, and the library that its threads are of."""
     return has_onednn(match) and ctypes.util.find_library("gomp") is not None
-
-
-def has_numpy_2(_: re.Match[str]) -> bool:
-    """Return whether numpy is a version behind 1."""
-    return int(metadata.version("numpy").partition(".")[0]) >= 2
 
 
 # ---- Compilers and what they make

@@ -80,7 +80,6 @@ RULES = (
     Rule("library", r"libgomp|there is nothing to change", here.has_library("gomp")),
     Rule("library", r"no OpenMP", here.has_openmp),
     Rule("library", r"oneDNN|onednn|byoc-dnnl", here.has_onednn),
-    Rule("library", r"numpy 1 ", here.has_numpy_2),
     # Compilers.
     Rule("compiler", r"no C compiler|^C compiler", here.has_compiler),
     Rule("compiler", r"^(\S+) is not installed", here.has_program),

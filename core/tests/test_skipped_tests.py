@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from byoc_core.native.cpu import machine_features
 from byoc_core.native.toolchain import Toolchain
@@ -110,7 +109,6 @@ _PRESENT = {
     "permissions and links are those of POSIX": os.name == "posix",
     "this user may read everything": hasattr(os, "geteuid") and os.geteuid() != 0,
     "the system does not tell how much memory is resident": sys.platform == "linux",
-    "numpy 1 keeps the state of errors in threads, not in contexts": np.__version__ >= "2",
     "the sample holds native code for x86-64 Linux": (sys.platform, platform.machine()) == ("linux", "x86_64"),
     "this machine does not run no_such_set": False,
     "this machine does not run sse2": "sse2" in (machine_features() or ()),

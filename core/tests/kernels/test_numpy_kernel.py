@@ -108,7 +108,6 @@ def test_errors_pass_through_a_quiet_call() -> None:
         run_quietly(fail)
 
 
-@pytest.mark.skipif(np.__version__ < "2", reason="numpy 1 keeps the state of errors in threads, not in contexts")
 def test_a_quiet_call_can_be_nested_and_keeps_what_it_sets_to_itself() -> None:
     mine: ContextVar[int] = ContextVar("mine", default=0)
 

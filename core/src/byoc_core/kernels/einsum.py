@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from byoc_core.kernels.precision import NDArray, working_dtype
+from byoc_core.kernels.precision import NDArray, native_dtype
 
 __all__ = ["KERNELS", "einsum"]
 
@@ -17,7 +17,7 @@ def einsum(*operands: NDArray, equation: str) -> NDArray:
     Cost: that of the cheapest order of pairs found greedily.
     """
     dtype = operands[0].dtype
-    wide = working_dtype(dtype)
+    wide = native_dtype(dtype)  # older numpy sums no products of other types
     result = np.einsum(equation, *(operand.astype(wide, copy=False) for operand in operands), optimize="greedy")
     return np.array(result).astype(dtype, copy=False)
 
