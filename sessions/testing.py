@@ -24,7 +24,7 @@ def minimums(session: nox.Session) -> None:
     # What a wheel depends on does not count as named, so it is named here.
     session.install("--resolution", "lowest-direct", *lowest, *(str(wheel(name)) for name in PACKAGES))
     # What is there stays: the newest of what tests need may want newer ones, and older of these do not.
-    constraints = Path(session.create_tmp()) / "lowest.txt"
+    constraints = Path(session.virtualenv.location) / "lowest.txt"
     frozen = session.run("uv", "pip", "freeze", external=True, silent=True)
     constraints.write_text("".join(line + "\n" for line in str(frozen).splitlines() if "==" in line), "utf-8")
     session.install("--constraint", str(constraints), *group("test"), "onnxruntime>=1.20")
