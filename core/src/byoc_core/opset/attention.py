@@ -15,7 +15,7 @@ from byoc_core.opset.type_rules import (
 )
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "fits_scores"]
 
 
 def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
@@ -40,17 +40,21 @@ def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
     return (result, TensorType((batch, heads, steps, length), dtype))
 
 
+def fits_scores(mask: tuple[Dim, ...], scores: tuple[Dim, ...]) -> bool:
+    """Return whether a mask broadcasts to the scores of an attention; symbols may, until a call tells."""
+    padded = (1,) * (len(scores) - len(mask)) + mask
+    return len(padded) == len(scores) and all(
+        found == 1 or not isinstance(found - size, int) or found == size
+        for found, size in zip(padded, scores, strict=True)
+    )
+
+
 def _check_mask(context: TypeContext, scores: tuple[Dim, ...]) -> None:
     if len(context.operands) > 4:
         raise context.error("takes one mask", got=len(context.operands) - 3)
     for index in range(3, len(context.operands)):
         mask = context.shape(index)
-        padded = (1,) * (4 - len(mask)) + mask
-        fits = len(padded) == 4 and all(
-            found == 1 or not isinstance(found - size, int) or found == size
-            for found, size in zip(padded, scores, strict=True)
-        )
-        if not fits:
+        if not fits_scores(mask, scores):
             raise context.error("does not broadcast to the scores", operand=index, got=mask, expected=scores)
 
 

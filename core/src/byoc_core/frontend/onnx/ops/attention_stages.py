@@ -13,6 +13,7 @@ from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.ops.normalisation import NARROW_FLOATS
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
+from byoc_core.opset.attention import fits_scores
 
 __all__ = ["PRECISIONS", "AttentionStages"]
 
@@ -71,12 +72,7 @@ class AttentionStages:
     def _check_mask(self, scores: tuple[Dim, ...]) -> None:
         """Check that a mask broadcasts to the scores, as ``nn.attention`` does it."""
         mask = () if self.mask is None else self.node.shape_of(self.mask)
-        padded = (1,) * (len(scores) - len(mask)) + mask
-        fits = len(padded) == len(scores) and all(
-            found == 1 or not isinstance(found - size, int) or found == size
-            for found, size in zip(padded, scores, strict=True)
-        )
-        if not fits:
+        if not fits_scores(mask, scores):
             raise self.node.error("has a mask that does not broadcast to the scores", got=mask, expected=scores)
 
     def _factors(self, size: Dim) -> tuple[Value, Value]:
