@@ -88,6 +88,7 @@ class FakeBackend:
         data_dependent_sizes: whether it takes sizes that only the data tells.
         constants: how it wants its constants.
         strided: whether its functions take strided views.
+        min_region_flops: the least region that is worth a call.
         options: the model of its options.
         status: whether it can compile here.
         prepare: what ``byoc_prepare`` does.
@@ -109,6 +110,7 @@ class FakeBackend:
         unit_roundoff: Mapping[str, float] = MappingProxyType({}),
         strided: bool = False,
         quantised: bool = False,
+        min_region_flops: int = 0,
         options: type[BaseModel] | None = None,
         status: Status | None = None,
         prepare: Callable[[IRModule], IRModule] | None = None,
@@ -131,6 +133,7 @@ class FakeBackend:
             unit_roundoff=unit_roundoff,
             strided=strided,
             quantised=quantised,
+            min_region_flops=min_region_flops,
         )
         self._status = status or Status(ok=True)
         self._prepare = prepare

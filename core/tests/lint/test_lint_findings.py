@@ -129,7 +129,19 @@ def _codegen_raises(self: object, functions: object, context: object) -> Any:
 _BAD: dict[str, Callable[[Fake], Any]] = {
     "bad-name": _supports(_takes_float32, name="My NPU"),
     "bad-info": _supports(
-        _takes_float32, constants="inline", unit_roundoff={"int8": 0.5, "float16": 1e-3, "float32": 0, "float64": "1"}
+        _takes_float32,
+        constants="inline",
+        unit_roundoff={
+            "int8": 0.5,
+            "float16": 1e-3,
+            "float32": 0,
+            "float64": "1",
+            "exp:float32": 1e-3,
+            "exq:float32": 1e-3,
+            "exp:int8": 0.5,
+            "log:float32": 2,
+        },
+        min_region_flops=-1,
     ),
     "bad-options": _supports(_takes_float32, options=_Options),
     "bad-status": _supports(_takes_float32, status=Status(ok=False, reason="")),

@@ -69,6 +69,23 @@ def test_a_region_below_a_limit_is_given_back(what: str, places: Callable[..., s
     assert refusals == ([Rejection("too-small", text)] if text else [])
 
 
+def test_a_backend_states_which_regions_are_worth_a_call(places: Callable[..., str], fake_backend: Any) -> None:
+    def backend() -> Any:
+        return fake_backend("aone", ["tanh", "nn.relu"], min_region_flops=9)
+
+    log = PartitionLog()
+    assert places(MIXED, [backend()], log) == "c:a d:a e:a"
+    (refusal,) = log.refusals("main", "a")
+    text = "its region is not worth a call, says the backend: 8 of 9 FLOPs"
+    assert refusal.rejection == Rejection("too-small", text)
+    assert places(MIXED, [backend()], backend_limits=False) == "a:a c:a d:a e:a"
+    assert places(MIXED, [backend()], force={"a": "aone"}) == "a:a c:a d:a e:a"
+    assert places(MIXED, [backend()], min_flops=99) == ""
+    assert places(MIXED, [backend(), fake_backend("btwo", ["tanh"])]) == "a:b c:a d:a e:a"
+    symbolic = 'def main(x: R.Tensor(("n",))):\n    a = R.tanh(x)\n    return a\n'
+    assert places(symbolic, [backend()]) == "a:a"
+
+
 def test_the_next_backend_is_asked_for_what_was_given_back(places: Callable[..., str], fake_backend: Any) -> None:
     backends = [fake_backend("aone", ["tanh"]), fake_backend("btwo", ["tanh", "nn.relu", "exp"])]
     assert places(MIXED, backends) == "a:a b:b c:a d:b e:a"

@@ -95,7 +95,8 @@ def check_constrained(case: Case, seed: int) -> int:
     options = draw_options(case, random.Random(seed))
     fakes = case.plugins(FakeBackend)
     after = partition(case.module, fakes, partition_options=options)
-    facts = check_laws(case.module, after, maximal=not options.has_limits, sideways=options.sideways)
+    has_limits = options.min_ops or options.min_flops or options.min_bytes
+    facts = check_laws(case.module, after, maximal=not has_limits, sideways=options.sideways)
     check_same_run(case, after)
     check_constraints(case, after, options, _taken(facts))
     if partition(after, fakes, partition_options=options) != after:

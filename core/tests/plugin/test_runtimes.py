@@ -13,6 +13,7 @@ from byoc_core.errors import ArtifactError, HookError, PluginError, RuntimeNotFo
 from byoc_core.plugin import Catalog, PluginRecord, describe_absence, discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
+from byoc_core.runtime.fork_guard import UnforkedModule
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import PackedFunction, RuntimeModule
 from byoc_core.runtime.registry import RuntimeHandle, Runtimes
@@ -136,6 +137,22 @@ def test_a_serial_runtime_gets_one_thread_at_a_time(concurrency: Any, most: int)
     for thread in threads:
         thread.join()
     assert inner.most_inside == 1 if most == 1 else inner.most_inside > 1
+
+
+@pytest.mark.parametrize("concurrency", ["reentrant", "serial"])
+def test_a_runtime_that_is_not_fork_safe_gets_a_guard(concurrency: Any) -> None:
+    inner = NpuModule()
+    handle = handle_of(
+        RuntimeInfo("npu", concurrency=concurrency, fork_safe=False),
+        byoc_load_module=lambda: inner,
+        byoc_save_module=lambda module: repr(module is inner).encode(),
+    )
+    module = handle.load(b"", CONTEXT)
+    guard = module.inner if isinstance(module, SerialModule) else module
+    assert isinstance(guard, UnforkedModule)
+    assert guard.inner is inner
+    assert handle.guard(module) is module
+    assert handle.save(module) == b"True"
 
 
 def test_a_freshly_compiled_module_is_guarded_too() -> None:

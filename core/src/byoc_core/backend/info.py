@@ -30,6 +30,7 @@ __all__ = [
     "Support",
     "coarsest_roundoff",
     "is_backend_name",
+    "stated_roundoff",
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -61,11 +62,16 @@ class BackendInfo:
         constants: ``"embedded"``: constants reach it as ``Constant`` operands; ``"lifted"``: as parameters.
         preferred_layouts: deprecated since 0.2 and ignored: no pass plans layouts by it.
         unit_roundoff: by the name of a floating-point dtype, the unit roundoff with which it computes on that dtype,
-            where that is coarser than the dtype's own (``{"float32": 2**-11}`` for TF32). Who judges its numbers
-            goes by it.
+            where that is coarser than the dtype's own (``{"float32": 2**-11}`` for TF32). By the names of an op and a
+            dtype (``{"exp:float32": 2**-12}``), the unit roundoff of that op alone. The debugger and the conformance
+            kit judge its numbers by it.
         strided: whether functions of its modules mostly take strided views and write into them, so that ops which make
             such views cost nothing outside its regions. What a function permits in the end its module says
             (:attr:`byoc_core.runtime.module.CallTraits.strided`).
+        finite_only: whether it computes on finite numbers only: its results mean nothing where an input, a result or a
+            value between them is NaN or infinite. The debugger and the conformance kit judge no numbers then.
+        min_region_flops: the least floating-point operations of a region that are worth a call. Smaller regions stay
+            on the host; a region whose operations are not known, or depend on symbols, is taken.
         quantised: whether it computes on quantised constants: ``dequantize`` of a constant is left in the module for
             it, and not computed when the module is prepared.
     """
@@ -81,6 +87,8 @@ class BackendInfo:
     unit_roundoff: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     strided: bool = False
     quantised: bool = False
+    finite_only: bool = False
+    min_region_flops: int = 0
 
     def __post_init__(self, preferred_layouts: tuple[str, ...] | None) -> None:
         if preferred_layouts is not None:
@@ -92,8 +100,19 @@ class BackendInfo:
             )
 
 
+def stated_roundoff(stated: Mapping[str, float], dtype: str, op: str = "") -> float:
+    """Return the unit roundoff that a backend states for an op on a dtype, in general where none is named; 0 if none.
+
+    Args:
+        stated: see ``unit_roundoff`` of :class:`BackendInfo`.
+        dtype: of what is rounded.
+        op: the op's name.
+    """
+    return max(stated.get(dtype, 0.0), stated.get(f"{op}:{dtype}", 0.0))
+
+
 def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:
-    """Gives the coarsest unit roundoff that any of several backends states, by dtype: of what they compute together."""
+    """Return the coarsest unit roundoff that any of several backends states, by dtype and by op and dtype."""
     coarsest: dict[str, float] = {}
     for info in infos:
         for dtype, stated in info.unit_roundoff.items():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.backend import BackendHandle
+from byoc_core.backend import BackendHandle, BackendInfo
 from byoc_core.backend import backends as installed_backends
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
 from byoc_core.debugging.compiling import result_names
@@ -117,8 +117,7 @@ class RegionChecker:
     ) -> None:
         self._runner = runner
         self._tolerance = tolerance
-        self._unit_roundoff = {h.name: h.info(options.get(h.name)).unit_roundoff for h in handles}
-        self._static = {h.name for h in handles if not h.info().dynamic_shapes}
+        self._infos = {h.name: h.info(options.get(h.name)) for h in handles}
         self._sized: dict[tuple[int, Sizes], tuple[Function, Function]] = {}
 
     def check(self, module: IRModule, name: str, inputs: Sequence[NDArray], call: int = 0) -> CheckedCall:
@@ -128,10 +127,12 @@ class RegionChecker:
             ExecutionError: the reference kernels cannot run it.
         """
         function = module[name]
-        if function.attrs["Codegen"] in self._static and symbols_in(function):
+        backend = str(function.attrs["Codegen"])
+        info = self._infos.get(backend, BackendInfo(backend, dynamic_shapes=True))
+        if not info.dynamic_shapes and symbols_in(function):
             function = self._at_sizes(function, inputs)
             module = module.with_function(function)
-        references = References(module, name, inputs, self._unit_roundoff.get(str(function.attrs["Codegen"]), {}))
+        references = References(module, name, inputs, info.unit_roundoff, finite_only=info.finite_only)
         results = [(array.shape, array.dtype) for array in references.host]
         outcome = self._runner.run(module, name, inputs, results)
         findings: list[Finding] = list(outcome.findings)

@@ -9,10 +9,16 @@ the largest of these:
   element of the op in the region that has most of them: independent roundings of a sum of ``K`` terms add up so
   (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019);
 - ``sqrt(K)`` times what moves in float64 where the inputs are off by half a unit in the last place: no backend can
-  know better a sum whose terms cancel. It is computed only for a result that the other two do not acquit.
+  know better a sum whose terms cancel;
+- what moves in float64 where each op of the region errs as much as a right implementation of the op may
+  (:mod:`byoc_core.debugging.perturbing`): the error of a formula whose terms cancel, and of every op as the ops behind
+  it magnify it.
+
+The last two are computed only for a result that the others do not acquit.
 
 A backend that states a coarser unit roundoff for a dtype (``BackendInfo.unit_roundoff``) is judged by that one: it
-stands for the rounding of the second measure, and for the half unit in the last place of the third.
+stands for the rounding of the second measure, for the half unit in the last place of the third, and for the unit of the
+ops' errors.
 
 Integers and booleans must be those of one of these runs.
 """
@@ -29,12 +35,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from byoc_core.backend.info import stated_roundoff
 from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.findings import Finding, OutputError
-from byoc_core.dims import Dim, evaluate, solve_symbol, symbols_of
+from byoc_core.debugging.perturbing import run_perturbed
+from byoc_core.debugging.rounding import operations_per_element
+from byoc_core.dims import solve_symbol
 from byoc_core.dtypes import dtype_name, float_limits, is_float, to_numpy
-from byoc_core.errors import IRTypeError, OptionsError
-from byoc_core.ir import Binding, Function, IRModule, TensorType
+from byoc_core.errors import OptionsError
+from byoc_core.ir import Function, IRModule, TensorType
 from byoc_core.transform import evaluate_function
 
 __all__ = ["References", "Tolerance", "compare_outputs"]
@@ -79,7 +88,8 @@ class References:
         module: where the function stands.
         name: the function.
         inputs: one array per parameter.
-        unit_roundoff: of whoever computed what is compared, by dtype, where it is coarser than the dtype's own.
+        unit_roundoff: of the backend whose results are compared; see ``BackendInfo.unit_roundoff``.
+        finite_only: whether the backend computes on finite numbers only; see ``BackendInfo.finite_only``.
 
     Attributes:
         host: the results in the program's own dtypes.
@@ -94,16 +104,34 @@ class References:
         name: str,
         inputs: Sequence[NDArray],
         unit_roundoff: Mapping[str, float] = MappingProxyType({}),
+        *,
+        finite_only: bool = False,
     ) -> None:
         self._module = module
         self._name = name
         self._inputs = inputs
         self._unit_roundoff = unit_roundoff
+        self._finite_only = finite_only
         self.host = evaluate_function(module, name, inputs)
 
-    def unit_roundoff(self, dtype: str) -> float:
-        """Gives the relative error that one rounding of a dtype may have."""
-        return max(self._unit_roundoff.get(dtype, 0.0), float_limits(dtype).unit_roundoff)
+    def unit_roundoff(self, dtype: str, op: str = "") -> float:
+        """Return the relative error that one rounding of a dtype may have: in general, or in an op."""
+        return max(stated_roundoff(self._unit_roundoff, dtype, op), float_limits(dtype).unit_roundoff)
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether the results mean nothing: not all numbers are finite, and the backend computes on no others."""
+        if not self._finite_only:
+            return False
+        seen = [_is_finite(array) for array in (*self._inputs, *self.host)]
+
+        def look(_binding: object, operands: Sequence[NDArray], results: Sequence[NDArray], _sizes: object) -> Any:
+            seen.extend(map(_is_finite, (*operands, *results)))
+            return results
+
+        if all(seen):
+            evaluate_function(self._module, self._name, self._inputs, on_results=look)
+        return not all(seen)
 
     @cached_property
     def spread(self) -> float:
@@ -111,7 +139,7 @@ class References:
         sizes = _sizes_of(self._module[self._name], self._inputs)
         functions = extract_region(self._module, self._name).functions.values()
         bindings = (binding for function in functions for binding in function.walk())
-        return math.sqrt(max((_operations_per_element(binding, sizes) for binding in bindings), default=1.0))
+        return math.sqrt(max((operations_per_element(binding, sizes) for binding in bindings), default=1.0))
 
     @cached_property
     def exact(self) -> tuple[NDArray, ...]:
@@ -126,6 +154,16 @@ class References:
             self._widened([self._perturb(array, generator) for array in self._inputs]) for _ in range(_NUM_PERTURBED)
         )
 
+    @cached_property
+    def erring(self) -> tuple[tuple[NDArray, ...], ...]:
+        """The results in float64 where each op errs as much as a right one may, several times."""
+        generator = np.random.default_rng(0)
+        runs = (
+            run_perturbed(self._module, self._name, self._inputs, self.unit_roundoff, generator)
+            for _ in range(_NUM_PERTURBED)
+        )
+        return tuple(map(self._of_host_shapes, runs))
+
     def _perturb(self, array: NDArray, generator: np.random.Generator) -> NDArray:
         dtype = dtype_name(array.dtype)
         if not is_float(dtype):
@@ -133,7 +171,9 @@ class References:
         return _to_float64(array) * (1.0 + self.unit_roundoff(dtype) * generator.choice((-1.0, 1.0), array.shape))
 
     def _widened(self, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
-        results = evaluate_function(self._module, self._name, inputs, exact=True)
+        return self._of_host_shapes(evaluate_function(self._module, self._name, inputs, exact=True))
+
+    def _of_host_shapes(self, results: Sequence[NDArray]) -> tuple[NDArray, ...]:
         return tuple(
             result if result.shape == host.shape else host for result, host in zip(results, self.host, strict=True)
         )
@@ -178,9 +218,11 @@ class _Comparison:
         if found.shape != self._host.shape:
             self._add("wrong-shape", f"got {list(found.shape)}, expected {list(self._host.shape)}")
             self.error = OutputError(name, self._dtype, math.inf, math.inf, 0.0, 0.0, math.inf)
-        elif found.size and is_float(self._dtype):
+        elif references.is_open or not found.size:
+            return
+        elif is_float(self._dtype):
             self._judge_floats()
-        elif found.size:
+        else:
             self._judge_integers()
 
     def _add(self, code: str, text: str) -> None:
@@ -192,6 +234,9 @@ class _Comparison:
 
     def _perturbed(self) -> list[NDArray]:
         return [_to_float64(results[self._index]) for results in self._references.perturbed]
+
+    def _erring(self) -> list[NDArray]:
+        return [_to_float64(results[self._index]) for results in self._references.erring]
 
     def _judge_floats(self) -> None:
         found, host, exact = map(_to_float64, (self._found, self._host, self._exact))
@@ -212,6 +257,9 @@ class _Comparison:
         if largest > allowed:
             moved = max(float(_errors(perturbed, exact, measured).max()) for perturbed in self._perturbed())
             allowed = max(allowed, factor * spread * moved)
+        if largest > allowed:
+            moved = max(float(_errors(erring, exact, measured).max()) for erring in self._erring())
+            allowed = max(allowed, factor * moved)
         self.error = _figures(self._name, self._dtype, largest, host_error, allowed, scale)
         if largest > allowed:
             self._say_values(error, found, exact, f"more than {allowed:.3g}")
@@ -230,8 +278,8 @@ class _Comparison:
         kinds = _kinds(found)
         wrong = (kinds != _kinds(host)) & (kinds != _kinds(rounded))
         if wrong.any():
-            for perturbed in self._perturbed():
-                wrong &= kinds != _kinds(_round_to(perturbed, dtype))
+            for moved in (*self._perturbed(), *self._erring()):
+                wrong &= kinds != _kinds(_round_to(moved, dtype))
         if wrong.any():
             first = int(np.argmax(wrong))
             self._add(
@@ -244,7 +292,7 @@ class _Comparison:
         found, host = self._found, self._host
         wrong = (found != host) & (found != self._exact)
         if wrong.any():
-            for results in self._references.perturbed:
+            for results in (*self._references.perturbed, *self._references.erring):
                 wrong &= found != results[self._index]
         if not wrong.any():
             return
@@ -274,29 +322,6 @@ def _sizes_of(function: Function, inputs: Sequence[NDArray]) -> dict[str, int]:
     return sizes
 
 
-def _operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
-    """Return the floating-point operations of an op over the elements of its results; unknown sizes count as 1.
-
-    Where an op does not state its operations, each element of a result may be a sum of products of all operands.
-    """
-    if not binding.op.states_flops:
-        context = binding.cost_context()
-        return max(1.0, 2.0 * sum(_size(context.operand_elements(i), sizes) for i in range(len(binding.operands))))
-    elements = sum(
-        math.prod(_size(dim, sizes) for dim in result.type.shape)
-        for result in binding.results
-        if isinstance(result.type, TensorType) and result.type.shape is not None
-    )
-    return max(1.0, _size(binding.op.flops(binding.cost_context()), sizes) / max(1, elements))
-
-
-def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
-    try:
-        return evaluate(dim, {**dict.fromkeys(symbols_of(dim), 1), **sizes})
-    except IRTypeError:  # a quotient by a size that is 0
-        return 1
-
-
 def _figures(name: str, dtype: str, error: float, host_error: float, allowed: float, scale: float) -> OutputError:
     excess = 0.0 if error == 0 else error / allowed if allowed else math.inf
     return OutputError(
@@ -310,6 +335,10 @@ def _ratio(error: float, scale: float) -> float:
 
 def _to_float64(array: NDArray) -> NDArray:
     return np.asarray(array).astype(np.float64)
+
+
+def _is_finite(array: NDArray) -> bool:
+    return not is_float(dtype_name(array.dtype)) or bool(np.isfinite(_to_float64(array)).all())
 
 
 def _round_to(array: NDArray, dtype: np.dtype[Any]) -> NDArray:

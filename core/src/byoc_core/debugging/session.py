@@ -103,8 +103,9 @@ def debug_model(
     errors: list[OutputError] = []
     if accumulate:
         names = module[function].output_names
-        stated = coarsest_roundoff(h.info((options or {}).get(h.name)) for h in handles)
-        references = References(carved, function, arrays, stated)
+        infos = [h.info((options or {}).get(h.name)) for h in handles]
+        finite_only = any(info.finite_only for info in infos)
+        references = References(carved, function, arrays, coarsest_roundoff(infos), finite_only=finite_only)
         findings, errors = compare_outputs(results, names, references, chosen)
     return DebugReport(
         reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline

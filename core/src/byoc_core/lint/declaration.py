@@ -10,6 +10,7 @@ from byoc_core.backend.info import is_backend_name
 from byoc_core.dtypes import all_dtypes, is_float
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.lint.findings import Finding, clause_of
+from byoc_core.ops import default_ops
 
 __all__ = ["lint_declaration"]
 
@@ -23,13 +24,19 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
     if info.constants not in ("embedded", "lifted"):
         text = f"`constants` is {info.constants!r}, expected 'embedded' or 'lifted'"
         yield Finding("bad-info", where, text)
-    for dtype, stated in cast("Mapping[str, object]", info.unit_roundoff).items():
+    for key, stated in cast("Mapping[str, object]", info.unit_roundoff).items():
+        op, _, dtype = key.rpartition(":")
         if dtype not in all_dtypes() or not is_float(dtype):
             text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"
             yield Finding("bad-info", where, text)
+        elif op and op not in default_ops().extended(handle.ops()):
+            yield Finding("bad-info", where, f"{op!r} in `unit_roundoff` is no op")
         elif not isinstance(stated, int | float) or not 0 < stated < 1:
-            text = f"`unit_roundoff` of {dtype} is {stated!r}, expected a number between 0 and 1"
+            text = f"`unit_roundoff` of {key} is {stated!r}, expected a number between 0 and 1"
             yield Finding("bad-info", where, text)
+    least = cast("object", info.min_region_flops)
+    if not isinstance(least, int) or isinstance(least, bool) or least < 0:
+        yield Finding("bad-info", where, f"`min_region_flops` is {least!r}, expected a whole number from 0")
     try:
         handle.options()
     except OptionsError as error:

@@ -10,7 +10,7 @@ from byoc_core.partitioning.claiming.admission import new_admission
 from byoc_core.partitioning.claiming.claim_faults import ClaimFault, find_misclaim, find_other_program
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
-from byoc_core.partitioning.constraints.region_limits import claim_within_limits
+from byoc_core.partitioning.constraints.region_limits import claim_within_limits, has_limits
 from byoc_core.partitioning.policies import Policy
 from byoc_core.transform.pass_ import Pass
 
@@ -47,7 +47,7 @@ class ClaimByPolicy(Pass):
         Cost: the policy's, and a check linear in the ops; with limits on regions, :func:`claim_within_limits`.
         """
         request = replace(self.request, admissions=self.constraints.admission)
-        if self.constraints.options.has_limits:
+        if has_limits(self.constraints.options, self.request.backends):
             return claim_within_limits(module, self._claim_checked, request, self.constraints)
         return self._claim(module, request)
 

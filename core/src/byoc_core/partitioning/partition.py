@@ -14,6 +14,7 @@ from byoc_core.partitioning.claiming.claim_faults import is_carved_lawfully
 from byoc_core.partitioning.claiming.request import PartitionRequest
 from byoc_core.partitioning.constraints.constraints import Constraints
 from byoc_core.partitioning.constraints.options import PartitionOptions
+from byoc_core.partitioning.constraints.region_limits import has_limits
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.merging.merge import MergeCompositeFunctions, merge_claims
 from byoc_core.partitioning.policies import GreedyByOrder, Policy
@@ -114,7 +115,8 @@ class _Partition(Pass):
         unique = Sequential([UniqueNames()], verify_input=self.verify_input)(module)
         constraints = self.constrain(unique)
         before, after = unique, self._carve(unique, constraints, self.request.log)
-        while constraints.options.has_limits and len(after.functions) > len(before.functions):
+        may_give_back = has_limits(constraints.options, self.request.backends)
+        while may_give_back and len(after.functions) > len(before.functions):
             log = PartitionLog()
             before, after = after, self._carve(after, constraints, log)
             if len(after.functions) == len(before.functions):

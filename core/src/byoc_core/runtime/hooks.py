@@ -67,12 +67,15 @@ class RuntimeInfo:
         file_formats: names of hand-written file formats that it can load; each is also the file name's ending.
         concurrency: ``"reentrant"`` where several threads may call one module at once; ``"serial"`` where the core
             must let them in one at a time.
+        fork_safe: whether modules work in a child of ``os.fork`` that was made after they were. Where they do not, the
+            core raises an error for each call there, in place of a call that might hang.
     """
 
     type_key: str
     formats: tuple[int, ...] = (1,)
     file_formats: tuple[str, ...] = ()
     concurrency: Literal["reentrant", "serial"] = "reentrant"
+    fork_safe: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundE
 from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, describe_claim, installed
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
+from byoc_core.runtime.delegating import DelegatingModule
+from byoc_core.runtime.fork_guard import UnforkedModule
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.serial import SerialModule
@@ -67,7 +69,9 @@ class RuntimeHandle:
             HookError: the hook raised, or gave no bytes.
         """
         self._require("byoc_save_module", "cannot save modules")
-        inner = module.inner if isinstance(module, SerialModule) else module
+        inner = module
+        while isinstance(inner, DelegatingModule):
+            inner = inner.inner
         return self._plugin.check("byoc_save_module", self._plugin.call("byoc_save_module", module=inner), bytes)
 
     def load(self, payload: bytes, context: LoadContext) -> RuntimeModule:
@@ -134,10 +138,12 @@ class RuntimeHandle:
             yield op, kernel
 
     def guard(self, module: RuntimeModule) -> RuntimeModule:
-        """Gives the module as several threads may call it: behind a lock unless the runtime says it is re-entrant."""
-        if self._info.concurrency == "serial" and not isinstance(module, SerialModule):
-            return SerialModule(module)
-        return module
+        """Return the module behind what its runtime needs: a lock if not re-entrant, a guard if not fork-safe."""
+        if isinstance(module, DelegatingModule):
+            return module
+        if not self._info.fork_safe:
+            module = UnforkedModule(module)
+        return SerialModule(module) if self._info.concurrency == "serial" else module
 
     def _require(self, hook: str, problem: str) -> None:
         if not self._plugin.has(hook):

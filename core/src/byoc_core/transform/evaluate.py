@@ -18,11 +18,14 @@ from byoc_core.ir import CALL, COMPOSITE, IF, LOOP, Binding, Constant, Function,
 from byoc_core.ir.sizes import learnt_symbols
 from byoc_core.opset.running import run_kernel
 
-__all__ = ["OnCall", "evaluate_binding", "evaluate_function", "resolve_dims"]
+__all__ = ["OnCall", "OnResults", "evaluate_binding", "evaluate_function", "resolve_dims"]
 
 Array = npt.NDArray[Any]
 OnCall = Callable[[Function, Sequence[Array]], Sequence[Array] | None]
 """Asked for the results of each function that is called: gives them, or ``None`` to have it interpreted."""
+
+OnResults = Callable[[Binding, Sequence[Array], Sequence[Array], Mapping[str, int]], Sequence[Array]]
+"""Given an op, its operands, its results and the sizes of symbols; returns the results to go on with."""
 
 
 def evaluate_function(
@@ -32,6 +35,7 @@ def evaluate_function(
     *,
     exact: bool = False,
     on_call: OnCall | None = None,
+    on_results: OnResults | None = None,
 ) -> tuple[Array, ...]:
     """Runs a function of a module.
 
@@ -41,6 +45,8 @@ def evaluate_function(
         inputs: one array per parameter.
         exact: compute in float64 wherever the program says a narrower float: the oracle that results are compared with.
         on_call: asked for the results of each function that is called; ``None`` from it has the function interpreted.
+        on_results: given each op that a reference kernel has run, its operands, its results and the sizes of symbols;
+            returns what to go on with as the results.
 
     Returns:
         One array per result.
@@ -50,7 +56,9 @@ def evaluate_function(
     """
     function = module[name]
     arrays = [np.asarray(array) for array in inputs]
-    return _Interpreter(module, exact, on_call).run(function, [_widen(a) if exact else a for a in arrays], {})
+    return _Interpreter(module, exact, on_call, on_results).run(
+        function, [_widen(a) if exact else a for a in arrays], {}
+    )
 
 
 def evaluate_binding(binding: Binding, inputs: Sequence[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
@@ -106,10 +114,11 @@ def _widen(array: Array) -> Array:
 
 
 class _Interpreter:
-    def __init__(self, module: IRModule, exact: bool, on_call: OnCall | None) -> None:
+    def __init__(self, module: IRModule, exact: bool, on_call: OnCall | None, on_results: OnResults | None) -> None:
         self._module = module
         self._exact = exact
         self._on_call = on_call
+        self._on_results = on_results
         self._dead: dict[int, list[set[int]]] = {}
 
     def run(self, function: Function, inputs: Sequence[Array], outer_sizes: Mapping[str, int]) -> tuple[Array, ...]:
@@ -156,7 +165,9 @@ class _Interpreter:
         if binding.op is LOOP:
             return self._loop(binding.regions[0], operands, sizes)
         outputs = evaluate_binding(binding, operands, sizes)
-        return tuple(map(_widen, outputs)) if self._exact else outputs
+        if self._exact:
+            outputs = tuple(map(_widen, outputs))
+        return outputs if self._on_results is None else tuple(self._on_results(binding, operands, outputs, sizes))
 
     def _loop(self, body: Function, operands: list[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
         limit, condition = int(operands[0]), bool(operands[1])

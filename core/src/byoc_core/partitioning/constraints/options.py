@@ -32,6 +32,8 @@ class PartitionOptions:
         min_flops: the same for a region of fewer floating-point operations, every symbolic size counted as 1.
         min_bytes: the same for a region whose ops read and write fewer bytes, added up, every symbolic size counted
             as 1. A region with a forced op stays, whatever its size.
+        backend_limits: whether the least regions hold which backends state (``BackendInfo.min_region_flops``); a region
+            whose operations depend on symbols is never below them.
         sideways: whether claims of one backend that no edge joins may share a region.
     """
 
@@ -41,6 +43,7 @@ class PartitionOptions:
     min_ops: int = 0
     min_flops: int = 0
     min_bytes: int = 0
+    backend_limits: bool = True
     sideways: bool = False
 
     def __post_init__(self) -> None:
@@ -56,13 +59,9 @@ class PartitionOptions:
             limit = getattr(self, name)
             if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
                 raise OptionsError(name, "is no limit", got=repr(limit), expected="an integer of 0 or more")
-        if not isinstance(self.sideways, bool):
-            raise OptionsError("sideways", "is no bool", got=repr(self.sideways))
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether a region may be too small."""
-        return bool(self.min_ops or self.min_flops or self.min_bytes)
+        for name in ("backend_limits", "sideways"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionsError(name, "is no bool", got=repr(getattr(self, name)))
 
 
 def _check_mapping(where: str, value: object, example: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from byoc_core.backend.handle import BackendHandle
 from byoc_core.dims import evaluate_at_one
 from byoc_core.ir import Binding, IRModule
 from byoc_core.ir.sizes import cited_symbols
@@ -19,7 +20,18 @@ from byoc_core.partitioning.op_sites import OpKey, op_key
 from byoc_core.pattern import Rejection
 from byoc_core.transform.capture_sizes import CaptureSizes
 
-__all__ = ["claim_within_limits"]
+__all__ = ["claim_within_limits", "has_limits"]
+
+
+def has_limits(options: PartitionOptions, backends: Sequence[BackendHandle]) -> bool:
+    """Return whether a region may be too small: for the user, or for its backend."""
+    is_limited = options.min_ops or options.min_flops or options.min_bytes
+    return bool(is_limited or any(_least_flops(options, backends).values()))
+
+
+def _least_flops(options: PartitionOptions, backends: Sequence[BackendHandle]) -> dict[str, int]:
+    """Return the least operations of a region that are worth a call, by backend."""
+    return {backend.name: backend.info().min_region_flops if options.backend_limits else 0 for backend in backends}
 
 
 def claim_within_limits(
@@ -51,7 +63,7 @@ def claim_within_limits(
             claimed = drop_claims(
                 claimed, lambda c: any((c.backend, op_key(c.source, op)) in given_back for op in c.ops)
             )
-        small = _small_regions(module, claimed, constraints)
+        small = _small_regions(module, claimed, constraints, _least_flops(constraints.options, request.backends))
         first = next((backend.name for backend in request.backends if backend.name in small), None)
         if first is None:
             request.log.extend(log)
@@ -59,7 +71,9 @@ def claim_within_limits(
         given_back.update(((first, key), rejection) for key, rejection in small[first].items())
 
 
-def _small_regions(module: IRModule, claimed: IRModule, constraints: Constraints) -> dict[str, dict[OpKey, Rejection]]:
+def _small_regions(
+    module: IRModule, claimed: IRModule, constraints: Constraints, least_flops: Mapping[str, int]
+) -> dict[str, dict[OpKey, Rejection]]:
     """Gives by backend the ops of its regions that are too small, and how small."""
     kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
     regions: dict[str, list[Claim]] = {}
@@ -68,10 +82,14 @@ def _small_regions(module: IRModule, claimed: IRModule, constraints: Constraints
         regions.setdefault(claim.region, []).append(claim)
     for claims in regions.values():
         ops = {op_key(claim.source, op): op for claim in claims for op in claim.ops}
+        backend = claims[0].backend
         lacks = _shortfall(list(ops.values()), constraints.options)
-        if lacks and kept.isdisjoint(ops):
-            rejection = Rejection("too-small", f"its region is below the user's limits: {lacks}")
-            small.setdefault(claims[0].backend, {}).update(dict.fromkeys(ops, rejection))
+        text = f"its region is below the user's limits: {lacks}" if lacks else ""
+        if not text:
+            text = _unworthy(list(ops.values()), least_flops.get(backend, 0))
+        if text and kept.isdisjoint(ops):
+            rejection = Rejection("too-small", text)
+            small.setdefault(backend, {}).update(dict.fromkeys(ops, rejection))
     return small
 
 
@@ -86,3 +104,13 @@ def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
     totals = ((sum(map(count, ops)), limit, unit) for limit, unit, count in figures if limit)
     lacking = ", ".join(f"{total:,} of {limit:,} {unit}" for total, limit, unit in totals if total < limit)
     return f"{lacking}, symbolic sizes counted as 1" if lacking and counts_sizes else lacking
+
+
+def _unworthy(ops: Sequence[Binding], least: int) -> str:
+    """Return why a region is not worth a call of its backend; empty where it may be."""
+    if not least or cited_symbols(ops):
+        return ""
+    total = sum(evaluate_at_one(op.op.flops(op.cost_context())) for op in ops)
+    if total >= least:
+        return ""
+    return f"its region is not worth a call, says the backend: {total:,} of {least:,} FLOPs"

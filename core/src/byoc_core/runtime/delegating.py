@@ -1,0 +1,76 @@
+"""A module that stands before another one, and passes all that it is asked on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from byoc_core.runtime.module import CallTraits, NDArray, RuntimeModule, Signature
+
+__all__ = ["DelegatingModule"]
+
+
+class DelegatingModule(RuntimeModule):
+    """A module that does what another does; subclasses change how the functions are called.
+
+    Args:
+        inner: the other module.
+    """
+
+    def __init__(self, inner: RuntimeModule) -> None:
+        self.inner = inner
+
+    @property
+    def type_key(self) -> str:
+        """The inner module's type key."""
+        return self.inner.type_key
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The inner module's functions."""
+        return self.inner.function_names
+
+    @property
+    def constants(self) -> Mapping[str, NDArray]:
+        """The inner module's constants."""
+        return self.inner.constants
+
+    @property
+    def needed_runtimes(self) -> tuple[str, ...]:
+        """The runtimes whose code the inner module calls."""
+        return self.inner.needed_runtimes
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the inner module is native code."""
+        return self.inner.is_native
+
+    @property
+    def payload_format(self) -> int | None:
+        """The inner module's format."""
+        return self.inner.payload_format
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether calls of the inner module may use more threads."""
+        return self.inner.uses_threads
+
+    @property
+    def workspaces_may_differ(self) -> bool:
+        """Whether the inner module's workspaces may be others in another process."""
+        return self.inner.workspaces_may_differ
+
+    def prepare(self) -> None:
+        """Prepares the inner module."""
+        self.inner.prepare()
+
+    def find_signature(self, name: str) -> Signature | None:
+        """Gives the inner function's signature."""
+        return self.inner.find_signature(name)
+
+    def call_traits(self, name: str) -> CallTraits:
+        """Gives what the inner function permits its callers."""
+        return self.inner.call_traits(name)
+
+    def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
+        """Gives the inner module's source."""
+        return self.inner.get_source(format)

@@ -1,0 +1,50 @@
+"""Refuses calls in forked processes, for runtimes whose modules do not work there."""
+
+from __future__ import annotations
+
+import os
+
+from byoc_core.errors import ExecutionError
+from byoc_core.runtime.delegating import DelegatingModule
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+
+__all__ = ["UnforkedModule"]
+
+
+class UnforkedModule(DelegatingModule):
+    """A module whose calls raise an error in a child of ``os.fork``: without the guard they might hang.
+
+    Args:
+        inner: the module that does not work in a forked process.
+    """
+
+    def __init__(self, inner: RuntimeModule) -> None:
+        super().__init__(inner)
+        self._pid = os.getpid()
+
+    def prepare(self) -> None:
+        """Prepare the inner module.
+
+        Raises:
+            ExecutionError: this process is a fork of the one that made the module.
+        """
+        self._check("prepared")
+        self.inner.prepare()
+
+    def find_function(self, name: str) -> PackedFunction:
+        """Return the inner function behind the guard."""
+        function = self.inner.find_function(name)
+
+        def call_unforked(*arguments: NDArray) -> object:
+            self._check("called")
+            return function.impl(*arguments)
+
+        return PackedFunction(name, call_unforked, function.signature)
+
+    def _check(self, done: str) -> None:
+        if os.getpid() != self._pid:
+            raise ExecutionError(
+                f"module of runtime `{self.type_key}`",
+                f"cannot be {done} in a forked process",
+                hint="Load the artifact in the child, or start processes with the method `spawn` or `forkserver`.",
+            )
