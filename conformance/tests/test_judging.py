@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from byoc_conformance.judging import Rule, judge, rule_of
+from byoc_conformance.judging import judge
+from byoc_core.debugging.rounding import Rule, rule_of
 from byoc_core.dtypes import all_dtypes, float_limits, is_float, to_numpy
 from byoc_core.ir import FunctionBuilder, IRModule, OpDef, OperandSpec, TensorType, no_flops
 from byoc_core.ops import default_ops
@@ -37,7 +38,7 @@ def test_the_rule_of_every_op() -> None:
     for name, cases in op_cases().items():
         binding = new_function(default_ops()[name], cases[0].types(), cases[0].attrs)[1]
         found[rule_of(binding)].append(name)
-    assert found[Rule.DEBUG] == [
+    assert found[Rule.NORM] == [
         *("nn.lp_pool1d", "nn.lp_pool2d", "nn.lp_pool3d", "nn.softmax", "nn.log_softmax", "nn.stepwise_softmax"),
         "nn.batch_norm",
         *("nn.layer_norm", "nn.rms_norm", "nn.group_norm", "nn.instance_norm", "nn.lrn", "nn.rnn", "nn.gru", "nn.lstm"),
@@ -128,7 +129,7 @@ def test_an_op_of_a_plugin_moves_data_only_if_it_says_so(*, moves: bool) -> None
     op = OpDef("toy.softsign", (OperandSpec("x"),), lambda c: (c.tensor(0),), kernel=lambda x: x / (1 + abs(x)))
     op = replace(op, flops=no_flops) if moves else op
     function, binding = new_function(op, [TensorType(X.shape, "float32")], {})
-    assert rule_of(binding) is (Rule.MOVEMENT if moves else Rule.DEBUG)
+    assert rule_of(binding) is (Rule.MOVEMENT if moves else Rule.NORM)
     module = IRModule({"main": function})
     (exact,) = evaluate_function(module, "main", (X,))
     assert judge(module, "main", (X,), [exact], {}).text == ""
@@ -150,6 +151,32 @@ def test_subnormal_numbers_may_be_taken_for_zero() -> None:
     assert text_of("sign", (x,), np.array([0, 0, 1], np.float32)) == ""
     assert text_of("less", (x, np.zeros(3, np.float32)), np.array([False, False, False])) == ""
     assert "1 of 3 elements are wrong" in text_of("sign", (x,), np.array([0, 0, 0], np.float32))
+
+
+def test_one_operand_alone_may_be_taken_for_zero() -> None:
+    x, y = np.array([1e-39, 1e-38], np.float32), np.array([2e-38, 1e-39], np.float32)
+    assert text_of("divide", (x, y), x / y) == ""
+    assert text_of("divide", (x, y), np.array([0.0, np.inf], np.float32)) == ""  # both
+    assert text_of("divide", (x, y), np.array([0.0, 10.0], np.float32)) == ""  # the first alone
+    assert text_of("divide", (x, y), np.array([0.05, np.inf], np.float32)) == ""  # the second alone
+    assert "1 of 2 elements are wrong" in text_of("divide", (x, y), np.array([1.0, 10.0], np.float32))
+
+
+def test_who_computes_on_finite_numbers_only_is_not_judged_on_others() -> None:
+    module = one_op("nn.relu", X)
+    wild = X.copy()
+    wild[1, 7] = np.nan
+    for inputs, found, is_right in (((X,), np.zeros_like(X), False), ((wild,), np.zeros_like(X), True)):
+        assert judge(module, "main", inputs, [found], {}, finite_only=True).is_right is is_right
+        assert not judge(module, "main", inputs, [found], {}).is_right
+    overflow = one_op("exp", X)
+    assert judge(overflow, "main", (X * 1000,), [X], {}, finite_only=True).is_right
+
+
+def test_an_op_may_be_coarser_than_the_others() -> None:
+    coarse = np.exp(X.astype(np.float16)).astype(np.float32)
+    assert text_of("exp", (X,), coarse, {"exp:float32": 2.0**-10}) == ""
+    assert "elements are wrong" in text_of("exp", (X,), coarse, {"log:float32": 2.0**-10, "exp:float64": 2.0**-10})
 
 
 def test_what_is_as_large_as_the_type_holds_may_overflow() -> None:

@@ -16,13 +16,14 @@ from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.ir import Function, IRModule, OpRegistry
 from byoc_core.ops import default_ops
-from byoc_core.partitioning import PartitionLog, RunCodegen
+from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen
 from byoc_core.pattern import Rejection
 from byoc_core.runtime.registry import runtimes
 
-from byoc_conformance.outcome import NotCoveredError
+from byoc_conformance.judging import Verdict, judge
+from byoc_conformance.outcome import FailedError, NotCoveredError
 
-__all__ = ["Attempt", "Subject", "SubjectSpec", "call_function"]
+__all__ = ["Attempt", "Subject", "SubjectSpec", "call_function", "call_unchanging"]
 
 NDArray = npt.NDArray[Any]
 
@@ -113,9 +114,18 @@ class Subject:
         return coarsest_roundoff(h.info(self.options.get(h.name)) for h in (self.handle, *self.companions))
 
     @property
+    def finite_only(self) -> bool:
+        """Whether the subject, or a companion, computes on finite numbers only."""
+        return any(handle.info().finite_only for handle in (self.handle, *self.companions))
+
+    @property
     def options(self) -> dict[str, Mapping[str, Any]]:
         """The options of all backends that take part, by name."""
         return {self.name: self.spec.options, **self.spec.companion_options}
+
+    def judge(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[NDArray]) -> Verdict:
+        """Judge the results of a call by what the subject and its companions state of their arithmetic."""
+        return judge(module, name, inputs, results, self.unit_roundoff, finite_only=self.finite_only)
 
     def require_tools(self) -> None:
         """Goes on where the subject and its companions say that they can compile on this machine.
@@ -164,7 +174,14 @@ class Attempt:
         self._log = PartitionLog()
         self.module = module
         handles = [subject.handle, *subject.companions]
-        self.partitioned = byoc_core.partition(module, handles, options=subject.options, log=self._log)
+        # Functions of the kit are smaller than what is worth a call to some.
+        self.partitioned = byoc_core.partition(
+            module,
+            handles,
+            options=subject.options,
+            log=self._log,
+            partition_options=PartitionOptions(backend_limits=False),
+        )
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[Function, ...]]:
@@ -283,3 +300,18 @@ def call_function(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence
     """
     results = machine[name](*inputs)
     return results if isinstance(results, tuple) else (results,)
+
+
+def call_unchanging(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
+    """Return the results of a function, and check that the call has left every byte of the inputs as it was.
+
+    Raises:
+        ByocError: the call failed.
+        FailedError: an input was written.
+    """
+    before = [array.tobytes() for array in inputs]
+    results = call_function(machine, name, inputs)
+    for index, (array, wanted) in enumerate(zip(inputs, before, strict=True)):
+        if array.tobytes() != wanted:
+            raise FailedError(f"input {index} was changed by the call")
+    return results

@@ -19,8 +19,11 @@ NDArray = npt.NDArray[Any]
 
 _ROWS = (2, 3, 5)
 _COLUMNS = (3, 6, 8, 17)
+_NUM_CALLS = 2
 _LARGEST = 50.0
-_FAVOUR = 6
+_FAVOUR = 12
+_COMMON = dict.fromkeys(["add", "subtract", "multiply", "exp", "nn.relu", "nn.dense", "nn.bias_add", "concat"], 4.0)
+"""Weights of the ops that most backends take; those of the rest are 1."""
 
 _UNARY = (
     *("exp", "log", "sqrt", "tanh", "sigmoid", "erf", "reciprocal", "sin", "cos", "negative", "abs"),
@@ -32,17 +35,17 @@ _BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DrawnGraph:
-    """A graph, and inputs on which all its values are ordinary numbers.
+    """A graph, and the inputs of several calls in which all its values are ordinary numbers.
 
     Attributes:
         function: the graph.
         constants: what it cites.
-        inputs: one array per parameter.
+        calls: for each call one array per parameter; where the number of rows is a symbol, calls have different ones.
     """
 
     function: Function
     constants: ConstantStore
-    inputs: Sequence[NDArray]
+    calls: Sequence[Sequence[NDArray]]
 
 
 def graph_ops() -> tuple[str, ...]:
@@ -51,23 +54,23 @@ def graph_ops() -> tuple[str, ...]:
 
 
 def draw_graph(
-    name: str, ops: OpRegistry, favoured: frozenset[str], generator: np.random.Generator, *, is_dynamic: bool
+    name: str, ops: OpRegistry, favoured: str, generator: np.random.Generator, *, is_dynamic: bool
 ) -> DrawnGraph:
-    """Gives a graph of 4 to 40 ops.
+    """Return a graph of 4 to 40 ops.
 
-    A step whose values are not ordinary numbers is not taken: what is infinite, or hangs on the last bit of an operand,
-    says nothing of a backend.
+    A step is left out if its values are not ordinary numbers: an infinite value, or one that hangs on the last bit of
+    an operand, says nothing of a backend.
 
     Args:
         name: of the function.
         ops: the registry.
-        favoured: ops that are drawn more often.
+        favoured: the op that is drawn most often.
         generator: of all random numbers.
         is_dynamic: whether the number of rows is a symbol.
     """
     draft = _Draft(name, ops, generator, is_dynamic=is_dynamic)
     names = graph_ops()
-    weights = np.array([_FAVOUR if op in favoured else 1.0 for op in names])
+    weights = np.array([_FAVOUR if op == favoured else _COMMON.get(op, 1.0) for op in names])
     wanted = int(generator.integers(4, 41))
     for _ in range(4 * wanted):
         if draft.num_ops >= wanted:
@@ -77,29 +80,29 @@ def draw_graph(
 
 
 class _Draft:
-    """A graph that grows, with the value of everything in it."""
+    """A graph that grows, with the values of everything in it in each of its calls."""
 
     def __init__(self, name: str, ops: OpRegistry, generator: np.random.Generator, *, is_dynamic: bool) -> None:
         self._builder = FunctionBuilder(name, ops=ops)
         self._ops = ops
         self.generator = generator
-        rows = int(generator.choice(_ROWS))
-        dim: Dim = symbol("n") if is_dynamic else rows
-        self._sizes = {"n": rows}
-        self._arrays: dict[int, NDArray] = {}
+        rows = generator.permutation(_ROWS)[:_NUM_CALLS].tolist()
+        dim: Dim = symbol("n") if is_dynamic else rows[0]
+        self._sizes = [{"n": size} for size in (rows if is_dynamic else rows[:1] * _NUM_CALLS)]
+        self._arrays: dict[int, list[NDArray]] = {}
         self._values: list[Value] = []
-        self._inputs: list[NDArray] = []
+        self._inputs: list[list[NDArray]] = [[] for _ in self._sizes]
         self._read: set[int] = set()
         self.num_ops = 0
         columns = int(generator.choice(_COLUMNS))
         for number in range(int(generator.integers(1, 4))):
-            array = generator.standard_normal((rows, columns)).astype(np.float32)
             param = self._builder.param(f"x{number}", TensorType((dim, columns), "float32"))
-            self._inputs.append(array)
-            self._keep(param, array)
+            for sizes, inputs in zip(self._sizes, self._inputs, strict=True):
+                inputs.append(generator.standard_normal((sizes["n"], columns)).astype(np.float32))
+            self._keep(param, [inputs[-1] for inputs in self._inputs])
 
-    def _keep(self, value: Value, array: NDArray) -> None:
-        self._arrays[id(value)] = array.astype(np.float64)
+    def _keep(self, value: Value, arrays: Sequence[NDArray]) -> None:
+        self._arrays[id(value)] = [array.astype(np.float64) for array in arrays]
         self._values.append(value)
 
     def grow(self, op: str) -> None:
@@ -116,19 +119,19 @@ class _Draft:
         return self._values[int(self.generator.integers(len(self._values)))]
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """Gives the sizes of a value."""
-        return self._arrays[id(value)].shape
+        """Return the sizes of a value in the first call."""
+        return self._arrays[id(value)][0].shape
 
     def constant(self, *shape: int) -> Constant:
         """Gives a constant of moderate numbers."""
         array = (self.generator.standard_normal(shape) / np.sqrt(max(1, shape[-1]))).astype(np.float32)
         constant = self._builder.const(array)
-        self._arrays[id(constant)] = array.astype(np.float64)
+        self._arrays[id(constant)] = [array.astype(np.float64)] * len(self._sizes)
         return constant
 
     def _emit(self, op: str, operands: Sequence[Value], attrs: Mapping[str, Any]) -> None:
-        arrays = [self._arrays[id(operand)] for operand in operands]
-        if op in ("divide", "reciprocal", "log") and np.min(np.abs(arrays[-1])) < 0.1:
+        calls = list(zip(*(self._arrays[id(operand)] for operand in operands), strict=True))
+        if op in ("divide", "reciprocal", "log") and any(np.min(np.abs(arrays[-1])) < 0.1 for arrays in calls):
             return
         probe = FunctionBuilder("probe", ops=self._ops)
         types = [operand.type for operand in operands]
@@ -137,20 +140,24 @@ class _Draft:
         except IRTypeError:
             return
         with np.errstate(all="ignore"):
-            results = evaluate_binding(tried, arrays, self._sizes)
-        if not all(np.all(np.isfinite(result)) and np.max(np.abs(result), initial=0) < _LARGEST for result in results):
+            found = [evaluate_binding(tried, arrays, sizes) for arrays, sizes in zip(calls, self._sizes, strict=True)]
+        if not all(_is_ordinary(result) for results in found for result in results):
             return
         binding = self._builder.bind(op, operands, attrs)
         self._read |= {id(operand) for operand in operands}
         self.num_ops += 1
-        for value, array in zip(binding.results, results, strict=True):
-            self._keep(value, array)
+        for value, arrays in zip(binding.results, zip(*found, strict=True), strict=True):
+            self._keep(value, arrays)
 
     def finish(self) -> DrawnGraph:
         """Gives the graph: what nothing reads is a result, and now and then something else too."""
         made = [value for value in self._values if isinstance(value, Var)][len(self._inputs) :]
         results = [value for value in made if id(value) not in self._read or self.generator.random() < 0.1]
         return DrawnGraph(self._builder.finish(*results), self._builder.constants, self._inputs)
+
+
+def _is_ordinary(array: NDArray) -> bool:
+    return bool(np.all(np.isfinite(array)) and np.max(np.abs(array), initial=0) < _LARGEST)
 
 
 Step = Callable[[_Draft, Value], tuple[Sequence[Value], Mapping[str, Any]]]

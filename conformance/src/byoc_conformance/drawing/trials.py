@@ -1,27 +1,33 @@
-"""Trials of one op: its canonical cases in every dtype, and variations of them, drawn from its schema."""
+"""Trials of one op: its canonical cases in every dtype, and cases drawn from its space."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from byoc_core.dtypes import all_dtypes
+from byoc_core.dims import symbols_of
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import AttrKind, AttrSpec, Binding, ConstantStore, Function, OpDef, Trait, Value, Var
+from byoc_core.ir import Binding, ConstantStore, Function, OpDef, TensorType, Value, Var
 from byoc_core.ops.cases import OpCase, function_of, op_cases
 
+from byoc_conformance.drawing.pairwise import cover_pairs
 from byoc_conformance.drawing.seeds import generator_of
+from byoc_conformance.drawing.spaces import has_indices, space_of
 from byoc_conformance.drawing.values import draw_operands
 
 __all__ = ["Trial", "canonical_trials", "drawn_trials"]
 
-_SIZES = (1, 2, 3, 5, 7, 8, 16, 17, 33)
+_OTHER_SIZES = (4, 1, 7, 19, 2, 40)
+"""What the symbols of a call stand for, where they do not stand for the sizes of its case."""
 _MAX_ELEMENTS = 20_000
-_OTHER_DTYPES = 2
 _ATTEMPTS = 8
+_DTYPE_STEP = 3
+_CONSTANTS = "constant operands"
+_SYMBOLS = "symbolic sizes"
+"""Factors of every op, beside those of its space; no attribute is named so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +39,8 @@ class Trial:
         case: operands and attributes.
         dtype: of the operands whose dtype the case leaves open.
         constants: the operands that are constants, by place.
+        symbols: which sizes of the parameters are symbols: ``"none"``, ``"first"`` (that of the first operand's first
+            axis, wherever it stands) or ``"all"``.
         name: of the function.
     """
 
@@ -40,10 +48,11 @@ class Trial:
     case: OpCase
     dtype: str
     constants: frozenset[int] = frozenset()
+    symbols: str = "none"
     name: str = "trial"
 
     def function(self, store: ConstantStore, generator: np.random.Generator) -> Function:
-        """Gives the function; constants are drawn, and stored.
+        """Return the function; draw its constants, and store them.
 
         Raises:
             IRTypeError: the op does not take the case.
@@ -51,16 +60,24 @@ class Trial:
         arrays = draw_operands(self.op, self.case, self.dtype, "normal", generator) if self.constants else []
         operands: list[Value] = [
             store.add(arrays[index]) if index in self.constants else Var(f"x{index}", type_)
-            for index, type_ in enumerate(self.case.types(self.dtype))
+            for index, type_ in enumerate(self.types())
         ]
         return function_of(self.op, operands, self.case.attrs, self.name)[0]
 
+    def types(self) -> tuple[TensorType, ...]:
+        """Return the types of the operands; those of constants have no symbols."""
+        static = self.case.types(self.dtype)
+        if self.symbols == "none":
+            return static
+        symbolic = replace(self.case, dtype=self.dtype).symbolic_types(everywhere=self.symbols == "all")
+        return tuple(static[place] if place in self.constants else type_ for place, type_ in enumerate(symbolic))
+
     def named(self, name: str) -> Trial:
-        """Gives the trial with a function of another name."""
+        """Return the trial with a function of another name."""
         return replace(self, name=name)
 
     def binding(self) -> Binding:
-        """Gives the op on parameters alone.
+        """Return the op on parameters alone, whose sizes are known.
 
         Raises:
             IRTypeError: the op does not take the case.
@@ -68,15 +85,43 @@ class Trial:
         operands = [Var(f"x{index}", type_) for index, type_ in enumerate(self.case.types(self.dtype))]
         return function_of(self.op, operands, self.case.attrs)[1]
 
+    def other_case(self, generator: np.random.Generator) -> OpCase | None:
+        """Return a case of the same function in which its symbols have other sizes; ``None`` if none is found.
+
+        Where there are indices, no size is smaller, so that they stay in range.
+        """
+        types = self.types()
+        names = sorted({name for type_ in types for name in type_.symbols})
+        least = {} if not has_indices(self.case) else self._sizes(types)
+        for _ in range(_ATTEMPTS if names else 0):
+            fitting = {name: [size for size in _OTHER_SIZES if size >= least.get(name, 0)] for name in names}
+            if not all(fitting.values()):
+                return None
+            sizes = {name: int(generator.choice(fitting[name])) for name in names}
+            other = replace(self, case=_with_sizes(self.case, types, sizes), symbols="none")
+            if other.case != self.case and _fits(other):
+                return other.case
+        return None
+
+    def _sizes(self, types: tuple[TensorType, ...]) -> Mapping[str, int]:
+        """Return the sizes that the symbols have in the case."""
+        return {
+            name: size
+            for type_, operand in zip(types, self.case.operands, strict=True)
+            for dim, size in zip(type_.shape or (), operand.shape, strict=True)
+            for name in symbols_of(dim)
+        }
+
     def __str__(self) -> str:
-        types = self.case.types(self.dtype)
-        operands = (f"{type_}{' constant' if index in self.constants else ''}" for index, type_ in enumerate(types))
+        operands = (
+            f"{type_}{' constant' if index in self.constants else ''}" for index, type_ in enumerate(self.types())
+        )
         attrs = "".join(f", {name}={value!r}" for name, value in self.case.attrs.items())
         return f"{self.op.name}({', '.join(operands)}{attrs})"
 
 
 def canonical_trials(op: OpDef) -> Iterator[Trial]:
-    """Yields all canonical cases of an op in their own dtype, and the first two in every other that they are taken in.
+    """Yield all canonical cases of an op in their own dtype, and the first in every other that it is taken in.
 
     The first case comes also with all operands but the first constant, in every dtype. Cases without elements are left
     out.
@@ -85,31 +130,78 @@ def canonical_trials(op: OpDef) -> Iterator[Trial]:
     for case in cases:
         yield Trial(op, case, case.dtype)
     own = {case.dtype for case in cases}
-    for number, case in enumerate(cases[:_OTHER_DTYPES]):
-        for dtype in case.dtypes(op):
-            if dtype not in own:
-                yield Trial(op, case, dtype)
-            if number == 0 and len(case.operands) > 1:
-                yield Trial(op, case, dtype, frozenset(range(1, len(case.operands))))
+    for dtype in cases[0].dtypes(op):
+        if dtype not in own:
+            yield Trial(op, cases[0], dtype)
+        if len(cases[0].operands) > 1:
+            yield Trial(op, cases[0], dtype, frozenset(range(1, len(cases[0].operands))))
 
 
-def drawn_trials(op: OpDef, count: int, seed: int) -> Iterator[Trial]:
-    """Yields variations of the canonical cases: other sizes, attributes, broadcasting, dtypes, and constants.
+def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Iterator[Trial]:
+    """Yield cases from the space of an op, in which each pair of levels of two factors occurs once at least.
 
-    Every second one is of the case's own dtype. What the type rule refuses is drawn again a few times, then left out.
+    Which operands are constants, and which sizes are symbols, are factors too. All are of the op's most common dtype;
+    every third comes also in one of the other dtypes, in turn.
 
     Args:
         op: the op.
-        count: how many, at most.
+        count: how many at least, as far as there are so many; what the pairs leave is drawn at random.
         seed: of all random numbers.
+        is_dynamic: whether sizes may be symbols.
     """
-    cases = [case for case in op_cases()[op.name] if _num_elements(case)]
-    for number in range(count):
+    space = space_of(op)
+    factors: dict[str, Any] = dict(space.factors)
+    if len(op.operands) > 1 or any(operand.variadic for operand in op.operands):
+        factors[_CONSTANTS] = ("none", "rest", "first")
+    if is_dynamic and op.operands:
+        factors[_SYMBOLS] = ("none", "first", "all")
+
+    def make(levels: Mapping[str, Any]) -> Trial | None:
+        case = space.build({name: levels[name] for name in space.factors})
+        return None if case is None else _trial(op, case, levels)
+
+    trials = list(cover_pairs(factors, make, generator_of(seed, op.name, "pairs")))
+    for number in range(len(trials), count):
         generator = generator_of(seed, op.name, number)
-        drawn = (_draw(op, cases, generator, is_own_dtype=number % 2 == 0) for _ in range(_ATTEMPTS))
-        trial = next((trial for trial in drawn if _fits(trial)), None)
-        if trial is not None:
-            yield trial
+        found = next((trial for _ in range(_ATTEMPTS) if (trial := make(_random_row(factors, generator)))), None)
+        trials += [] if found is None else [found]
+    for number, trial in enumerate(trials):
+        yield trial
+        if number % _DTYPE_STEP == 0 and (other := _in_other_dtype(trial, number // _DTYPE_STEP)) is not None:
+            yield other
+
+
+def _random_row(factors: Mapping[str, Sequence[Any]], generator: np.random.Generator) -> Mapping[str, Any]:
+    return {name: levels[int(generator.integers(len(levels)))] for name, levels in factors.items()}
+
+
+def _trial(op: OpDef, case: OpCase, levels: Mapping[str, Any]) -> Trial | None:
+    """Return the trial of a case with the levels of the factors that all ops have; ``None`` where they do not fit."""
+    constants = {"none": (), "rest": range(1, len(case.operands)), "first": (0,)}[levels.get(_CONSTANTS, "none")]
+    if constants and len(case.operands) == 1:
+        return None
+    dtype = op_cases()[op.name][0].dtype
+    trial = Trial(op, replace(case, dtype=dtype), dtype, frozenset(constants), levels.get(_SYMBOLS, "none"))
+    if not _fits(trial):
+        return None
+    return trial if trial.symbols == "none" or _takes_symbols(trial) else None
+
+
+def _takes_symbols(trial: Trial) -> bool:
+    types = trial.types()
+    if not any(type_.symbols for type_ in types):
+        return False
+    try:
+        function_of(trial.op, [Var(f"x{index}", type_) for index, type_ in enumerate(types)], trial.case.attrs)
+    except IRTypeError:
+        return False
+    return True
+
+
+def _in_other_dtype(trial: Trial, turn: int) -> Trial | None:
+    """Return the trial in another dtype in which the op takes its case; ``None`` where there is none."""
+    dtypes = trial.case.dtypes(trial.op)[1:]
+    return replace(trial, dtype=dtypes[turn % len(dtypes)]) if dtypes else None
 
 
 def _fits(trial: Trial) -> bool:
@@ -121,82 +213,15 @@ def _fits(trial: Trial) -> bool:
     return all(not isinstance(count, int) or 0 < count <= _MAX_ELEMENTS for count in elements)
 
 
+def _with_sizes(case: OpCase, types: tuple[TensorType, ...], sizes: Mapping[str, int]) -> OpCase:
+    """Return the case with these sizes where the types have symbols."""
+    operands = []
+    for type_, operand in zip(types, case.operands, strict=True):
+        dims = zip(type_.shape or (), operand.shape, strict=True)
+        shape = tuple(next((sizes[name] for name in symbols_of(dim)), size) for dim, size in dims)
+        operands.append(replace(operand, shape=shape))
+    return replace(case, operands=tuple(operands))
+
+
 def _num_elements(case: OpCase) -> int:
     return min((math.prod(operand.shape) for operand in case.operands), default=1)
-
-
-def _draw(op: OpDef, cases: list[OpCase], generator: np.random.Generator, *, is_own_dtype: bool) -> Trial:
-    case = cases[int(generator.integers(len(cases)))]
-    dtypes = case.dtypes(op)
-    dtype = case.dtype if is_own_dtype else dtypes[int(generator.integers(len(dtypes)))]
-    kind = int(generator.integers(4))
-    if kind != 0:
-        case = _resized(case, generator)
-    if kind == 1 and Trait.ELEMENTWISE in op.traits and len(case.operands) > 1:
-        case = _broadcast(case, generator)
-    # Indices fit one axis of one case: another axis would put them out of range.
-    if kind in (0, 2) and not _has_indices(case):
-        case = replace(case, attrs=_other_attrs(op, case.attrs, generator))
-    constants = frozenset[int]()
-    if len(case.operands) > 1 and generator.random() < 0.4:
-        is_first = generator.random() < 0.2
-        constants = frozenset({0}) if is_first else frozenset(range(1, len(case.operands)))
-    return Trial(op, case, dtype, constants)
-
-
-def _has_indices(case: OpCase) -> bool:
-    return any(operand.dtype is not None and operand.dtype.startswith("int") for operand in case.operands)
-
-
-def _resized(case: OpCase, generator: np.random.Generator) -> OpCase:
-    """Gives the case with other sizes in place of some, equal ones changed alike.
-
-    Where there are indices, none is smaller, so that they stay in range.
-    """
-    sizes = sorted({size for operand in case.operands for size in operand.shape if size > 1})
-    changes = {}
-    for size in sizes:
-        fitting = [new for new in _SIZES if new >= size] if _has_indices(case) else list(_SIZES)
-        if fitting and generator.random() < 0.7:
-            changes[size] = int(generator.choice(fitting))
-    operands = (
-        replace(operand, shape=tuple(changes.get(size, size) for size in operand.shape)) for operand in case.operands
-    )
-    return replace(case, operands=tuple(operands))
-
-
-def _broadcast(case: OpCase, generator: np.random.Generator) -> OpCase:
-    """Gives the case with axes of size 1, or without leading axes, in one operand."""
-    chosen = int(generator.integers(len(case.operands)))
-    operands = list(case.operands)
-    shape = operands[chosen].shape
-    shape = tuple(1 if generator.random() < 0.4 else size for size in shape)[int(generator.integers(len(shape) + 1)) :]
-    operands[chosen] = replace(operands[chosen], shape=shape)
-    return replace(case, operands=tuple(operands))
-
-
-def _other_attrs(op: OpDef, attrs: Mapping[str, object], generator: np.random.Generator) -> Mapping[str, object]:
-    """Gives the attributes with another value of one or two of them."""
-    changed = dict(op.normalise_attrs(attrs))
-    for _ in range(int(generator.integers(1, 3))):
-        if op.attrs:
-            spec = op.attrs[int(generator.integers(len(op.attrs)))]
-            changed[spec.name] = _other_value(spec, changed[spec.name], generator)
-    return changed
-
-
-def _other_value(spec: AttrSpec, value: Any, generator: np.random.Generator) -> Any:
-    if spec.choices:
-        return spec.choices[int(generator.integers(len(spec.choices)))]
-    if spec.kind is AttrKind.BOOL:
-        return bool(generator.integers(2))
-    if spec.kind is AttrKind.INT:
-        return int(generator.integers(-2, 4))
-    if spec.kind is AttrKind.FLOAT:
-        # Numbers that every dtype holds, so that a threshold is the same in all.
-        return float(generator.choice([0.25, 0.5, 1.0, 1.5, 2.0]))
-    if spec.kind is AttrKind.DTYPE:
-        return str(generator.choice(all_dtypes()))
-    if spec.kind is AttrKind.INTS and value is not None:
-        return tuple(max(0, item + int(generator.integers(-1, 2))) for item in value)
-    return value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from byoc_core.kernels import KERNELS as REFERENCE
 from byoc_core.runtime.graph import GraphModule, KernelEngine, load_graph, save_graph
 from byoc_core.runtime.graph_document import GraphFunction
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
@@ -30,6 +31,11 @@ def _bias_add(x: NDArray, bias: NDArray, *, axis: int) -> NDArray:
     return x + bias.reshape(shape)
 
 
+def _dense(x: NDArray, w: NDArray) -> NDArray:
+    result: NDArray = np.einsum("...i,oi->...o", x, w)  # `@` runs on the threads of numpy's BLAS, as many as it likes
+    return result
+
+
 def _take(x: NDArray, indices: NDArray, *, axis: int, mode: str) -> NDArray:
     return np.take(x, indices, axis, mode="clip" if mode == "clip" else "raise")
 
@@ -40,12 +46,13 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "multiply": np.multiply,
     "exp": np.exp,
     "nn.relu": lambda x: np.maximum(x, x.dtype.type(0)),
-    "nn.dense": lambda x, w: x @ w.T,
+    "nn.dense": _dense,
     "nn.bias_add": _bias_add,
     "concat": _concat,
     "split": _split,
     "fakenpu.double": lambda x: x + x,
     "take": _take,
+    **{op: REFERENCE[op] for op in ("nn.softmax", "nn.layer_norm", "nn.avg_pool2d", "strided_slice")},
 }
 
 

@@ -19,7 +19,7 @@ from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
 
-_FLAGS = ("dynamic_shapes", "data_dependent_sizes", "deterministic", "native", "strided", "quantised")
+_FLAGS = ("dynamic_shapes", "data_dependent_sizes", "deterministic", "native", "strided", "quantised", "finite_only")
 _HOOK_MODULES = (backend_hooks, runtime_hooks)
 _HOOKS = frozenset(name for module in _HOOK_MODULES for name in module.__all__ if name.startswith("byoc_"))
 
@@ -52,6 +52,9 @@ def _check_runtime_info(subject: Subject, case: str) -> None:
 
 
 def _runtime_info_faults(info: RuntimeInfo, plugin: object) -> Iterator[str]:
+    fork_safe: object = info.fork_safe
+    if not isinstance(fork_safe, bool):
+        yield f"`fork_safe` is {fork_safe!r}, expected True or False"
     if not _is_tuple_of(info.formats, int) or min(info.formats) < 1 or len(set(info.formats)) < len(info.formats):
         yield f"`formats` is {info.formats!r}, expected a tuple of numbers from 1, each once"
     if not _is_tuple_of(info.file_formats, str):

@@ -13,10 +13,9 @@ from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, IRModule
 
 from byoc_conformance.drawing import NodeCase, canonical_trials, generator_of, node_cases, node_groups
-from byoc_conformance.judging import judge
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject, call_function
+from byoc_conformance.subject import Attempt, Subject, call_unchanging
 
 __all__ = ["PROMISES"]
 
@@ -80,12 +79,12 @@ def _import_cases(
 def _problem(subject: Subject, attempt: Attempt, name: str, case: NodeCase) -> str:
     """Says what is wrong with the results of a case; empty where they are those of ONNX, or right by the oracle."""
     try:
-        results = call_function(attempt.vm, name, case.inputs)
-    except ByocError as error:
+        results = call_unchanging(attempt.vm, name, case.inputs)
+    except (ByocError, FailedError) as error:
         return f"{name}: {error}"
     if all(map(_is_close, results, case.outputs, [case] * len(results))):
         return ""
-    verdict = judge(attempt.module, name, case.inputs, results, subject.unit_roundoff)
+    verdict = subject.judge(attempt.module, name, case.inputs, results)
     return "" if verdict.is_right else f"{name}: {verdict.text}"
 
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
+from byoc_core.debugging.rounding import Rule, rule_of
 from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, IRModule, Trait
 from byoc_core.ops.cases import op_cases
 from byoc_core.transform import evaluate_function
 
 from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, drawn_trials, generator_of
-from byoc_conformance.judging import Rule, judge, rule_of
-from byoc_conformance.outcome import Cell, DeclinedError, NotCoveredError, Outcome, Status
+from byoc_conformance.outcome import Cell, DeclinedError, FailedError, NotCoveredError, Outcome, Status
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject, call_function
+from byoc_conformance.subject import Attempt, Subject, call_unchanging
 
 __all__ = ["PROMISES"]
 
@@ -33,7 +33,8 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
     if not any(map(asked.is_claimed, canonical)):
         reasons = [reason for name in canonical for reason in asked.reasons(name)]
         raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
-    drawn = _numbered(drawn_trials(op, subject.spec.examples, subject.spec.seed), "drawn")
+    is_dynamic = subject.info.dynamic_shapes
+    drawn = _numbered(drawn_trials(op, subject.spec.examples, subject.spec.seed, is_dynamic=is_dynamic), "drawn")
     trials = {**canonical, **drawn}
     attempt = subject.attempt(_module_of(trials, subject.spec.seed))
     claimed = {name: trial for name, trial in trials.items() if attempt.is_claimed(name)}
@@ -63,20 +64,30 @@ def _module_of(trials: Mapping[str, Trial], seed: int) -> IRModule:
 
 
 def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]:
-    """Yields what is wrong with the results of one function, for each regime of values."""
-    for regime in _regimes(trial):
+    """Yield what is wrong with the results of one function, for each regime of values; symbols change their sizes."""
+    other = trial.other_case(generator_of(subject.spec.seed, trial.op.name, trial.name, "other sizes"))
+    for number, regime in enumerate(_regimes(trial)):
+        case = other if other is not None and number % 2 else trial.case
         generator = generator_of(subject.spec.seed, trial.op.name, trial.name, regime)
-        operands = draw_operands(trial.op, trial.case, trial.dtype, regime, generator)
+        operands = draw_operands(trial.op, case, trial.dtype, regime, generator)
         inputs = [array for index, array in enumerate(operands) if index not in trial.constants]
+        what = f"{trial}, {regime} values" + (f" of {_shapes(inputs)}" if other is not None else "")
         try:
-            results = call_function(attempt.vm, trial.name, inputs)
+            results = call_unchanging(attempt.vm, trial.name, inputs)
+        except FailedError as error:
+            yield f"{what}: {error}"
+            return
         except ByocError as error:
             if not _is_refused_by_op(attempt.module, trial.name, inputs):
-                yield f"{trial}, {regime} values: {error}"
+                yield f"{what}: {error}"
             return
-        verdict = judge(attempt.module, trial.name, inputs, results, subject.unit_roundoff)
+        verdict = subject.judge(attempt.module, trial.name, inputs, results)
         if not verdict.is_right:
-            yield f"{trial}, {regime} values: {verdict.text}"
+            yield f"{what}: {verdict.text}"
+
+
+def _shapes(arrays: Sequence[NDArray]) -> str:
+    return ", ".join(str(list(array.shape)) for array in arrays)
 
 
 def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) -> bool:
@@ -123,7 +134,8 @@ PROMISES = (
     Promise(
         Level.L2,
         "op",
-        "computes an op that it claims within the bounds of its arithmetic, in every dtype, size and regime of values",
+        "computes an op that it claims within the bounds of its arithmetic: in every dtype and regime of values, "
+        "with all pairs of attributes, in sizes that change from call to call",
         _compute_op,
         cases=lambda: tuple(op_cases()),
         deadline=240.0,

@@ -14,10 +14,9 @@ from byoc_core.lint import find_instances
 from byoc_core.transform.rewrite import clone_function
 
 from byoc_conformance.drawing import POSITIVE_OPERANDS, draw_array, generator_of, to_positive
-from byoc_conformance.judging import judge
 from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject, call_function
+from byoc_conformance.subject import Attempt, Subject, call_unchanging
 
 __all__ = ["PROMISES"]
 
@@ -80,10 +79,10 @@ def _problem(subject: Subject, attempt: Attempt, found: _Composite) -> str:
     generator = generator_of(subject.spec.seed, found.function.name)
     inputs = _draw_inputs(found.function, generator)
     try:
-        results = call_function(attempt.vm, found.function.name, inputs)
-    except ByocError as error:
+        results = call_unchanging(attempt.vm, found.function.name, inputs)
+    except (ByocError, FailedError) as error:
         return f"{found.text}: {error}"
-    verdict = judge(attempt.module, found.function.name, inputs, results, subject.unit_roundoff)
+    verdict = subject.judge(attempt.module, found.function.name, inputs, results)
     return "" if verdict.is_right else f"{found.text}: {verdict.text}"
 
 

@@ -25,10 +25,11 @@ CEILINGS: Mapping[str, float] = {
 
 def _state_precision(subject: Subject, case: str) -> None:
     problems = []
-    for dtype, stated in subject.info.unit_roundoff.items():
+    for key, stated in subject.info.unit_roundoff.items():
+        dtype = key.rpartition(":")[-1]
         own, ceiling = float_limits(dtype).unit_roundoff, CEILINGS[dtype]
         if not own <= stated <= ceiling:
-            problems.append(f"`unit_roundoff` of {dtype} is {stated:.3g}, expected {own:.3g} to {ceiling:.3g}")
+            problems.append(f"`unit_roundoff` of {key} is {stated:.3g}, expected {own:.3g} to {ceiling:.3g}")
     if problems:
         raise FailedError("\n".join(problems))
 

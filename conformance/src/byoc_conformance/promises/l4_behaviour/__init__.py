@@ -11,6 +11,7 @@ from byoc_conformance.promises.l4_behaviour import (
     permissions,
     process,
     sizes,
+    thread_limit,
     threads,
     values,
 )
@@ -25,6 +26,7 @@ PROMISES: tuple[Promise, ...] = (
     *values.PROMISES,
     *errors.PROMISES,
     *threads.PROMISES,
+    *thread_limit.PROMISES,
     *process.PROMISES,
     *memory.PROMISES,
     *permissions.PROMISES,

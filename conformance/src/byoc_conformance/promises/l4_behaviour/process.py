@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from byoc_core.runtime.registry import runtimes
 
 from byoc_conformance.examples import Example, compile_examples
 from byoc_conformance.fresh_process import run_in_fresh_process
-from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l4_behaviour.running import Results, compile_own, difference, require_examples, run
 from byoc_conformance.subject import Subject, SubjectSpec
@@ -94,8 +95,17 @@ def _fork(subject: Subject, case: str) -> None:
         os.waitpid(child, 0)
     if text is None:
         raise FailedError(f"a forked child gets no result within {_CHILD_SECONDS:g} s")
+    refusing = _runtimes_that_do_not_fork(subject)
+    if refusing and text.startswith("ExecutionError: ") and "forked process" in text:
+        raise DeclinedError(f"runtime `{refusing[0]}` says that its modules do not work in a forked process")
     if text != "right":
         raise FailedError(f"in a forked child: {text or 'the process ended'}")
+
+
+def _runtimes_that_do_not_fork(subject: Subject) -> list[str]:
+    keys = dict.fromkeys(module.type_key for module in compile_examples(subject).executable.modules)
+    known = [key for key in keys if key in runtimes().names()]
+    return [key for key in known if not runtimes().get(key).info().fork_safe]
 
 
 def _answer_and_exit(subject: Subject, known: Mapping[Example, Results], sender: int) -> None:

@@ -95,7 +95,9 @@ def difference(subject: Subject, example: Example, inputs: Sequence[Array], foun
     if _describe_types(found) != _describe_types(known):
         return f"the results have other types: {_describe_types(found)}"
     names = example.module[example.function].output_names
-    references = References(example.module, example.function, inputs, subject.info.unit_roundoff)
+    references = References(
+        example.module, example.function, inputs, subject.unit_roundoff, finite_only=subject.finite_only
+    )
     findings, _ = compare_outputs(found, names, references, Tolerance())
     return findings[0].text if findings else ""
 

@@ -5,6 +5,7 @@ Most are in float64, in which graphs and ONNX's cases hardly ever are, so that t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,6 +43,11 @@ def _in_float64(wrong: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
     return change
 
 
+def _always(wrong: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
+    """Gives what makes a kernel wrong for every dtype."""
+    return lambda kernel: functools.partial(wrong, kernel)
+
+
 def _loses_last_lane(kernel: Kernel, x: NDArray, y: NDArray) -> NDArray:
     result = np.array(kernel(x, y))
     if result.size > 16:
@@ -74,6 +80,78 @@ def _ignores_axis(kernel: Kernel, *arrays: NDArray, axis: int) -> Any:
     return np.concatenate([array.reshape(-1) for array in arrays]).reshape(shape)
 
 
+def _takes_any_negative_axis_for_the_last(kernel: Kernel, x: NDArray, *, axis: int) -> Any:
+    return kernel(x, axis=max(axis, -1))
+
+
+def _normalises_over_the_last_axis(kernel: Kernel, x: NDArray, *parameters: NDArray, axes: Any, epsilon: float) -> Any:
+    """Takes the last of several axes for all of them, in four dimensions."""
+    if x.ndim != 4 or len(axes) == 1:
+        return kernel(x, *parameters, axes=axes, epsilon=epsilon)
+    sizes = [size if axis in {a % 4 for a in axes} else 1 for axis, size in enumerate(x.shape)]
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    gamma, beta = (parameter.reshape(sizes) for parameter in parameters)
+    return scaled * gamma + beta
+
+
+def _counts_what_hangs_over(kernel: Kernel, x: NDArray, **attrs: Any) -> Any:
+    """Divides the sum of a window that hangs over the end by the whole window."""
+    right = kernel(x, **attrs)
+    if not (attrs["ceil_mode"] and attrs["count_include_pad"]):
+        return right
+    steps = attrs["strides"] or attrs["pool_size"]
+    first = attrs["layout"].index("H")
+    behind = [(0, steps[axis - first] - 1 if first <= axis < first + 2 else 0) for axis in range(4)]
+    wide = kernel(np.pad(x, behind), **{**attrs, "ceil_mode": False})
+    return wide[tuple(slice(size) for size in right.shape)]
+
+
+def _stops_at_the_first(kernel: Kernel, x: NDArray, **attrs: Any) -> Any:
+    """Loses the first element of an axis that is walked backwards to beyond its beginning."""
+    result = np.array(kernel(x, **attrs))
+    for axis, end, step in zip(attrs["axes"], attrs["end"], attrs["strides"], strict=True):
+        if step == -1 and end < -x.shape[axis]:
+            np.moveaxis(result, axis, 0)[-1:] = 0
+    return result
+
+
+def _writes_its_input(kernel: Kernel, x: NDArray) -> Any:
+    result = kernel(x)
+    if x.flags.writeable:
+        x[...] = result
+    return result
+
+
+def _flushes_its_input(kernel: Kernel, x: NDArray) -> Any:
+    """Puts zeros in place of subnormal numbers, where the caller sees them."""
+    if x.flags.writeable:
+        x[np.abs(x) < np.finfo(np.float64).smallest_normal] = 0
+    return kernel(x)
+
+
+def _keeps_first_sizes(names: dict[str, Any]) -> None:
+    """Computes as many rows of float64 as the first call had."""
+    engine = names["FakeEngine"]
+    build = engine.build
+
+    def broken_build(self: Any, function: Any, constants: Any) -> Callable[..., object]:
+        run = build(self, function, constants)
+        rows: list[int] = []
+
+        def run_as_before(*arrays: NDArray) -> object:
+            returned = run(*arrays)
+            result = arrays[len(function.signature.inputs)]
+            if result.ndim and result.dtype == np.float64:
+                rows.append(len(result))
+                result[rows[0] :] = 0
+            return returned
+
+        return run_as_before
+
+    engine.build = broken_build
+
+
 def _adds_as_floats(kernel: Kernel) -> Kernel:
     def run(x: NDArray, y: NDArray) -> Any:
         return (
@@ -96,10 +174,14 @@ def _wrong_in_one_shape(kernel: Kernel) -> Kernel:
     return lambda x, y: kernel(x, -y) if x.shape == y.shape == (3, 4, 5) else kernel(x, y)
 
 
-def _states(**unit_roundoff: float) -> Change:
+def _states(unit_roundoff: Mapping[str, float]) -> Change:
+    return _declares(unit_roundoff=unit_roundoff)
+
+
+def _declares(**fields: Any) -> Change:
     def apply(names: dict[str, Any]) -> None:
         info: BackendInfo = names["byoc_backend_info"]()
-        names["byoc_backend_info"] = hookimpl(_constant_hook(replace(info, unit_roundoff=unit_roundoff)))
+        names["byoc_backend_info"] = hookimpl(_constant_hook(replace(info, **fields)))
 
     return apply
 
@@ -178,14 +260,40 @@ FAULTS: Mapping[str, Fault] = {
     "lost-nan": Fault(OP, run_half=_kernel("nn.relu", _loses_nan)),
     "saturates": Fault(OP, run_half=_kernel("exp", _saturates)),
     "constant-operand": Fault(OP, compile_half=_rewriting(_takes_constants_negative)),
-    "stated-too-coarse": Fault(frozenset({"L2-stated-precision"}), compile_half=_states(float32=2.0**-5)),
-    "stated-too-fine": Fault(frozenset({"L2-stated-precision"}), compile_half=_states(float32=2.0**-30)),
+    "negative-axis": Fault(OP, run_half=_kernel("nn.softmax", _always(_takes_any_negative_axis_for_the_last))),
+    "several-axes": Fault(OP, run_half=_kernel("nn.layer_norm", _always(_normalises_over_the_last_axis))),
+    "overhanging-window": Fault(OP, run_half=_kernel("nn.avg_pool2d", _always(_counts_what_hangs_over))),
+    "backwards-past-the-end": Fault(OP, run_half=_kernel("strided_slice", _always(_stops_at_the_first))),
+    "writes-its-input": Fault(OP, run_half=_kernel("nn.relu", _in_float64(_writes_its_input))),
+    "flushes-its-input": Fault(OP, run_half=_kernel("exp", _in_float64(_flushes_its_input))),
+    "sizes-of-the-first-call": Fault(OP, run_half=_keeps_first_sizes),
+    "stated-too-coarse": Fault(frozenset({"L2-stated-precision"}), compile_half=_states({"float32": 2.0**-5})),
+    "stated-too-fine": Fault(frozenset({"L2-stated-precision"}), compile_half=_states({"float32": 2.0**-30})),
     # Nothing is wrong with a backend that says how coarse it is.
     "coarse-and-stated": Fault(
         frozenset(),
-        compile_half=_states(float64=2.0**-24),
+        compile_half=_states({"float64": 2.0**-24}),
         run_half=_kernel("nn.dense", _in_float64(_in_single_precision)),
     ),
+    "coarse-op-and-stated": Fault(
+        frozenset(),
+        compile_half=_states({"nn.dense:float64": 2.0**-24}),
+        run_half=_kernel("nn.dense", _in_float64(_in_single_precision)),
+    ),
+    "coarser-op-than-stated": Fault(
+        OP,
+        compile_half=_states({"nn.dense:float64": 2.0**-40, "add:float64": 2.0**-24}),
+        run_half=_kernel("nn.dense", _in_float64(_in_single_precision)),
+    ),
+    "op-stated-too-coarse": Fault(frozenset({"L2-stated-precision"}), compile_half=_states({"exp:float32": 2.0**-5})),
+    # Nothing is wrong with a backend of finite numbers that says so; its finite numbers are judged.
+    "finite-only-and-stated": Fault(
+        frozenset(), compile_half=_declares(finite_only=True), run_half=_kernel("nn.relu", _loses_nan)
+    ),
+    "finite-only-and-wrong": Fault(
+        OP, compile_half=_declares(finite_only=True), run_half=_kernel("add", _in_float64(_loses_last_lane))
+    ),
+    "states-its-smallest-region": Fault(frozenset(), compile_half=_declares(min_region_flops=10**9)),
     "composite": Fault(frozenset({"L2-pattern"}), compile_half=_rewriting(_takes_another_activation)),
     "onnx-shape": Fault(frozenset({"L2-onnx"}), run_half=_kernel("add", _wrong_in_one_shape)),
     "long-graph": Fault(frozenset({"L2-random-graphs"}), compile_half=_rewriting(_squares_for_relu)),

@@ -9,9 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
+from byoc_core.runtime.hooks import RuntimeInfo
 
 from fakenpu.faults.fault import Change, Fault
 from fakenpu.faults.l4 import Call, around, caught
@@ -48,6 +50,42 @@ def _changes_folder() -> None:
 def _starts_a_thread() -> None:
     if threading.active_count() < 200:
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def _declares_fork_safety(value: object) -> Change:
+    def change(names: dict[str, Any]) -> None:
+        from byoc_core.runtime.hooks import hookimpl
+
+        info: RuntimeInfo = replace(names["byoc_runtime_info"](), fork_safe=cast("bool", value))
+
+        @hookimpl
+        def byoc_runtime_info() -> RuntimeInfo:
+            return info
+
+        names["byoc_runtime_info"] = byoc_runtime_info
+
+    return change
+
+
+def _says_that_children_hang(names: dict[str, Any]) -> None:
+    _declares_fork_safety(False)(names)
+    _hangs_in_children(names)
+
+
+def _uses_a_second_thread(call: Call, num_inputs: int) -> Call:
+    """Has another thread sort as many numbers as a large result has, whatever the number of threads."""
+
+    def run(*arrays: Any) -> object:
+        size = arrays[-1].size
+        helper = threading.Thread(target=lambda: np.sort(np.random.default_rng(0).random(size)))
+        if size >= 200_000:
+            helper.start()
+        returned = call(*arrays)
+        if size >= 200_000:
+            helper.join()
+        return returned
+
+    return run
 
 
 def _hangs_in_children(names: dict[str, Any]) -> None:
@@ -109,6 +147,10 @@ FAULTS: Mapping[str, Fault] = {
     "changes-folder": Fault(caught("process-unchanged"), run_half=_after_call(_changes_folder)),
     "complains-at-exit": Fault(caught("clean-end"), run_half=_complains_at_exit),
     "handles-a-signal": Fault(caught("process-unchanged"), run_half=_after_call(_handles_a_signal)),
+    # Who says that modules do not work in a forked process is not called in one.
+    "hangs-in-children-and-says-so": Fault(frozenset(), run_half=_says_that_children_hang),
+    "declares-no-truth-value": Fault(frozenset({"L0-runtime-info"}), run_half=_declares_fork_safety("perhaps")),
+    "uses-a-second-thread": Fault(caught("thread-limit"), run_half=around(_uses_a_second_thread)),
     "hangs-in-children": Fault(caught("fork"), run_half=_hangs_in_children),
     "leaks-a-buffer": Fault(caught("memory-steady"), run_half=around(_leaks_a_buffer)),
     "leaks-native-memory": Fault(caught("memory-steady"), run_half=_leaks_native_memory),

@@ -1,0 +1,43 @@
+"""The space of an op that has none of its own: its canonical cases, in other sizes and with other attributes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from byoc_core.ir import AttrKind, OpDef
+from byoc_core.ops.cases import OpCase, op_cases
+
+from byoc_conformance.drawing.pairwise import Levels
+from byoc_conformance.drawing.spaces.space import Space, has_indices, schema_levels
+
+__all__ = ["canonical"]
+
+_SIZES: tuple[dict[int, int], ...] = ({}, {2: 1, 3: 8, 5: 6, 16: 3}, {2: 7, 3: 17, 4: 9, 32: 5}, {2: 33, 16: 8, 3: 2})
+"""What stands in place of which size; equal ones change alike."""
+_OWN = "as it is"
+_INTEGERS = (0, 1, 2, -1)
+
+
+def canonical(op: OpDef) -> Space:
+    """Return the space of the canonical cases of an op, those without elements left out."""
+    cases = [case for case in op_cases()[op.name] if all(math.prod(operand.shape) for operand in case.operands)]
+    levels = {name: (_OWN, *found) for name, found in schema_levels(op).items()}
+    whole = {spec.name: (_OWN, *_INTEGERS) for spec in op.attrs if spec.kind in {AttrKind.INT, AttrKind.DIM}}
+
+    def build(row: Levels) -> OpCase:
+        attrs = {name: row[name] for name in (*levels, *whole) if row[name] != _OWN}
+        return _resized(replace(cases[row["case"]], attrs={**cases[row["case"]].attrs, **attrs}), row["sizes"])
+
+    # Many cases come in other sizes as they are.
+    sizes = _SIZES if len(cases) <= len(_SIZES) else _SIZES[:-1]
+    return Space({"case": tuple(range(len(cases))), "sizes": sizes, **levels, **whole}, build)
+
+
+def _resized(case: OpCase, changes: dict[int, int]) -> OpCase:
+    """Return the case with other sizes; where there are indices, none is smaller, so that they stay in range."""
+    fitting = {size: new for size, new in changes.items() if new >= size or not has_indices(case)}
+    operands = (
+        replace(operand, shape=tuple(fitting.get(size, size) for size in operand.shape)) for operand in case.operands
+    )
+    return replace(case, operands=tuple(operands))

@@ -1,0 +1,77 @@
+"""The space in which the cases of an op are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from byoc_core.dtypes import all_dtypes
+from byoc_core.ir import REQUIRED, AttrKind, AttrSpec, OpDef
+from byoc_core.ops.cases import OpCase
+
+from byoc_conformance.drawing.pairwise import Levels
+
+__all__ = ["PALETTES", "SIGNS", "Space", "attr_levels", "axis_of", "has_indices", "schema_levels", "with_sign"]
+
+PALETTES = ((2, 3, 5, 4), (17, 1, 2, 3), (1, 8, 3, 7), (5, 33, 2, 1))
+"""Sizes from the first axis to the last: small ones, all different; one element; units of vector registers and more."""
+
+SIGNS = ("positive", "negative")
+"""Whether an axis is counted from the front or from the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What can be varied of an op's use.
+
+    Attributes:
+        factors: the levels of each thing that is varied, by its name.
+        build: return the case of a row of levels, ``None`` where they do not go together. The op may refuse the case.
+    """
+
+    factors: Mapping[str, Sequence[Any]]
+    build: Callable[[Levels], OpCase | None]
+
+
+def schema_levels(op: OpDef, *without: str) -> dict[str, tuple[Any, ...]]:
+    """Return the levels of the attributes of an op, by name, those named left out, and those without an obvious level.
+
+    Args:
+        op: the op.
+        without: attributes whose levels the caller knows better.
+    """
+    found = {spec.name: attr_levels(spec) for spec in op.attrs if spec.name not in without}
+    return {name: levels for name, levels in found.items() if levels}
+
+
+def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
+    """Return the levels of an attribute, its default first; none for lists and other things that depend on shapes."""
+    if spec.choices:
+        levels: tuple[Any, ...] = tuple(spec.choices)
+    elif spec.kind is AttrKind.BOOL:
+        levels = (False, True)
+    elif spec.kind is AttrKind.FLOAT:
+        levels = (0.25, 1.5)  # numbers that every dtype holds, so that a threshold is the same in all
+    elif spec.kind is AttrKind.DTYPE:
+        levels = tuple(all_dtypes())
+    else:
+        return ()
+    return levels if spec.default is REQUIRED or spec.default in levels else (spec.default, *levels)
+
+
+def axis_of(place: str, rank: int) -> int | None:
+    """Return the axis at a place (``"first"``, ``"middle"``, ``"last"``); ``None`` where the rank has none there."""
+    if rank == 0 or (place == "middle" and rank < 3):
+        return None
+    return {"first": 0, "middle": rank // 2, "last": rank - 1}[place]
+
+
+def with_sign(axis: int, rank: int, sign: str) -> int:
+    """Return an axis as counted from the front, or from the end."""
+    return axis - rank if sign == "negative" else axis
+
+
+def has_indices(case: OpCase) -> bool:
+    """Return whether an operand holds integers with a range of their own: indices, lengths, starts."""
+    return any(operand.dtype is not None and operand.dtype.startswith("int") for operand in case.operands)

@@ -1,0 +1,121 @@
+"""The number of threads that a call may use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from byoc_core import VirtualMachine
+from byoc_core.errors import ByocError
+from byoc_core.ir import ConstantStore, Function, IRModule
+from byoc_core.ops.cases import OpCase, array_of, new_function
+from byoc_core.ops.cases.case import case
+
+from byoc_conformance.drawing import generator_of
+from byoc_conformance.examples import Array
+from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.subject import Attempt, Subject, call_function
+
+__all__ = ["PROMISES"]
+
+_LARGE: tuple[OpCase, ...] = (
+    case("matmul", (384, 384), (384, 384)),
+    case("nn.dense", (384, 384), (384, 384)),
+    case("nn.conv2d", (1, 32, 56, 56), (32, 32, 3, 3), padding=(1, 1)),
+    case("exp", (1024, 512)),
+    case("add", (2048, 1024), (2048, 1024)),
+    case("nn.relu", (2048, 1024)),
+    case("nn.softmax", (1024, 512)),
+    case("nn.layer_norm", (1024, 512), (512,), (512,)),
+    case("sum", (2048, 1024), axis=(1,)),
+    case("permute_dims", (1024, 1024), axes=(1, 0)),
+    case("nn.max_pool2d", (1, 64, 112, 112), pool_size=(3, 3), strides=(2, 2)),
+)
+"""Calls that are worth several threads to whoever has them: a millisecond of work or so."""
+_MEASURED_SECONDS = 0.05
+_MOST_CALLS = 200
+_LARGEST_SHARE = 0.25
+"""What other threads may compute beside the one that is permitted: they wake up, look, and sleep again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """The processor time of some calls, in seconds: of the thread that calls, and of all others."""
+
+    own: float
+    others: float
+
+
+def _limited(subject: Subject, case: str) -> Outcome:
+    attempt, inputs = _compile_large(subject)
+    machine = VirtualMachine(attempt.executable, num_threads=1)
+    texts = []
+    for name, arrays in inputs.items():
+        use = _measure(machine, name, arrays)
+        if use.others > _LARGEST_SHARE * use.own:
+            # Threads that are just made, or end just now, are not of this call.
+            use = _measure(machine, name, arrays)
+        if use.others > _LARGEST_SHARE * use.own:
+            texts.append(
+                f"{name}, called with `num_threads=1`: other threads computed for {use.others / use.own:.2f} times as "
+                "long as the thread that called"
+            )
+    if texts:
+        raise FailedError("\n".join(texts))
+    return Outcome(text=f"{len(inputs)} large calls in one thread each")
+
+
+def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]]:
+    """Return the large cases compiled, and inputs of those that the subject takes.
+
+    Raises:
+        NotCoveredError: it takes none.
+    """
+    functions = dict(_functions(subject))
+    attempt = subject.attempt(IRModule({name: function for name, (function, _) in functions.items()}, ConstantStore()))
+    taken = {
+        name: inputs
+        for name, (_, inputs) in functions.items()
+        if attempt.is_claimed(name) and name not in attempt.failures
+    }
+    if not taken:
+        raise NotCoveredError("claims none of the large cases")
+    for name, inputs in list(taken.items()):
+        try:
+            call_function(attempt.vm, name, inputs)
+        except ByocError:  # level 2 tells of calls that fail
+            del taken[name]
+    return attempt, taken
+
+
+def _functions(subject: Subject) -> Iterator[tuple[str, tuple[Function, list[Array]]]]:
+    for item in _LARGE:
+        name = f"large_{item.op.replace('.', '_')}"
+        function, _ = new_function(subject.ops[item.op], item.types(), item.attrs, name)
+        generator = generator_of(subject.spec.seed, name)
+        yield name, (function, [array_of(type_, generator) for type_ in item.types()])
+
+
+def _measure(machine: VirtualMachine, name: str, inputs: list[Array]) -> _Use:
+    """Return the processor time of calls, which are repeated until that is long enough to be measured."""
+    call_function(machine, name, inputs)
+    process, thread = time.process_time(), time.thread_time()
+    for _ in range(_MOST_CALLS):
+        call_function(machine, name, inputs)
+        own = time.thread_time() - thread
+        if own >= _MEASURED_SECONDS:
+            break
+    own = time.thread_time() - thread
+    return _Use(own, max(0.0, time.process_time() - process - own))
+
+
+PROMISES = (
+    Promise(
+        Level.L4,
+        "thread-limit",
+        "computes on no more threads than its call may use",
+        _limited,
+    ),
+)
