@@ -57,16 +57,33 @@ def test_levels() -> None:
         (tuple(Level), [], ["L0-lint", "L2-op[add]", "L2-op[exp]"]),
         ((Level.L2,), [], ["L2-op[add]", "L2-op[exp]"]),
         (tuple(Level), ["*exp*", "L0-*"], ["L0-lint", "L2-op[exp]"]),
+        ((Level.L0, Level.L2), ["L2-op[add]"], ["L2-op[add]"]),
+        (tuple(Level), ["L2-op[?dd]", "*[e*"], ["L2-op[add]", "L2-op[exp]"]),
     ],
 )
 def test_items(levels: tuple[Level, ...], patterns: list[str], expected: list[str]) -> None:
     assert [item.id for item in choose_items(ITEMS, levels, patterns)] == expected
 
 
-def test_a_pattern_that_matches_nothing() -> None:
+@pytest.mark.parametrize(
+    ("levels", "pattern", "text"),
+    [
+        ((Level.L0,), "L3-*", "--only L3-*: matches no test"),
+        (tuple(Level), "L2-op[a-d]", "--only L2-op[a-d]: matches no test. Did you mean 'L2-op[add]' or 'L2-op[exp]'?"),
+        (tuple(Level), "L0-lind", "--only L0-lind: matches no test. Did you mean 'L0-lint'?"),
+        (
+            (Level.L0,),
+            "L2-op[add]",
+            "--only L2-op[add]: matches no test of L0, but tests of L2. Leave out the level L0, or choose L2.",
+        ),
+        (
+            (Level.L1, Level.L3),
+            "*",
+            "--only *: matches no test of L1, L3, but tests of L0, L2. Leave out the level L1, L3, or choose L0, L2.",
+        ),
+    ],
+)
+def test_a_pattern_that_matches_nothing(levels: tuple[Level, ...], pattern: str, text: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        choose_items(ITEMS, (Level.L0,), ["L2-*"])
-    assert str(caught.value) == "--only L2-*: matches no test"
-    with pytest.raises(OptionsError) as caught:
-        choose_items(ITEMS, tuple(Level), ["L0-lind"])
-    assert str(caught.value) == "--only L0-lind: matches no test. Did you mean 'L0-lint'?"
+        choose_items(ITEMS, levels, [pattern])
+    assert str(caught.value) == text

@@ -151,6 +151,11 @@ def test_a_folder_that_cannot_be_written_is_found_before_any_test_runs(conforman
         (["toy", "--with", "toi"], "error: byoc.backends: backend `toi` is not installed; installed: "),
         (["toy", "--level", "L5"], "error: --level: names no level; got 'L5', expected L0, L1, L2, L3, L4\n"),
         (["toy", "--only", "L5*"], "error: --only L5*: matches no test\n"),
+        (
+            ["toy", "--level", "L0", "--only", "L2-op[abs]"],
+            "error: --only L2-op[abs]: matches no test of L0, but tests of L2. Leave out the level L0, or choose L2.\n",
+        ),
+        (["--list", "--level", "L5"], "error: --level: names no level; got 'L5', expected L0, L1, L2, L3, L4\n"),
         (["toy", "--option", "x"], "error: --option: is malformed; got 'x', expected KEY=VALUE, or NAME.KEY=VALUE\n"),
         (["toy", "--xfail", "absent.toml"], "error: absent.toml: No such file or directory\n"),
         (["compare", "absent.json", "absent.json"], "error: absent.json: No such file or directory\n"),
@@ -185,6 +190,33 @@ def test_the_list_of_promises(conformance: Run) -> None:
     assert done.out.endswith(f"\n{len(all_promises())} promises, {len(all_items())} tests.\n")
     rows = json.loads(conformance("--list", "--json").out)["promises"]
     assert [name for row in rows for name in row["tests"]] == [item.id for item in all_items()]
+
+
+def test_the_list_of_what_is_chosen(conformance: Run) -> None:
+    shown = conformance("--list", "--only", "L2-op[abs]", "--only", "L0-lint").out.splitlines()
+    assert shown[0].startswith("L0 declares: ")
+    assert shown[1].startswith("  L0-lint: ")
+    assert shown[3].startswith("  L2-op (1 of ")
+    assert shown[4:] == ["    L2-op[abs]", "", "2 promises, 2 tests."]
+    rows = json.loads(conformance("toy", "--list", "--level", "L0", "--json").out)["promises"]
+    assert [row["name"] for row in rows] == [item.name for item in all_promises() if item.level.value == "L0"]
+
+
+def test_stdout_and_stderr_may_be_one_file(tmp_path: Path) -> None:
+    code = "from byoc_core.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "conformance", "toy", *only(DECLINES)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": install_toy(tmp_path / "toy")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "L1: 1 test done"
+    assert lines[-1] == f"toy: partial 0/0, {len(all_items()) - 1} not run"
 
 
 def test_compare(conformance: Run) -> None:

@@ -59,10 +59,11 @@ def parse_levels(texts: Iterable[str], flag: str = "--level") -> tuple[Level, ..
 def choose_items(
     items: Sequence[Item], levels: Sequence[Level], patterns: Sequence[str] = (), flag: str = "--only"
 ) -> list[Item]:
-    """Gives the tests of some levels whose ids any of some patterns match; without patterns, all of them.
+    """Return the tests of some levels whose ids match one of the patterns; without patterns, all of them.
 
     Raises:
-        OptionsError: a pattern matches no test of these levels.
+        OptionsError: a pattern matches no test of these levels. The error says so where the pattern matches tests of
+            other levels.
     """
     kept = {item.id: item for item in items if item.promise.level in levels}
     if not patterns:
@@ -71,6 +72,20 @@ def choose_items(
     for pattern in patterns:
         found = select_ids(pattern, kept)
         if not found:
-            raise OptionsError(f"{flag} {pattern}", "matches no test", hint=near_names(pattern, kept) or None)
+            raise _no_match(pattern, items, levels, flag)
         chosen.update(found)
     return [item for name, item in kept.items() if name in chosen]
+
+
+def _no_match(pattern: str, items: Sequence[Item], levels: Sequence[Level], flag: str) -> OptionsError:
+    """Return the error for a pattern that matches no test of the levels."""
+    of_all = {item.id: item for item in items}
+    elsewhere = {of_all[name].promise.level for name in select_ids(pattern, of_all)}
+    if not elsewhere:
+        kept = [name for name, item in of_all.items() if item.promise.level in levels]
+        return OptionsError(f"{flag} {pattern}", "matches no test", hint=near_names(pattern, kept) or None)
+    given, needed = (
+        ", ".join(level.value for level in Level if level in chosen) for chosen in (frozenset(levels), elsewhere)
+    )
+    hint = f"Leave out the level {given}, or choose {needed}."
+    return OptionsError(f"{flag} {pattern}", f"matches no test of {given}, but tests of {needed}", hint=hint)

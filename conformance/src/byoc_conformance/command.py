@@ -51,6 +51,7 @@ _BackendArgument = Annotated[
         "byoc conformance NAME --report out                  pages, data and badges",
         "byoc conformance NAME --level L2 --only '*conv*'      a part",
         "byoc conformance NAME --option opt_level=3 --with OTHER",
+        "byoc conformance NAME --only 'L2-op\\[abs]'             one test",
         "byoc conformance --list                             what is promised",
         "byoc conformance compare old.json new.json          what got better and worse",
     ),
@@ -83,7 +84,10 @@ def run_kit(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", metavar="GLOB", help="Run the tests of these names only, with * and ?; repeat for several."
+            "--only",
+            metavar="GLOB",
+            help="Run the tests of these names only: * stands for any text, ? for one character, brackets for "
+            "themselves. Repeat for several.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many tests run at a time.")] = 1,
@@ -99,7 +103,9 @@ def run_kit(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the list) as JSON.")] = False,
-    list_promises: Annotated[bool, typer.Option("--list", help="Show all promises and their texts, and stop.")] = False,
+    list_promises: Annotated[
+        bool, typer.Option("--list", help="List promises, those of --level and --only, and stop.")
+    ] = False,
 ) -> None:
     """Holds a backend to what every byoc backend promises, in worker processes, each test with a deadline.
 
@@ -110,7 +116,7 @@ def run_kit(
     from byoc_conformance import command_runs
 
     if list_promises:
-        command_runs.print_promises(as_json=as_json)
+        command_runs.print_promises(level or (), only or (), as_json=as_json)
         return
     if backend is None:
         raise typer.BadParameter("which backend?", param_hint="NAME")

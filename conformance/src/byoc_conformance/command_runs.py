@@ -16,8 +16,8 @@ from byoc_conformance.choices import choose_items, parse_levels, parse_options
 from byoc_conformance.conduct import conduct
 from byoc_conformance.environment import check_installed
 from byoc_conformance.overrides import Overrides, read_overrides
-from byoc_conformance.promise import Item, Level
-from byoc_conformance.promises import all_items, all_promises
+from byoc_conformance.promise import Item, Level, Promise
+from byoc_conformance.promises import all_items
 from byoc_conformance.report import Report, compare_reports, new_report, read_report, write_report
 from byoc_conformance.report.tables import count_tests, format_headline, group_alike, level_table, to_plain
 from byoc_conformance.report.writing import prepare_folder, render_json
@@ -94,7 +94,7 @@ def _finish(report: Report, choices: Choices) -> None:
             written = choices.folder
     finally:
         if choices.as_json:
-            print(render_json(report), end="")
+            print(render_json(report), end="", flush=True)
         else:
             _print_report(report, written)
 
@@ -146,31 +146,42 @@ def _show_progress(items: Sequence[Item]) -> Iterator[Callable[[Item, Judgement]
     yield show
 
 
-def print_promises(*, as_json: bool) -> None:
-    """Prints what is promised, level by level."""
-    promises = all_promises()
+def print_promises(levels: Sequence[str] = (), patterns: Sequence[str] = (), *, as_json: bool) -> None:
+    """Print promises with their texts, level by level.
+
+    Args:
+        levels: names of levels; all levels where none is named.
+        patterns: of ids of tests. Only promises with such a test are printed, each with these tests.
+        as_json: whether to print JSON.
+
+    Raises:
+        OptionsError: there is no such level, or a pattern matches no test.
+    """
+    items = choose_items(all_items(), parse_levels(levels), patterns)
+    tests: dict[Promise, list[str]] = {}
+    for item in items:
+        tests.setdefault(item.promise, []).append(item.id)
     if as_json:
         rows = [
-            {
-                "level": promise.level.value,
-                "name": promise.name,
-                "text": promise.text,
-                "tests": [item.id for item in promise.items],
-            }
-            for promise in promises
+            {"level": promise.level.value, "name": promise.name, "text": promise.text, "tests": names}
+            for promise, names in tests.items()
         ]
         print(json.dumps({"promises": rows}, indent=2))
         return
     console = open_console()
     for level in Level:
-        mine = [promise for promise in promises if promise.level is level]
+        mine = {promise: names for promise, names in tests.items() if promise.level is level}
         if mine:
             console.print(f"{level} {level.topic}", style="bold", soft_wrap=True)
-        for promise in mine:
+        for promise, names in mine.items():
             number = len(promise.items)
-            many = f" ({count_tests(number)})" if number > 1 else ""
+            chosen = f"{len(names)} of " if len(names) < number else ""
+            many = f" ({chosen}{count_tests(number)})" if number > 1 else ""
             console.print(f"  {level}-{promise.name}{many}: {promise.text}", soft_wrap=True)
-    console.print(f"\n{len(promises)} promises, {len(all_items())} tests.")
+            if patterns and number > 1:
+                console.print("".join(f"    {name}\n" for name in names), end="", soft_wrap=True)
+    number = len(tests)
+    console.print(f"\n{number} promise{'' if number == 1 else 's'}, {count_tests(len(items))}.")
 
 
 def print_comparison(before: Path, after: Path, *, as_json: bool) -> bool:
