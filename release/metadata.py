@@ -1,5 +1,7 @@
 """Write the version, the range of byoc-core, the Pythons and the project's pages into the metadata of all packages.
 
+The distributions that are released together are written into byoc-core, which advises to install no others.
+
 ::
 
     python -m release.metadata           # after a change of version.py or of [tool.byoc]
@@ -14,13 +16,15 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import re
 import sys
+import tomllib
 
 from byoc_core.scaffold.package import core_range
 from packaging.version import Version
 
-from release.project import EXAMPLES, PACKAGES, ROOT, VERSION_FILE, Settings, read_settings, read_version
+from release.project import EXAMPLES, PACKAGES, RELEASED_FILE, ROOT, VERSION_FILE, Settings, read_settings, read_version
 
 __all__ = ["render"]
 
@@ -61,7 +65,22 @@ def find_differences() -> dict[str, tuple[str, str]]:
         text = (ROOT / folder / "pyproject.toml").read_text("utf-8")
         if (right := render(text, folder, version, settings)) != text:
             found[f"{folder}/pyproject.toml"] = (text, right)
+    text = RELEASED_FILE.read_text("utf-8") if RELEASED_FILE.exists() else ""
+    if (right := render_released()) != text:
+        found[RELEASED_FILE.relative_to(ROOT).as_posix()] = (text, right)
     return found
+
+
+def render_released() -> str:
+    """Return the file by which byoc-core knows what is released with it: distributions by entry point, by group."""
+    groups: dict[str, dict[str, str]] = {}
+    for folder in PACKAGES:
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"]
+        if project["name"] != "byoc-core":
+            for group, entries in project.get("entry-points", {}).items():
+                groups.setdefault(group, {}).update(dict.fromkeys(entries, project["name"]))
+    kept = {group: entries for group, entries in groups.items() if group.startswith("byoc.")}
+    return json.dumps(kept, indent=2, sort_keys=True) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:

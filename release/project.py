@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["EXAMPLES", "PACKAGES", "ROOT", "VERSION_FILE", "Settings", "read_settings", "read_version"]
+__all__ = ["EXAMPLES", "PACKAGES", "RELEASED_FILE", "ROOT", "VERSION_FILE", "Settings", "read_settings", "read_version"]
 
 ROOT = Path(__file__).parents[1]
 VERSION_FILE = ROOT / "core" / "src" / "byoc_core" / "version.py"
 """The one place of the version."""
+
+RELEASED_FILE = VERSION_FILE.parent / "plugin" / "released.json"
+"""Where byoc-core reads which distributions are released with it."""
 
 PACKAGES = (
     "core",

@@ -36,7 +36,7 @@ def test_the_wheel_holds_every_source_file() -> None:
     c_files = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.[ch]")}
     assert len(sources) > 20
     assert c_files != set()
-    kinds = {".css", ".html", ".js", ".tmpl"}
+    kinds = {".css", ".html", ".js", ".json", ".tmpl"}
     data = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.suffix in kinds}
     assert {Path(path).suffix for path in data} == kinds
     assert (sources | c_files | data | {"byoc_core/py.typed"}) - recorded_files() == set()

@@ -252,17 +252,22 @@ def test_installed_runtimes_are_opened_on_demand(site: Any, monkeypatch: pytest.
     )
 
 
-def test_names_of_absent_plugins_are_explained_without_inventing_distributions() -> None:
-    known = ["ccompiler", "dnnl", "host"]
-    said = {name: describe_absence("backend", name, known) for name in ("dnll", "DNNL", "tensorrt", "dnnl,host", "a b")}
-    start = "is not installed; installed: ccompiler, dnnl, host"
+def test_names_of_absent_plugins_are_doubted_and_no_unknown_distribution_is_advised() -> None:
+    known = ["dnnl", "host"]
+    names = ("dnll", "DNNL", "tensorrt", "dnnl,host", "a b", "ccompiler", "ccompilr")
+    said = {name: describe_absence("backend", name, known) for name in names}
+    start = "is not installed; installed: dnnl, host"
+    doubt = "Check the name: `byoc doctor` lists what is installed. How to install another backend, its authors say."
     assert said == {
         "dnll": (f"backend `dnll` {start}", "Did you mean 'dnnl'?"),
         "DNNL": (f"backend `DNNL` {start}", "Did you mean 'dnnl'?"),
-        "tensorrt": (
-            f"backend `tensorrt` {start}; pip install byoc-tensorrt, if there is a distribution of that name",
-            None,
-        ),
+        "tensorrt": (f"backend `tensorrt` {start}", doubt),
         "dnnl,host": (f"backend `dnnl,host` {start}", "Give each name by itself: 'dnnl', 'host'."),
-        "a b": (f"backend `a b` {start}", None),
+        "a b": (f"backend `a b` {start}", doubt),
+        "ccompiler": (f"backend `ccompiler` {start}; pip install byoc-ccompiler", None),
+        "ccompilr": (f"backend `ccompilr` {start}", "Did you mean 'ccompiler'?"),
     }
+    assert describe_absence("runtime", "ccompiler", known, is_claim=True) == (
+        f"runtime `ccompiler` {start}",
+        None,
+    )

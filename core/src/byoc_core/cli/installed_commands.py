@@ -31,9 +31,6 @@ __all__ = ["COMMANDS_GROUP", "CommandGroup", "find_command_faults"]
 
 COMMANDS_GROUP = "byoc.commands"
 
-_HOMES = {"conformance": "byoc-conformance"}
-"""Commands that live in distributions of their own, and which."""
-
 
 class CommandGroup(TyperGroup):
     """The commands of byoc itself, and then those of other distributions, which can take no name of byoc's."""
@@ -99,13 +96,15 @@ def _catalog() -> Catalog:
 
 
 def _find_command(name: str) -> Any:
+    from byoc_core.plugin.released import released_distributions
+
     if _catalog().find(name) is not None:
         try:
             return _load(name)
         except PluginError as error:
             return _new_stub(name, error)
-    if name in _HOMES:
-        absent = PluginError(f"command `{name}`", "is not installed", hint=f"pip install {_HOMES[name]}")
+    if home := released_distributions("byoc.commands").get(name):
+        absent = PluginError(f"command `{name}`", "is not installed", hint=f"pip install {home}")
         return _new_stub(name, absent, hidden=True)
     return None
 

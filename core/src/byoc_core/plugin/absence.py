@@ -1,8 +1,8 @@
 """What to tell of a plugin that is not installed: near names, and how to install the plugin.
 
-A name that a user typed is the user's own text. A name from an artifact is the text of a stranger: ``pip install`` of
-such a name runs the code of whoever published the distribution. Only this module puts such a name behind
-``pip install``, and always together with the doubt.
+``pip install`` of a name runs the code of whoever published the distribution. A name that a user typed may be misspelt:
+only distributions that are released together with byoc-core are advised. A name from an artifact is the text of a
+stranger: only this module puts such a name behind ``pip install``, and always together with the doubt.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 
 from byoc_core.errors import near_names
+from byoc_core.plugin.released import released_distributions
 
 __all__ = ["describe_absence", "describe_claim"]
 
-_WORD = re.compile("[a-z][a-z0-9_-]*")
+_DOUBT = "Check the name: `byoc doctor` lists what is installed. How to install another {kind}, its authors say."
 _DISTRIBUTION = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
@@ -22,20 +23,21 @@ def describe_absence(kind: str, name: str, known: Sequence[str], *, is_claim: bo
     """Return problem and hint for the name of a plugin that is not installed.
 
     Args:
-        kind: what plugins of the group are, as people call them.
+        kind: what plugins of the group are, as people call them: ``"backend"`` or ``"runtime"``.
         name: the name.
-        known: the names of the group.
-        is_claim: whether the name stands in a file of a stranger. No distribution is guessed for such a name.
+        known: the installed names of the group.
+        is_claim: whether the name stands in a file of a stranger. No distribution is advised for such a name.
     """
     problem = f"{kind} `{name}` is not installed; installed: {', '.join(known) or 'none'}"
+    if is_claim:
+        return problem, near_names(name, known) or None
+    released = released_distributions(f"byoc.{kind}s")
+    if name in released:
+        return f"{problem}; pip install {released[name]}", None
     parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and not is_claim:
+    if len(parts) > 1:
         return problem, f"Give each name by itself: {', '.join(map(repr, parts))}."
-    if near := near_names(name, known):
-        return problem, near
-    if is_claim or not _WORD.fullmatch(name):
-        return problem, None
-    return f"{problem}; pip install byoc-{name}, if there is a distribution of that name", None
+    return problem, near_names(name, {*known, *released}) or _DOUBT.format(kind=kind)
 
 
 def describe_claim(source: str, distribution: str) -> str:
