@@ -122,7 +122,7 @@ def __getattr__(name: str) -> object:
     elif name in __all__:
         value = import_module(f"byoc_core.{name}")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise import_module("byoc_core.absent_names").absent_name(__name__, name, __all__)
     globals()[name] = value
     return value
 

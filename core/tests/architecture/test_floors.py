@@ -19,7 +19,10 @@ PLUGIN_SOURCES = [path for path in sorted(OTHERS) if path.name.isidentifier()]
 # Each tuple is a floor; a floor imports only from floors to its left. Parts that share a floor do not import each
 # other, except on the ground floor, which is one piece (of it, `errors` imports `printable` alone).
 RUN_SIDE = (
-    ("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "offload_shares", "printable"),
+    (
+        *("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "offload_shares"),
+        *("printable", "absent_names"),
+    ),
     ("plugin",),
     ("kernels", "native", "_native"),
     ("opset",),

@@ -1,5 +1,6 @@
 """Partition and codegen: from a module to one whose regions are compiled by backends."""
 
+from byoc_core.absent_names import absent_name
 from byoc_core.partitioning.checking.legality import check_partition
 from byoc_core.partitioning.claiming.annotate import AnnotateSupported
 from byoc_core.partitioning.claiming.fuse import FuseOpsByPattern
@@ -34,3 +35,8 @@ __all__ = [
     "check_partition",
     "partition",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Raise an error that says where a pass is that other systems keep in this module."""
+    raise absent_name(__name__, name, __all__)

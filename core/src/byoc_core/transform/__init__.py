@@ -1,6 +1,6 @@
 """Passes that any compilation needs, and the reference interpreter."""
 
-from byoc_core.errors import near_names
+from byoc_core.absent_names import absent_name
 from byoc_core.transform.bind_params import BindParams
 from byoc_core.transform.canonicalise import Canonicalise
 from byoc_core.transform.capture_sizes import CaptureSizes
@@ -53,21 +53,7 @@ __all__ = [
     "trace_sizes",
 ]
 
-_IN_PARTITIONING = (
-    "AnnotateSupported",
-    "FuseOpsByPattern",
-    "MergeCompositeFunctions",
-    "PeelViews",
-    "RunCodegen",
-    "partition",
-)
-
 
 def __getattr__(name: str) -> object:
-    """Say where a pass is that other systems keep among these."""
-    if name in _IN_PARTITIONING:
-        hint = f". It is `byoc_core.partitioning.{name}`."
-    else:
-        near = "" if name.startswith("__") else near_names(name, __all__)
-        hint = f". {near}" if near else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    """Raise an error that says where a pass is that other systems keep in this module."""
+    raise absent_name(__name__, name, __all__)
