@@ -189,7 +189,9 @@ def faulty_backends(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.filterwarnings("always")
-@pytest.mark.parametrize("command", ["run m.onnx", "compile m.onnx -o x.byoc --quiet", "explain m.onnx", "demo"])
+@pytest.mark.parametrize(
+    "command", ["run m.onnx --random-inputs", "compile m.onnx -o x.byoc --quiet", "explain m.onnx", "demo"]
+)
 def test_a_named_backend_that_cannot_compile_here_is_never_passed_over_in_silence(
     byoc: Any, model: Path, faulty_backends: None, command: str
 ) -> None:
@@ -264,7 +266,7 @@ def test_a_backend_that_raises_takes_nothing_and_the_model_compiles(
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_no_harm(byoc: Any, artifact: Path, streams: str) -> None:
     script = f'"{sys.executable}" -c "from byoc_core.cli.main import main; main()"'
-    for arguments, code in ((f"run {artifact} -o out.npz", 0), ("run absent.byoc", 1)):
+    for arguments, code in ((f"run {artifact} --random-inputs -o out.npz", 0), ("run absent.byoc", 1)):
         done = subprocess.run(
             ["bash", "-c", f"{script} {arguments} {streams}"], capture_output=True, text=True, check=False
         )

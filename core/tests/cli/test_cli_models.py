@@ -49,7 +49,7 @@ def test_run_gives_what_the_model_computes(byoc: Any, artifact: Path) -> None:
 
 def test_run_draws_inputs_by_seed_and_sizes(byoc: Any, artifact: Path) -> None:
     def outputs(*arguments: object) -> Any:
-        done = byoc("run", artifact, "-o", "out.npz", *arguments)
+        done = byoc("run", artifact, "--random-inputs", "-o", "out.npz", *arguments)
         assert (done.code, done.err) == (0, "")
         return dict(np.load("out.npz")), done.out
 
@@ -64,23 +64,34 @@ def test_run_draws_inputs_by_seed_and_sizes(byoc: Any, artifact: Path) -> None:
     np.testing.assert_array_equal(outputs("--dim", "n=5", "--seed", 3)[0]["z"], five["z"])
     assert (outputs("--dim", "n=5", "--seed", 4)[0]["z"] != five["z"]).any()
     np.save("x.npy", np.zeros((4, 16), "float32"))
-    filled, text = outputs("--input", "x=x.npy", "--fill")
+    filled, text = outputs("--input", "x=x.npy")
     assert filled["z"].shape == (4, 8)
     assert "drawn at random with seed 0: m (float32 [4, 8], standard normal)\n" in text
 
 
-def test_run_makes_up_no_input_unasked_where_others_are_given(byoc: Any, artifact: Path) -> None:
+DRAWING = "To have inputs drawn at random: --random NAME for one, --random-inputs for all that are not given."
+
+
+def test_run_makes_up_no_input_unasked(byoc: Any, artifact: Path) -> None:
     np.save("x.npy", np.zeros((4, 16), "float32"))
-    done = byoc("run", artifact, "--input", "x=x.npy")
-    assert (done.code, done.out) == (1, "")
-    assert done.err == (
-        "error: --input: gives `x`, but not `m`. Give them too, or pass --fill to have them drawn at random.\n"
-    )
-    said = byoc("run", artifact, "--dim", "n=2", "--seed", 5).out
+    refused = {
+        (): f"error: --input: gives no `x`, `m`; expected --input x=FILE --input m=FILE. {DRAWING}\n",
+        ("--input", "x=x.npy"): f"error: --input: gives no `m`; expected --input m=FILE. {DRAWING}\n",
+        ("--random", "m"): f"error: --input: gives no `x`; expected --input x=FILE. {DRAWING}\n",
+        ("--random", "mm"): "error: --random mm: names no input; expected x, m. Did you mean 'm'?\n",
+        ("--random", "x", "--input", "x=x.npy"): "error: --random x: names an input that --input gives\n",
+    }
+    for arguments, text in refused.items():
+        done = byoc("run", artifact, *arguments)
+        assert (done.code, done.out, done.err) == (1, "", text)
+    said = byoc("run", artifact, "--random-inputs", "--dim", "n=2", "--seed", 5).out
     assert (
         "drawn at random with seed 5: x (float32 [2, 16], standard normal), m (float32 [2, 8], standard normal)\n"
         in said
     )
+    for asked in (("--random", "m"), ("--random-inputs",)):
+        said = byoc("run", artifact, "--input", "x=x.npy", *asked).out
+        assert "drawn at random with seed 0: m (float32 [4, 8], standard normal)\n" in said
 
 
 @pytest.mark.parametrize("name", ["a.onnx", "b.ONNX", "weights.bin", "notes.txt"])
@@ -124,7 +135,7 @@ def test_backends_may_be_separated_by_commas(byoc: Any, model: Path) -> None:
 
 
 def test_run_takes_a_model_and_compiles_it_first(byoc: Any, model: Path) -> None:
-    done = byoc("run", model, "--dim", "n=2")
+    done = byoc("run", model, "--random-inputs", "--dim", "n=2")
     assert (done.code, done.err) == (0, "")
     assert "(2, 8)" in done.out
 
@@ -186,7 +197,7 @@ USER_ERRORS = {
     "explain m.byoc --backend host": "--backend and --option: do not apply to `m.byoc`, which is compiled already",
     "run m.byoc --function man": "executable: has no function `man`; expected main. Did you mean 'main'?",
     "run m.byoc --dim n": "--dim: is malformed; got 'n', expected NAME=SIZE",
-    "run m.byoc --dim k=3": "--dim k: names no symbol of the inputs; expected n",
+    "run m.byoc --random-inputs --dim k=3": "--dim k: names no symbol of the inputs; expected n",
     "run m.byoc --input xx=x.npy": "--input xx=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
     "run m.byoc --input x.npy": "--input x.npy: is malformed; expected x=FILE or m=FILE",
     "run m.byoc --input x=absent.npy": "absent.npy: No such file or directory",
@@ -196,18 +207,20 @@ USER_ERRORS = {
     ),
     "run m.byoc --input x=": "--input x=: names no file; expected x=FILE or m=FILE",
     "run m.byoc --input X=x.npy": "--input X=x.npy: names no input; expected x=FILE or m=FILE. Did you mean 'x'?",
-    "run m.byoc --input x=3.npy --input x=3.npy --fill": "--input x=3.npy: gives input `x` a second time",
-    "run m.byoc --input x=64.npy --fill": "function `main`, input 0 `x`: wrong dtype; got float64, expected float32",
-    "run m.byoc --input x=wide.npy --fill": (
+    "run m.byoc --input x=3.npy --input x=3.npy --random-inputs": "--input x=3.npy: gives input `x` a second time",
+    "run m.byoc --input x=64.npy --random-inputs": (
+        "function `main`, input 0 `x`: wrong dtype; got float64, expected float32"
+    ),
+    "run m.byoc --input x=wide.npy --random-inputs": (
         "function `main`, input 0 `x`: axis 1 has the wrong size; got [3, 17], expected [n, 16] with n = 3"
     ),
-    "run m.byoc --input x=flat.npy --fill": (
+    "run m.byoc --input x=flat.npy --random-inputs": (
         "function `main`, input 0 `x`: wrong rank; got 1, shape [16], expected 2, shape [n, 16]"
     ),
-    "run m.byoc --dim n=4 --input x=3.npy --fill": (
+    "run m.byoc --dim n=4 --input x=3.npy --random-inputs": (
         "--dim n: is not the size that the given inputs have; got 4, expected 3"
     ),
-    "run m.byoc --dim n=99999999999999999999": (
+    "run m.byoc --random-inputs --dim n=99999999999999999999": (
         "input `x`: is larger than an array can be; got shape [99999999999999999999, 16]"
     ),
     "run m.byoc -o .": "--output: `.` is a folder",

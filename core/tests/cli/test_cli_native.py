@@ -50,18 +50,18 @@ def test_what_this_user_compiled_runs_and_is_refused_elsewhere(
     assert (done.code, done.err) == (0, ""), done.err
     assert "nativefake" in done.out
     assert "yes, and trusted" in byoc("inspect", "m.byoc").out
-    expected = byoc("run", model, "--backend", "host", "-o", "host.npz")
+    expected = byoc("run", model, "--random-inputs", "--backend", "host", "-o", "host.npz")
     assert expected.code == 0
-    assert byoc("run", "m.byoc", "-o", "mine.npz").code == 0
+    assert byoc("run", "m.byoc", "--random-inputs", "-o", "mine.npz").code == 0
 
     shutil.copy("m.byoc", "copy.byoc")
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "another-users-cache"))
     assert "yes: loading needs --allow-native" in byoc("inspect", "copy.byoc").out
-    refused = byoc("run", "copy.byoc")
+    refused = byoc("run", "copy.byoc", "--random-inputs")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("error: artifact `copy.byoc`: holds native code (functions ")
     assert refused.err.endswith("). Pass --allow-native if you trust where it comes from.\n")
-    assert byoc("run", "copy.byoc", "--allow-native", "-o", "theirs.npz").code == 0
+    assert byoc("run", "copy.byoc", "--random-inputs", "--allow-native", "-o", "theirs.npz").code == 0
     with np.load("host.npz") as host, np.load("mine.npz") as mine, np.load("theirs.npz") as theirs:
         for name in ("y", "z"):
             np.testing.assert_allclose(mine[name], host[name], rtol=1e-6)
@@ -82,8 +82,8 @@ def test_without_a_compiler_a_saved_artifact_still_runs(
     assert "C compiler: none was found (cc, gcc, clang, ziglang)" in refused.err
     assert "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C compiler." in refused.err
     assert not Path("x.byoc").exists()
-    assert byoc("run", "m.byoc", "--allow-native").code == 0
-    assert byoc("run", model, "--backend", "host").code == 0
+    assert byoc("run", "m.byoc", "--random-inputs", "--allow-native").code == 0
+    assert byoc("run", model, "--random-inputs", "--backend", "host").code == 0
 
 
 @pytest.mark.filterwarnings("always")
@@ -99,8 +99,8 @@ def test_compile_says_when_trust_cannot_be_recorded(
             "it needs --allow-native. Set BYOC_CACHE_DIR to a folder of yours.\n"
         ),
     )
-    assert byoc("run", "m.byoc").code == 1
-    assert byoc("run", "m.byoc", "--allow-native").code == 0
+    assert byoc("run", "m.byoc", "--random-inputs").code == 1
+    assert byoc("run", "m.byoc", "--random-inputs", "--allow-native").code == 0
 
 
 @pytest.mark.filterwarnings("always")

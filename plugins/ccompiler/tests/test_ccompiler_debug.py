@@ -81,7 +81,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 def debug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ("-c", "from byoc_core.cli.main import main; main()", "debug", "model.onnx")
-    return run(folder, *command, "--dim", "n=5", "--input", "m=m.npy", "--fill", *arguments)
+    return run(folder, *command, "--dim", "n=5", "--input", "m=m.npy", "--random-inputs", *arguments)
 
 
 def test_generated_c_diverges_nowhere(work: Path) -> None:

@@ -15,7 +15,7 @@ from byoc_core.errors import CallError, FrontendError, OptionsError, near_names
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 
-__all__ = ["complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
+__all__ = ["check_missing", "complete_inputs", "describe_drawn", "parse_sets_of_sizes", "parse_sizes", "read_inputs"]
 
 
 def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
@@ -110,10 +110,49 @@ def describe_drawn(signature: Signature, inputs: dict[str, NDArray], given: Coll
     return f"drawn at random with seed {seed}: {', '.join(drawn)}" if drawn else ""
 
 
+def check_missing(
+    signature: Signature, given: Collection[str], named: Sequence[str] | None, *, draws_all: bool
+) -> None:
+    """Check that each input is given, or is to be drawn at random.
+
+    A made-up input gives outputs that look like results, so that each is to be asked for.
+
+    Args:
+        signature: the function's.
+        given: the inputs that are known.
+        named: what ``--random`` names.
+        draws_all: whether all inputs that are not given may be drawn.
+
+    Raises:
+        OptionsError: ``named`` has no input's name, or that of a given input.
+        CallError: an input is neither given nor to be drawn.
+    """
+    names = [spec.name for spec in signature.inputs]
+    for name in named or ():
+        if name not in names:
+            raise OptionsError(
+                f"--random {name}",
+                "names no input",
+                expected=", ".join(names) or "nothing: the function takes no inputs",
+                hint=near_names(name, names) or None,
+            )
+        if name in given:
+            raise OptionsError(f"--random {name}", "names an input that --input gives")
+    unasked = [name for name in names if name not in given and name not in (named or ())]
+    if unasked and not draws_all:
+        files = " ".join(f"--input {name}=FILE" for name in unasked)
+        raise CallError(
+            "--input",
+            f"gives no {', '.join(f'`{name}`' for name in unasked)}",
+            expected=files,
+            hint="To have inputs drawn at random: --random NAME for one, --random-inputs for all that are not given.",
+        )
+
+
 def complete_inputs(
-    signature: Signature, inputs: dict[str, NDArray], sizes: dict[str, int], seed: int, *, fill: bool
+    signature: Signature, inputs: dict[str, NDArray], sizes: dict[str, int], seed: int
 ) -> tuple[dict[str, NDArray], dict[str, int]]:
-    """Gives all inputs, those that are missing drawn at random: floats are standard normal, integers are 0 or 1.
+    """Return all inputs, those that are missing drawn at random: floats are standard normal, integers are 0 or 1.
 
     A symbol's size is the one given, or else what the given arrays imply, or else 1.
 
@@ -122,24 +161,14 @@ def complete_inputs(
         inputs: the inputs that are known; none of them, or some.
         sizes: sizes by symbol.
         seed: of the random numbers.
-        fill: whether to draw some inputs where others are given. Results of a model with half its inputs made up look
-            like results; so that is to be asked for.
 
     Returns:
         The inputs, and the sizes of the symbols of those that were drawn.
 
     Raises:
         OptionsError: a size is given for a symbol that the function has not, or is not the one of a given input.
-        CallError: an input of these sizes is larger than an array can be, or some inputs are given, others are not,
-            and ``fill`` does not permit it.
+        CallError: an input of these sizes is larger than an array can be.
     """
-    missing = [spec.name for spec in signature.inputs if spec.name not in inputs]
-    if inputs and missing and not fill:
-        raise CallError(
-            "--input",
-            f"gives {', '.join(f'`{name}`' for name in inputs)}, but not {', '.join(f'`{name}`' for name in missing)}",
-            hint="Give them too, or pass --fill to have them drawn at random.",
-        )
     symbols = {name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)}
     for name in sizes:
         if name not in symbols:

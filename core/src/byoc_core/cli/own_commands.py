@@ -51,9 +51,9 @@ _HOMES = {
         "run",
         "run_model",
         (
-            "byoc run model.byoc",
             "byoc run model.byoc --input x=photo.npy --input mask=arrays.npz -o outputs.npz",
-            "byoc run model.onnx --dim n=8 --seed 1",
+            "byoc run model.byoc --input x=photo.npy --random mask",
+            "byoc run model.onnx --random-inputs --dim n=8 --seed 1",
         ),
     ),
     "explain": _Home(

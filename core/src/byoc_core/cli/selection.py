@@ -23,12 +23,13 @@ __all__ = [
     "BackendOption",
     "DimOption",
     "Fallback",
-    "FillOption",
     "FunctionOption",
     "InputOption",
     "OptionOption",
     "PolicyName",
     "PolicyOption",
+    "RandomInputsOption",
+    "RandomOption",
     "RequireOffloadOption",
     "SeedOption",
     "SizeOption",
@@ -115,11 +116,15 @@ InputOption = Annotated[
         "-i",
         metavar="NAME=FILE",
         help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
-        "names. Without any, all inputs are drawn at random.",
+        "names.",
     ),
 ]
-FillOption = Annotated[
-    bool, typer.Option("--fill", help="Draw inputs at random that are not given, though others are.")
+RandomOption = Annotated[
+    list[str] | None,
+    typer.Option("--random", metavar="NAME", help="Draw this input at random; repeat for several.", show_default=False),
+]
+RandomInputsOption = Annotated[
+    bool, typer.Option("--random-inputs", help="Draw all inputs at random that are not given.")
 ]
 FunctionOption = Annotated[str, typer.Option("--function", help="The function to run.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]

@@ -20,11 +20,12 @@ from byoc_core.cli.constraints import (
 from byoc_core.cli.selection import (
     BackendOption,
     DimOption,
-    FillOption,
     FunctionOption,
     InputOption,
     OptionOption,
     PolicyOption,
+    RandomInputsOption,
+    RandomOption,
     SeedOption,
 )
 
@@ -40,7 +41,8 @@ _SHOWN_OPS = 4
 def debug(
     model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
     given: InputOption = None,
-    fill: FillOption = False,
+    random: RandomOption = None,
+    random_inputs: RandomInputsOption = False,
     function: FunctionOption = "main",
     seed: SeedOption = 0,
     dim: DimOption = None,
@@ -94,6 +96,7 @@ def debug(
 ) -> None:
     """Runs each region of a model on its backend and on the host, and shows where they diverge.
 
+    Without --input, --random and --random-inputs, all inputs are drawn at random.
     Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested. A hook of a backend
     that raises is an error or a finding, as if the other commands' --strict were given.
     """
@@ -101,7 +104,7 @@ def debug(
 
     from byoc_core.cli.console import print_text, show_stages
     from byoc_core.cli.constraints import parse_constraints
-    from byoc_core.cli.inputs import complete_inputs, parse_sizes, read_inputs
+    from byoc_core.cli.inputs import check_missing, complete_inputs, parse_sizes, read_inputs
     from byoc_core.cli.selection import choose_backends, import_model, new_policy, parse_options
     from byoc_core.debugging import Tolerance, debug_model, save_reproducers, signature_of
 
@@ -114,7 +117,9 @@ def debug(
         show("import")
         module = import_model(model, max_nodes)
         signature = signature_of(module[function])
-        inputs, drawn_sizes = complete_inputs(signature, read_inputs(given, signature), sizes, seed, fill=fill)
+        known = read_inputs(given, signature)
+        check_missing(signature, known, random, draws_all=random_inputs or not (given or random))
+        inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed)
         report = debug_model(
             module,
             choose_backends(backend),

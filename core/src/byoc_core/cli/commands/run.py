@@ -12,10 +12,11 @@ from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
 from byoc_core.cli.selection import (
     BackendOption,
     DimOption,
-    FillOption,
     FunctionOption,
     InputOption,
     OptionOption,
+    RandomInputsOption,
+    RandomOption,
     SeedOption,
     StrictOption,
 )
@@ -34,7 +35,8 @@ def run_model(
         ),
     ],
     given: InputOption = None,
-    fill: FillOption = False,
+    random: RandomOption = None,
+    random_inputs: RandomInputsOption = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", readable=False, help="Write the outputs to this .npz file.", show_default=False),
@@ -51,9 +53,12 @@ def run_model(
     max_nodes: MaxNodesOption = None,
     max_fold_cost: MaxFoldCostOption = None,
 ) -> None:
-    """Runs a model and sums up what comes out."""
+    """Runs a model and sums up what comes out.
+
+    Each input is given, or drawn at random where --random or --random-inputs asks for it.
+    """
     from byoc_core.cli.console import open_console
-    from byoc_core.cli.inputs import complete_inputs, describe_drawn, parse_sizes, read_inputs
+    from byoc_core.cli.inputs import check_missing, complete_inputs, describe_drawn, parse_sizes, read_inputs
     from byoc_core.cli.outputs import new_summary, save_outputs
     from byoc_core.cli.selection import check_output
     from byoc_core.vm import VirtualMachine
@@ -65,7 +70,8 @@ def run_model(
     executable = _open(model, backend, option, bounds, strict=strict, allow_native=allow_native)
     signature = executable.signature(function)
     known = read_inputs(given, signature)
-    inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed, fill=fill)
+    check_missing(signature, known, random, draws_all=random_inputs)
+    inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed)
     machine = VirtualMachine(executable)
     start = time.perf_counter()
     results = machine.run(function, inputs)
