@@ -13,7 +13,17 @@ from typing import Any
 from byoc_core.dims import Dim, evaluate, read_dim, symbols_of
 from byoc_core.errors import IRTypeError, OptionsError, near_names
 
-__all__ = ["HOST", "MAX_FLOPS", "VIEW", "apportion", "count_expression", "decisive_reasons", "items_of", "reason_keys"]
+__all__ = [
+    "HOST",
+    "MAX_FLOPS",
+    "VIEW",
+    "apportion",
+    "count_expression",
+    "counted_sizes",
+    "decisive_reasons",
+    "items_of",
+    "reason_keys",
+]
 
 HOST = "host"
 """The backend whose ops count as not offloaded."""
@@ -141,6 +151,16 @@ def _read(text: str) -> Dim:
         return read_dim(text)
     except IRTypeError:
         return 0
+
+
+def counted_sizes(report: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return what each symbolic size of a report's FLOPs counts as: 1 in a report that does not tell."""
+    counted = report.get("counted_sizes")
+    if isinstance(counted, Mapping):
+        return counted
+    rows = [report.get("total_flops"), *(row.get("flops") for row in items_of(report.get("ops")))]
+    texts = sorted({flops for flops in rows if isinstance(flops, str)})
+    return dict.fromkeys(sorted(frozenset[str]().union(*(symbols_of(_read(text)) for text in texts))), 1)
 
 
 def count_expression(text: str, sizes: Mapping[str, object]) -> int | None:

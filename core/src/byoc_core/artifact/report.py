@@ -16,10 +16,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from byoc_core.offload_shares import HOST, MAX_FLOPS, count_expression, decisive_reasons, items_of, reason_keys
+from byoc_core.offload_shares import (
+    HOST,
+    MAX_FLOPS,
+    count_expression,
+    counted_sizes,
+    decisive_reasons,
+    items_of,
+    reason_keys,
+)
 from byoc_core.printable import to_printable
 
-__all__ = ["counting", "flops_text", "host_reasons", "percent", "render_report", "to_printable"]
+__all__ = ["counting", "flops_count", "flops_text", "host_reasons", "percent", "render_report", "to_printable"]
 
 _MAX_OPS_NAMED = 4
 _MAX_TEXTS = 4
@@ -27,7 +35,6 @@ _MAX_REASONS = 12
 _MAX_NEAR_MISSES = 6
 _MAX_BORDERS = 8
 _MAX_KINDS = 12
-_MAX_EXPRESSION = 24
 _MAX_SETS = 16
 
 _OTHER_SIZES = {
@@ -145,10 +152,8 @@ def percent(share: object) -> str:
 
 
 def counting(data: Mapping[str, Any]) -> str:
-    """Gives what symbolic sizes count as, to be put behind a clause; nothing where there are none."""
-    counted = data.get("counted_sizes")
-    pairs = counted.items() if isinstance(counted, Mapping) else ()
-    sizes = ", ".join(f"{name} = {size}" for name, size in pairs)
+    """Return what symbolic sizes count as, to be put behind a clause; nothing where there are none."""
+    sizes = ", ".join(f"{name} = {size}" for name, size in counted_sizes(data).items())
     return f", counting {sizes}" if sizes else ""
 
 
@@ -272,17 +277,25 @@ def _host_lines(data: Mapping[str, Any], share: object) -> list[str]:
     return [f"{text}: {', '.join(kinds[:_MAX_KINDS])}{more}"] if count else []
 
 
-def flops_text(flops: object, data: Mapping[str, Any]) -> str:
-    """Return a number of FLOPs for people to read; a long expression as its number at the counted sizes."""
-    if isinstance(flops, str) and len(flops) > _MAX_EXPRESSION:
+def flops_count(flops: object, data: Mapping[str, Any]) -> int | None:
+    """Return a number of FLOPs; that of an expression at the counted sizes of the report, 1 where it tells none.
+
+    ``None`` where the report gives no number of FLOPs and no expression.
+    """
+    if isinstance(flops, str):
         counted = data.get("counted_sizes")
-        sizes = {str(name): size for name, size in counted.items()} if isinstance(counted, Mapping) else {}
-        flops = count_expression(flops, sizes)
-    if not isinstance(flops, int) or not 0 <= flops <= MAX_FLOPS:
-        return flops if isinstance(flops, str) else "?"
-    value, unit = float(flops), ""
+        flops = count_expression(flops, counted if isinstance(counted, Mapping) else {})
+    return flops if isinstance(flops, int) and 0 <= flops <= MAX_FLOPS else None
+
+
+def flops_text(flops: object, data: Mapping[str, Any]) -> str:
+    """Return a number of FLOPs for people to read, such as ``1.05M``; see :func:`flops_count`."""
+    count = flops_count(flops, data)
+    if count is None:
+        return "?"
+    value, unit = float(count), ""
     for larger in ("k", "M", "G", "T", "P", "E"):
         if value < 1000:
             break
         value, unit = value / 1000, larger
-    return f"{value:.3g}{unit}" if unit else str(flops)
+    return f"{value:.3g}{unit}" if unit else str(count)

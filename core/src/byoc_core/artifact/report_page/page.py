@@ -13,7 +13,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from byoc_core.artifact.report import render_report
+from byoc_core.artifact.report import flops_count, render_report
 from byoc_core.artifact.report_page.layout import lay_out
 from byoc_core.offload_shares import HOST, items_of
 from byoc_core.printable import to_printable
@@ -51,7 +51,7 @@ def render_page(data: Mapping[str, Any], title: str) -> str:
             {key: _text(b.get(key)) for key in ("before", "after", "code", "text")} | {"ops": _texts(b.get("ops"))}
             for b in items_of(data.get("borders"))
         ],
-        "ops": _nodes(rows, items_of(data.get("links"))),
+        "ops": _nodes(rows, items_of(data.get("links")), data),
     }
     return Template(_read("page.html")).substitute(
         title=html.escape(to_printable(title)),
@@ -67,9 +67,11 @@ def _read(name: str) -> str:
     return (resources.files(__package__) / name).read_text(encoding="utf-8")
 
 
-def _nodes(rows: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Gives the ops with what they read and where they stand: functions one below the other."""
-    nodes = [_node(row) for row in rows]
+def _nodes(
+    rows: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]], data: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the ops with what they read and where they stand: functions one below the other."""
+    nodes = [_node(row) | {"flops": _text(flops_count(row.get("flops"), data)) or "?"} for row in rows]
     makers = {
         (_text(row.get("function")), name): index
         for index, row in enumerate(rows)
@@ -120,7 +122,6 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
     return node | {
         "code": _text(row.get("code")),
         "text": _text(row.get("text")),
-        "flops": _text(row.get("flops")),
         "share": _number(row.get("share")),
         "inputs": _texts(row.get("inputs")),
         "reasons": reasons,

@@ -71,6 +71,7 @@ def compile_model(
     """
     from byoc_core.artifact import inspect
     from byoc_core.artifact.offload_gate import check_offload
+    from byoc_core.artifact.report import render_report
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
@@ -101,8 +102,9 @@ def compile_model(
         open_console().print(advice, soft_wrap=True)
     if observer is not None:
         observer.print_timing()
+    report = apportion(executable.report_data, sizes) if sizes else executable.report_data
     if required is not None:
-        check_offload(apportion(executable.report_data, sizes) if sizes else executable.report_data, required)
+        check_offload(report, required)
     with show_bytes(f"write {output.name}") as show:
         executable.save(output, progress=show, respecializable=respecializable)
     made = inspect(output)
@@ -114,5 +116,5 @@ def compile_model(
         )
     if not quiet:
         console = open_console()
-        console.print(executable.report(), soft_wrap=True)
+        console.print(render_report(report), soft_wrap=True)
         console.print(f"\nwrote {output} ({made.nbytes:,} bytes)", soft_wrap=True)

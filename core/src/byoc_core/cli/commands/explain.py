@@ -180,7 +180,7 @@ def _print_json(report: Mapping[str, Any], *, only_host: bool) -> None:
 
 
 def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool) -> None:
-    from byoc_core.artifact.report import render_report
+    from byoc_core.artifact.report import counting, render_report
     from byoc_core.cli.console import open_console
 
     console = open_console()
@@ -191,7 +191,8 @@ def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool)
         kind = "ops of the host" if only_host else "ops"
         title = f"{len(shown):,} of {len(rows):,} {kind}, those with the most FLOPs (--all lists all)"
         console.print()
-        console.print(_new_table(shown, title if len(shown) < len(rows) else kind.capitalize(), report))
+        title = title if len(shown) < len(rows) else kind.capitalize()
+        console.print(_new_table(shown, f"{title}{counting(report)}", report))
     if report.get("sizes") and not only_host:
         console.print(_new_size_table(report))
 
@@ -228,14 +229,14 @@ def _new_table(rows: Sequence[Mapping[str, Any]], title: str, report: Mapping[st
 
 
 def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
-    from byoc_core.artifact.report import flops_text, percent
+    from byoc_core.artifact.report import flops_count, percent
 
-    flops, outcome = row.get("flops", ""), str(row.get("outcome", ""))
+    flops, outcome = flops_count(row.get("flops"), report), str(row.get("outcome", ""))
     return {
         "function": str(row.get("function", "")),
         "value": str(row.get("name", "")),
         "op": str(row.get("op", "")),
-        "FLOPs": f"{flops:,}" if isinstance(flops, int) else flops_text(flops, report),
+        "FLOPs": "?" if flops is None else f"{flops:,}",
         "share": percent(row.get("share")),
         "taken by": outcome,
         "region": str(row.get("region") or "") if outcome != "host" else "",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, symbols_of
+from byoc_core.errors import OptionsError, near_names
+from byoc_core.offload_shares import apportion, counted_sizes
+
+if TYPE_CHECKING:
+    from byoc_core.artifact import InspectResult
 
 __all__ = ["inspect_artifact"]
 
@@ -19,19 +25,24 @@ def inspect_artifact(
     dim: Annotated[
         list[str] | None,
         typer.Option(
-            "--dim", metavar="NAME=SIZE", help="What a symbolic size is in the memory of a call.", show_default=False
+            "--dim",
+            metavar="NAME=SIZE",
+            help="What a symbolic size is in the memory of a call and in shares of FLOPs, else 1.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Shows what is in an artifact, and what it needs. Runs nothing of it."""
     from byoc_core.artifact import inspect
+    from byoc_core.artifact.report import render_report
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.signatures import add_signature, new_signature_table
     from byoc_core.plugin import describe_claim
 
-    sizes = parse_sizes(dim)
+    given = parse_sizes(dim)
     made = inspect(file)
+    sizes, report = _count(made, given)
     console = open_console()
     native = "yes, and trusted" if made.is_trusted else "yes: loading needs --allow-native"
     for label, text in (
@@ -49,7 +60,8 @@ def inspect_artifact(
         add_signature(functions, name, signature)
     console.print(functions)
     parts = ("constants", "modules", "arena", "inputs", "outputs", "needed")
-    memory = new_table("Bytes in memory for a call", "function", *parts, right=parts)
+    counted = "".join(f", {name} = {size}" for name, size in sizes.items())
+    memory = new_table(f"Bytes in memory for a call{counted}", "function", *parts, right=parts)
     for name, whole in made.memory.items():
         held = whole.at(sizes)
         shared = (held.constants_nbytes, held.payload_nbytes)
@@ -77,7 +89,7 @@ def inspect_artifact(
         for name, nbytes in made.members.items():
             listing.add_row(name, f"{nbytes:,}")
         console.print(listing)
-    console.print(made.report(), soft_wrap=True)
+    console.print(render_report(report), soft_wrap=True)
     if program:
         console.print()
         console.print(made.listing, soft_wrap=True)
@@ -85,3 +97,23 @@ def inspect_artifact(
 
 def _size(nbytes: Dim) -> str:
     return f"{nbytes:,}" if isinstance(nbytes, int) else str(nbytes)
+
+
+def _count(made: InspectResult, given: Mapping[str, int]) -> tuple[dict[str, int], Mapping[str, Any]]:
+    """Return the size of each symbol in the memory of a call, and the report with shares that count the given sizes.
+
+    Raises:
+        OptionsError: neither the memory of a call nor the FLOPs depend on one of the given sizes.
+    """
+    in_memory = frozenset[str]().union(*(symbols_of(need.needed_nbytes) for need in made.memory.values()))
+    in_flops = counted_sizes(made.report_data).keys()
+    known = sorted({*in_memory, *in_flops})
+    for name in given:
+        if name not in known:
+            expected = ", ".join(known) or "none: neither memory nor FLOPs depend on a symbolic size"
+            raise OptionsError(
+                f"--dim {name}", "names no size", expected=expected, hint=near_names(name, known) or None
+            )
+    counted = {name: size for name, size in given.items() if name in in_flops}
+    report = apportion(made.report_data, counted) if counted else made.report_data
+    return {name: given.get(name, 1) for name in sorted(in_memory)}, report
