@@ -343,5 +343,5 @@ def test_what_build_compiles_is_its_own(tmp_path: Path) -> None:
     assert not byoc_core.inspect(tmp_path / "m.byoc").is_trusted, "without native code there is nothing to trust"
     said = byoc_core.inspect(tmp_path / "m.byoc")
     assert str(said).endswith(said.report())
-    assert "main(x: float32[2]) -> (output0: float32[2])" in str(said)
+    assert "main(x: float32[2]) -> (y: float32[2])" in str(said)
     assert repr(said) == f"<inspection of {tmp_path / 'm.byoc'}: main>"

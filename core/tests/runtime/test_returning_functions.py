@@ -230,7 +230,7 @@ class TestExecutable:
     def test_buffers_by_name_for_sizes_that_the_caller_knows(self) -> None:
         machine = VirtualMachine(build(parse(SCRIPT)))
         s, y = np.zeros(2, np.int64), np.zeros(4, np.float32)
-        machine.run("main", {"x": X}, out={"output0": s, "output1": y})
+        machine.run("main", {"x": X}, out={"s": s, "y": y})
         assert (s.tolist(), y.tolist()) == ([2, 6], X.tolist())
 
     def test_a_library_holds_it(self, tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ outer["main"](x)
 seen.append(threads.num_threads())
 plain.run("main", {{"x": x}})
 threads.set_num_threads(6)
-plain.run("main", {{"x": x}}, out={{"output0": np.empty(4, "float32")}})
+plain.run("main", {{"x": x}}, out={{"y": np.empty(4, "float32")}})
 seen.append(threads.num_threads())
 
 

@@ -53,7 +53,7 @@ def test_an_extern_cannot_write_to_what_it_reads(
     x, y = arrays()
     calls: list[Callable[[], Any]] = [
         lambda: vm["main"](x, y),
-        lambda: vm.run("main", {"x": x, "y": y}, out={"output0": np.empty((3, 2), np.float32)}),
+        lambda: vm.run("main", {"x": x, "y": y}, out={"c": np.empty((3, 2), np.float32)}),
     ]
     if size == "3":
         calls += [vm.bind("main", {"x": x, "y": y})] if call == DPS else []

@@ -22,6 +22,7 @@ from byoc_core.driver.frozen import keep_frozen
 from byoc_core.driver.specialising import Specialize, parameter_symbols, sizes_to_compile
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import Function, IRModule
+from byoc_core.ir.output_names import name_outputs
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
 from byoc_core.partitioning import (
@@ -311,7 +312,7 @@ class _Build:
             *map(self._preparation, self._offloading),
             UniqueNames(),
         ]
-        module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
+        module = self._sequence(preparations, dump=self._dump("prepare"))(name_outputs(self._module))
         names = [handle.name for handle in self._handles]
         self._constraints = Constraints.resolve(self._chosen.partition_options, module, names)
         self._refuse_all(module, missing)

@@ -12,7 +12,7 @@ from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.opset.opdef import AttrValue, CostContext, OpDef
 from byoc_core.opset.types import Type
 
-__all__ = ["Binding", "Function", "IRModule", "Location", "Value", "Var"]
+__all__ = ["DEFAULT_NAME", "Binding", "Function", "IRModule", "Location", "Value", "Var"]
 
 
 class Var:
@@ -44,6 +44,9 @@ class Location:
     def __str__(self) -> str:
         return f"{self.source}:{self.name}" if self.name else self.source
 
+
+DEFAULT_NAME = "Module"
+"""The name of a module that states none."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -168,11 +171,13 @@ class IRModule:
         constants: the store; shared with derived modules.
         attrs: after ``RunCodegen`` ``external_mods`` (tuple of runtime modules) and ``external_functions`` (what was
             compiled, by symbol); otherwise plain values.
+        name: of the class in script.
     """
 
     functions: Mapping[str, Function] = field(default_factory=_empty)
     constants: ConstantStore = field(default_factory=ConstantStore)
     attrs: Mapping[str, Any] = field(default_factory=_empty)
+    name: str = DEFAULT_NAME
 
     def __post_init__(self) -> None:
         for name, function in self.functions.items():
@@ -202,7 +207,7 @@ class IRModule:
         return replace(self, attrs={**self.attrs, **attrs})
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality: names of values, locations and external modules do not count."""
+        """Structural equality: the names of module and values, locations and external modules do not count."""
         from byoc_core.ir.structural_equality import structurally_equal
 
         return isinstance(other, IRModule) and (self is other or structurally_equal(self, other))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from byoc_core.errors import IRError, IRTypeError, ScriptError, near_names
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
-from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Var
+from byoc_core.ir.module import DEFAULT_NAME, Binding, Function, IRModule, Location, Value, Var
 from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
 from byoc_core.ir.script_hints import DECORATORS, hint_for, literal_hint, statement_hint
 from byoc_core.ir.script_reader import ScriptReader, script_name
@@ -96,6 +96,7 @@ class _Parser(ScriptReader):
         self._pending: dict[str, ast.FunctionDef] = {}
         self._functions: dict[str, Function] = {}
         self._node: ast.AST | None = None
+        self._name = DEFAULT_NAME
 
     def guard(self, parse: Callable[[], IRModule]) -> IRModule:
         """Runs the parser; IR errors get the guilty line of the script."""
@@ -141,7 +142,7 @@ class _Parser(ScriptReader):
         for name in self._callees_first():
             self._functions[name] = self._function(self._pending[name])
         ordered = {name: self._functions[name] for name in self._pending}
-        return IRModule(ordered, self.store, attrs)
+        return IRModule(ordered, self.store, attrs, self._name)
 
     def _top_level(self, tree: ast.Module) -> list[ast.stmt]:
         body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)]
@@ -151,6 +152,7 @@ class _Parser(ScriptReader):
         if len(classes) > 1:
             self.fail(classes[1], "is a second module class", expected="one class")
         self._check_decorators(classes[0])
+        self._name = classes[0].name
         return [s for s in body if s is not classes[0]] + classes[0].body
 
     def _callees_first(self) -> list[str]:

@@ -160,19 +160,19 @@ class _Printer:
         return f"R.{OP_ALIASES.get(op.name, op.name)}({', '.join([*positional, *shown, *keywords])})"
 
 
-def print_module(module: IRModule, *, name: str = "Module", comments: Mapping[int, str] | None = None) -> str:
+def print_module(module: IRModule, *, name: str | None = None, comments: Mapping[int, str] | None = None) -> str:
     """Prints a module as script.
 
     Args:
         module: what to print.
-        name: the class's name.
+        name: the class's name; by default the module's.
         comments: text to put behind bindings, by ``id(binding)``.
     """
     printer = _Printer(module.functions.values(), module.constants, comments)
     for function in module.functions.values():
         printer.lines.append("")
         printer.function(function, "    ", "R.function")
-    head = ["from byoc_core import script as R", "", "", "@R.ir_module", f"class {name}:"]
+    head = ["from byoc_core import script as R", "", "", "@R.ir_module", f"class {_identifier(name or module.name)}:"]
     attrs = {key: value for key, value in module.attrs.items() if key not in UNPRINTED_ATTRS}
     if attrs:
         head.append(f"    R.module_attrs({_literal_dict(attrs)})")
