@@ -107,10 +107,12 @@ def test_values_without_a_name_of_their_own_get_numbers(names: list[str | None],
     assert choose_output_names(names) == chosen
 
 
-def test_functions_that_name_their_outputs_or_are_annotated_are_left_alone() -> None:
-    text = 'def main(x: R.Tensor((2,))):\n    R.func_attr({"%s": %s})\n    y = R.nn.relu(x)\n    return y'
-    for attr in (("output_names", '("out",)'), ("Codegen", '"npu"')):
-        module = byoc_core.parse(text % attr)
-        assert name_outputs(module) is module
+def test_names_that_a_function_states_go_before_those_of_values() -> None:
+    text = (
+        'def main(x: R.Tensor((2,))):\n    R.func_attr({"output_names": ("out",)})\n    y = R.nn.relu(x)\n    return y'
+    )
+    written = byoc_core.parse(text)
+    assert name_outputs(written, written) is written
     plain = byoc_core.parse("def main(x: R.Tensor((2,))):\n    lv0 = R.nn.relu(x)\n    return lv0")
-    assert name_outputs(plain) is plain
+    assert name_outputs(plain, plain) is plain
+    assert name_outputs(plain, written.with_functions({})) is plain

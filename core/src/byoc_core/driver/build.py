@@ -312,7 +312,7 @@ class _Build:
             *map(self._preparation, self._offloading),
             UniqueNames(),
         ]
-        module = self._sequence(preparations, dump=self._dump("prepare"))(name_outputs(self._module))
+        module = self._sequence(preparations, dump=self._dump("prepare"))(self._module)
         names = [handle.name for handle in self._handles]
         self._constraints = Constraints.resolve(self._chosen.partition_options, module, names)
         self._refuse_all(module, missing)
@@ -364,7 +364,7 @@ class _Build:
 
     def lower(self, made: _Compiled) -> Executable:
         self._say("lower")
-        program = lower(made.compiled)
+        program = lower(name_outputs(made.compiled, self._module))
         modules = tuple(made.compiled.attrs.get(EXTERNAL_MODULES, ()))
         constants = {ref.digest: made.compiled.constants[ref.digest] for ref in program.constants}
         for external in modules:

@@ -24,19 +24,21 @@ def choose_output_names(names: Sequence[str | None]) -> tuple[str, ...]:
     return tuple(f"output{index}" if name is None or name in taken else name for index, name in enumerate(unique))
 
 
-def name_outputs(module: IRModule) -> IRModule:
-    """Return the module with ``output_names`` on the functions that return named values and state none.
+def name_outputs(module: IRModule, written: IRModule) -> IRModule:
+    """Return the module with the names of outputs that the module has as its user wrote it.
 
-    Passes may put other values in the place of those that a function returns. The names of its outputs stay then.
-    Functions that are annotated for a backend are left alone.
+    Args:
+        module: what passes made. They may have put other values in the place of those that a function returns.
+        written: the module before all passes. A function that states no ``output_names`` and returns named values
+            gives the names.
     """
-    named = {name: _named(function) for name, function in module.functions.items()}
+    named = {name: _named(function, written.functions.get(name)) for name, function in module.functions.items()}
     is_changed = any(named[name] is not function for name, function in module.functions.items())
     return module.with_functions(named) if is_changed else module
 
 
-def _named(function: Function) -> Function:
-    if "output_names" in function.attrs or "Codegen" in function.attrs:
+def _named(function: Function, written: Function | None) -> Function:
+    if "output_names" in function.attrs or written is None or len(written.results) != len(function.results):
         return function
-    names = choose_output_names([result.name if isinstance(result, Var) else None for result in function.results])
+    names = choose_output_names([result.name if isinstance(result, Var) else None for result in written.results])
     return function if names == function.output_names else function.with_attrs(output_names=names)
