@@ -6,8 +6,10 @@ from pathlib import Path
 
 from docs.dnnl_ops import dnnl_ops_page
 from docs.hook_pages import hook_pages
+from docs.op_reference import op_reference_page
 from docs.op_table import op_table_page
 from docs.promise_table import with_promises
+from docs.type_reference import type_reference_page
 
 __all__ = ["generated_pages", "main"]
 
@@ -20,6 +22,8 @@ def generated_pages() -> dict[Path, str]:
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
     pages[DOCS / "ccompiler-ops.md"] = op_table_page()
     pages[DOCS / "dnnl-ops.md"] = dnnl_ops_page()
+    pages[DOCS / "ops.md"] = op_reference_page()
+    pages[DOCS / "plugin-types.md"] = type_reference_page()
     return pages | {conformance: with_promises(conformance.read_text("utf-8"))}
 
 

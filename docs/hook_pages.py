@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from byoc_core.backend import hook_specs
 from byoc_core.plugin.specification import QUESTIONS, HookSpec
+
+from docs.markdown import to_markdown
 
 __all__ = ["hook_pages"]
 
@@ -69,11 +69,11 @@ def hook_pages() -> dict[str, str]:
 def _page(hook: HookSpec) -> str:
     rows = [f"| `{argument.name}` | `{argument.type}` | {argument.since} |" for argument in hook.arguments]
     table = ["| argument | type | since |", "|---|---|---|", *rows] if rows else ["It takes no argument."]
-    answers = [f"**{question}:** {_markdown(hook.answers[question])}" for question in QUESTIONS]
+    answers = [f"**{question}:** {to_markdown(hook.answers[question])}" for question in QUESTIONS]
     return _PAGE.format(
         name=hook.name,
         notice=_NOTICE,
-        summary=_markdown(hook.summary),
+        summary=to_markdown(hook.summary),
         signature=hook.signature,
         group=hook.group,
         implemented_by="every plugin of the group" if hook.required else "those that want it",
@@ -91,11 +91,6 @@ def _index(hooks: tuple[HookSpec, ...]) -> str:
         lines += [f"## {side}: `{group}`", "", "| hook | gives | since |", "|---|---|---|"]
         for hook in hooks:
             if hook.group == group:
-                lines.append(f"| [`{hook.name}`]({hook.name}.md) | {_markdown(hook.summary)} | {hook.since} |")
+                lines.append(f"| [`{hook.name}`]({hook.name}.md) | {to_markdown(hook.summary)} | {hook.since} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _markdown(text: str) -> str:
-    """Gives a docstring's text with its markup as Markdown has it."""
-    return re.sub(r":\w+:`([^`]+)`", r"`\1`", text).replace("``", "`")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 from byoc_conformance import all_promises
-from byoc_core.backend import hook_specs
+from byoc_core.backend import BackendInfo, hook_specs
+from byoc_core.dtypes import all_dtypes
+from byoc_core.ir import STRUCTURAL_OPS
+from byoc_core.ops import default_ops
 from byoc_core.plugin.specification import QUESTIONS
 
 from docs.dnnl_ops import undecided_ops
 from docs.generate import DOCS, generated_pages
+from docs.op_reference import taken_dtypes
 from docs.promise_table import MARKS, with_promises
+from docs.type_reference import TYPES, field_rows
 
 PAGES = generated_pages()
 
@@ -33,6 +40,77 @@ def test_a_hook_has_a_complete_page(name: str) -> None:
     example = page.partition("\n## Example\n\n```python\n")[2].partition("```")[0]
     assert f"\n@hookimpl\ndef {name}(" in example
     assert f"({name}.md)" in (DOCS / "hooks" / "README.md").read_text("utf-8")
+
+
+def test_every_op_has_a_section_with_its_operands_attributes_and_dtypes() -> None:
+    page = (DOCS / "ops.md").read_text("utf-8")
+    sections = {part.partition("`")[0]: part for part in page.split("\n### `")[1:]}
+    assert sections.keys() == default_ops().keys()
+    for name, op in default_ops().items():
+        assert op.doc, "an op without a meaning"
+        told = sections[name]
+        assert [spec.name for spec in op.attrs if f"| `{spec.name}` | {spec.kind.value} | " not in told] == []
+        assert [spec.name for spec in op.attrs if not spec.doc] == []
+        assert "\nDtypes: " in told
+        if op not in STRUCTURAL_OPS:
+            assert [spec.name for spec in op.operands if spec.name not in told.partition("\n\n")[2]] == []
+
+
+@pytest.mark.parametrize(
+    ("op", "dtypes"),
+    [
+        ("where", {("x", "y"): all_dtypes(), ("condition",): ("bool",)}),
+        ("nn.relu", {("x",): tuple(name for name in all_dtypes() if name != "bool")}),
+        ("arange", {(): all_dtypes()}),
+        ("call", {}),
+    ],
+)
+def test_dtypes_are_those_that_the_type_rule_takes(op: str, dtypes: dict[tuple[str, ...], tuple[str, ...]]) -> None:
+    assert taken_dtypes(default_ops()[op]) == dtypes
+
+
+TYPES_OF_PAGE = [type_ for types in TYPES.values() for type_ in types]
+
+
+@pytest.mark.parametrize("type_", TYPES_OF_PAGE, ids=lambda type_: type_.__name__)
+def test_every_field_of_a_type_has_a_meaning(type_: type) -> None:
+    assert [name for name, _, _, meaning in field_rows(type_) if not meaning] == [], "its docstring does not tell"
+    declared = [field.name for field in dataclasses.fields(type_) if field.init]
+    assert [f"`{name}`" for name in declared if f"`{name}`" not in [row[0] for row in field_rows(type_)]] == []
+
+
+def test_a_new_field_is_a_new_row() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Grown(BackendInfo):
+        """A backend.
+
+        Attributes:
+            threads: how many
+                it wants.
+        """
+
+        threads: int = 3
+        order: tuple[str, ...] = ()
+
+    rows = {row[0]: row[1:] for row in field_rows(Grown)}
+    assert rows["`threads`"] == ("`int`", "`3`", "how many it wants.")
+    assert rows["`order`"] == ("`tuple[str, ...]`", "`()`", "")
+
+
+def test_types_of_the_hooks_are_on_the_page() -> None:
+    named = {word for hook in hook_specs() for word in re.findall(r"\b[A-Z]\w+", hook.signature)}
+    shown = {type_.__name__ for type_ in TYPES_OF_PAGE}
+    # What these are, the IR and the run half tell: they are no records of fields.
+    assert named - shown == {
+        "Sequence",
+        "Mapping",
+        "Callable",
+        "None",
+        "IRModule",
+        "Function",
+        "Binding",
+        "RuntimeModule",
+    }
 
 
 def test_every_promise_stands_in_the_table() -> None:

@@ -38,6 +38,8 @@ TREE = {
         "write-a-backend",
         "tutorial/README",
         "hooks/README",
+        "plugin-types",
+        "ops",
         "patterns",
         "how-partition-decides",
         "threads-memory-constants",

@@ -57,7 +57,13 @@ class Trait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """One operand of an op; ``variadic`` (last operand only) takes zero or more values."""
+    """One operand of an op.
+
+    Attributes:
+        name: for messages.
+        variadic: whether it stands for zero or more values; of the last operand only.
+        doc: one sentence.
+    """
 
     name: str
     variadic: bool = False

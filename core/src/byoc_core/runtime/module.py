@@ -21,7 +21,13 @@ NDArray = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One argument or result: its name, dtype and shape (symbols are shared within a signature)."""
+    """One argument or result.
+
+    Attributes:
+        name: as callers know it.
+        dtype: the name of its dtype.
+        shape: its sizes; the symbols of a signature are shared by all its shapes.
+    """
 
     name: str
     dtype: str
@@ -30,7 +36,12 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The tensors that a function takes and gives, in order."""
+    """The tensors that a function takes and gives, in order.
+
+    Attributes:
+        inputs: what it takes.
+        outputs: what it fills, or returns where only running tells their sizes.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

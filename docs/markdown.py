@@ -1,0 +1,23 @@
+"""Docstrings and data as Markdown, for the pages that are made from the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+__all__ = ["table", "to_markdown"]
+
+
+def to_markdown(text: str) -> str:
+    """Return the text of a docstring with its markup as Markdown has it."""
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose cells are texts of docstrings."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return " ".join(to_markdown(text).split()).replace("|", "\\|")

@@ -1,0 +1,108 @@
+"""The page of the dataclasses that plugins and the core exchange, field by field, made from their docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field
+
+from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
+from byoc_core.ir import REQUIRED, AttrSpec, OpDef, OperandSpec
+from byoc_core.pattern import CompositePattern
+from byoc_core.runtime import RuntimeInfo
+from byoc_core.runtime.hooks import LoadContext
+from byoc_core.runtime.module import CallTraits, NativeEntry, Signature, TensorSpec
+
+from docs.markdown import table, to_markdown
+
+__all__ = ["TYPES", "field_rows", "type_reference_page"]
+
+TYPES = {
+    "The compile half": (
+        *(BackendInfo, CompileContext, Status, CompositePattern, Support, Rejection, Estimate, CodegenResult),
+        *(OpDef, OperandSpec, AttrSpec),
+    ),
+    "The run half": (RuntimeInfo, LoadContext, TensorSpec, Signature, CallTraits, NativeEntry),
+}
+"""The dataclasses of the page, by its headings."""
+
+_NOTICE = "<!-- Made by `python -m docs.generate` from the docstrings of the classes: change these, not this page. -->"
+_INTRO = """\
+Every field of the classes by which a plugin and the core speak to each other. The [hooks](hooks/README.md) say when
+each is handed over. New fields have defaults: what is written today goes on working
+([the rules](api-stability.md#hooks))."""
+_FIELD = re.compile(r"^    (\w+): (.*(?:\n(?:     +.*)?)*)", re.MULTILINE)
+
+
+def type_reference_page() -> str:
+    """Return the page."""
+    lines = ["# Types of plugins", "", _NOTICE, "", _INTRO, ""]
+    for heading, types in TYPES.items():
+        lines += [f"## {heading}", ""]
+        for type_ in types:
+            lines += _section(type_)
+    return "\n".join(lines)
+
+
+def _section(type_: type) -> list[str]:
+    doc = inspect.getdoc(type_) or ""
+    text = doc.partition("\nAttributes:")[0].strip()
+    lines = [f"### `{type_.__name__}`", ""]
+    if home := _home(type_):
+        lines += [f"    from {home} import {type_.__name__}", ""]
+    for paragraph in text.split("\n\n"):
+        lines += [to_markdown(" ".join(paragraph.split())), ""]
+    if rows := field_rows(type_):
+        lines += [*table(("field", "type", "default", "meaning"), rows), ""]
+    if methods := [(f"`{name}{signature}`", meaning) for name, signature, meaning in _methods(type_)]:
+        lines += [*table(("method or property", "what it gives"), methods), ""]
+    return lines
+
+
+def _home(type_: type) -> str:
+    """Return the module that authors import a class from."""
+    for home in ("byoc_core.backend", "byoc_core.runtime.hooks", "byoc_core.pattern", "byoc_core.ir", type_.__module__):
+        if hasattr(__import__(home, fromlist=["_"]), type_.__name__):
+            return home
+    raise ValueError(f"{type_} is nowhere")
+
+
+def field_rows(type_: type) -> list[tuple[str, str, str, str]]:
+    """Return a row for each field that a constructor takes: name, type, default and meaning (empty where untold)."""
+    section = (inspect.getdoc(type_) or "").partition("\nAttributes:\n")[2]
+    meanings = {name: " ".join(text.split()) for name, text in _FIELD.findall(section)}
+    taken = [field for field in type_.__dataclass_fields__.values() if field.init]  # type: ignore[attr-defined]
+    return [(f"`{f.name}`", f"`{_type_text(f)}`", _default(f), meanings.get(f.name, "")) for f in taken]
+
+
+def _type_text(field: Field[object]) -> str:
+    text = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    return re.sub(r"^InitVar\[(.*)\]$", r"\1", text)
+
+
+def _default(field: Field[object]) -> str:
+    if field.default_factory is not MISSING:
+        value = field.default_factory()
+        return f"`{dict(value)!r}`" if isinstance(value, Mapping) else f"`{value!r}`"
+    if field.default is MISSING:
+        return "required"
+    if field.default is REQUIRED:
+        return "`REQUIRED`"
+    if inspect.isfunction(field.default):
+        return f"`{field.default.__name__}`"
+    members = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", repr(field.default))
+    return f"`{members}`"
+
+
+def _methods(type_: type) -> Iterator[tuple[str, str, str]]:
+    """Yield the public methods and properties of a class with their signatures and first lines."""
+    for name, value in vars(type_).items():
+        if name.startswith("_") or name in type_.__dataclass_fields__:  # type: ignore[attr-defined]
+            continue
+        first_line = (inspect.getdoc(value) or "").partition("\n")[0]
+        if isinstance(value, property):
+            yield name, "", first_line
+        elif inspect.isfunction(value):
+            parameters = [str(item).replace("'", "") for item in list(inspect.signature(value).parameters.values())[1:]]
+            yield name, f"({', '.join(parameters)})", first_line
