@@ -10,9 +10,9 @@ from sessions.running import run_tests
 
 @nox.session(requires=["wheels"])
 def docs(session: nox.Session) -> None:
-    """Runs the code of the README and of every page under docs/."""
-    install_wheels(session, tuple(PACKAGES), *group("test"))
-    run_tests(session, "docs")
+    """Runs the code of the README and of every page under docs/, and the tests of the demo's pictures."""
+    install_wheels(session, tuple(PACKAGES), *group("test", "demo"))
+    run_tests(session, "docs", "examples/digits/tests")
 
 
 @nox.session(requires=["wheels"])

@@ -2,9 +2,9 @@
 
     python -m examples.digits.demo --out out/demo
 
-Two networks trained on real handwritten digits, and light_squeezenet, are compiled by each backend alone; the numpy
-host takes what it declines. ``examples.digits.deploy`` then runs the artifacts beside ONNX Runtime. Pictures are
-written beside.
+Two networks trained on real handwritten digits, and light_squeezenet, are compiled by each backend alone and by both
+together; the numpy host takes what they decline. ``examples.digits.deploy`` then runs the artifacts beside ONNX
+Runtime. Pictures are written beside.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import byoc_core
 import numpy as np
 import onnx
+from byoc_core.partitioning import PartitionOptions
 
 from benchmarks.zoo.light import draw_inputs, load_light_model
 from examples.digits.pictures import draw_graph, draw_predictions
@@ -26,7 +29,24 @@ from examples.digits.rounding import gamma, longest_sum
 from examples.digits.train import write_models
 
 BACKENDS = ("ccompiler", "dnnl")
+PRODUCTS = ("nn.conv2d", "nn.dense", "nn.bias_add", "nn.relu")
+"""What oneDNN takes where both share a network; what lies between is generated C. Each alone would take all of it."""
 MODELS = ("digits_cnn", "digits_mlp", "light_squeezenet")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to compile the networks.
+
+    Attributes:
+        name: of the artifacts.
+        backends: from the first to be asked to the last.
+        allow: by backend, the ops that it may take; a backend that is not listed may take all.
+    """
+
+    name: str
+    backends: tuple[str, ...]
+    allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def write_squeezenet(out: Path) -> None:
@@ -37,8 +57,8 @@ def write_squeezenet(out: Path) -> None:
     np.savez(out / "light_squeezenet_inputs.npz", first=draw_inputs(model, 1)[name], second=draw_inputs(model, 2)[name])
 
 
-def usable_backends() -> list[str]:
-    """Gives the backends that can compile on this machine; the last ones may lack a library for its platform."""
+def usable_ways() -> list[Way]:
+    """Return each backend that can compile on this machine alone, and both together where both can."""
     statuses = {name: byoc_core.backends.get(name).compile_status() for name in BACKENDS}
     for name, status in statuses.items():
         if not status.ok:
@@ -46,22 +66,27 @@ def usable_backends() -> list[str]:
     usable = [name for name, status in statuses.items() if status.ok]
     if not usable:
         raise SystemExit("FAILED: no backend can compile on this machine")
-    return usable
+    alone = [Way(name, (name,)) for name in usable]
+    return alone if len(alone) < len(BACKENDS) else [*alone, Way("both", ("dnnl", "ccompiler"), {"dnnl": PRODUCTS})]
 
 
-def compile_model(out: Path, name: str, backend: str) -> None:
-    """Compiles one model by a backend, saves it, and draws its partition."""
+def compile_model(out: Path, name: str, way: Way) -> None:
+    """Compile one model in a way, save it, and draw its partition."""
     start = time.perf_counter()
     module = byoc_core.from_onnx(out / f"{name}.onnx")
     imported = time.perf_counter()
-    executable = byoc_core.build(module, backends=[backend])
+    options = PartitionOptions(allow=way.allow)
+    executable = byoc_core.build(module, backends=way.backends, partition_options=options)
     built = time.perf_counter()
-    executable.save(out / f"{name}.{backend}.byoc")
-    print(f"\n{name} by {backend}: from_onnx {imported - start:.2f} s, build {built - imported:.2f} s", flush=True)
+    executable.save(out / f"{name}.{way.name}.byoc")
+    print(f"\n{name} by {way.name}: from_onnx {imported - start:.2f} s, build {built - imported:.2f} s", flush=True)
     print("\n".join(f"  {line}" for line in executable.report().splitlines()))
-    if not executable.report_data["offloaded_share"]:
-        raise SystemExit(f"FAILED: {name}: nothing was offloaded to {backend}")
-    draw_graph(byoc_core.partition(module, backends=[backend]), out / f"{name}.{backend}_graph.png")
+    shares = {item["name"]: item["share"] for item in executable.report_data["backends"]}
+    for backend in way.backends:
+        if not shares[backend]:
+            raise SystemExit(f"FAILED: {name} by {way.name}: nothing was offloaded to {backend}")
+    partitioned = byoc_core.partition(module, backends=way.backends, partition_options=options)
+    draw_graph(partitioned, out / f"{name}.{way.name}_graph.png")
 
 
 def main() -> None:
@@ -71,18 +96,18 @@ def main() -> None:
     out = parser.parse_args().out
     write_models(out)
     write_squeezenet(out)
-    backends = usable_backends()
+    ways = usable_ways()
     for name in MODELS:
-        for backend in backends:
-            compile_model(out, name, backend)
+        for way in ways:
+            compile_model(out, name, way)
     bounds = {name: gamma(longest_sum(onnx.load(str(out / f"{name}.onnx")))) for name in MODELS}
-    compiled = {"backends": backends, "gamma": bounds}
+    compiled = {"ways": [way.name for way in ways], "gamma": bounds}
     (out / "compiled.json").write_text(json.dumps(compiled, indent=2) + "\n", encoding="utf-8")
     sys.stdout.flush()
     done = subprocess.run([sys.executable, "-m", "examples.digits.deploy", str(out)], check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
-    predictions = np.load(out / f"digits_cnn.{backends[0]}_predictions.npy")
+    predictions = np.load(out / f"digits_cnn.{ways[0].name}_predictions.npy")
     with np.load(out / "heldout.npz") as heldout:
         draw_predictions(heldout["images"], heldout["labels"], predictions, out / "digits.png")
     print(f"pictures: {', '.join(sorted(str(path) for path in out.glob('*.png')))}")

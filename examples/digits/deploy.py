@@ -58,7 +58,7 @@ def block_compiler() -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """One model, compiled by a backend and saved, and opened by ONNX Runtime."""
+    """One model, compiled in one way and saved, and opened by ONNX Runtime."""
 
     name: str
     executable: Any
@@ -67,12 +67,12 @@ class Pair:
     tolerance: float
 
     @staticmethod
-    def open(out: Path, name: str, backend: str) -> Pair:
+    def open(out: Path, name: str, way: str) -> Pair:
         """Opens a saved artifact and its ONNX model; this user compiled the artifact, so its code is trusted."""
-        executable = byoc_core.load(out / f"{name}.{backend}.byoc", allow_native=True)
+        executable = byoc_core.load(out / f"{name}.{way}.byoc", allow_native=True)
         session = ort.InferenceSession(str(out / f"{name}.onnx"), providers=["CPUExecutionProvider"])
         gamma = json.loads((out / "compiled.json").read_text(encoding="utf-8"))["gamma"][name]
-        return Pair(f"{name} by {backend}", executable, byoc_core.VirtualMachine(executable), session, gamma)
+        return Pair(f"{name} by {way}", executable, byoc_core.VirtualMachine(executable), session, gamma)
 
     def run_ours(self, x: Array) -> Array:
         """Gives the first output by byoc."""
@@ -129,10 +129,10 @@ def run_in_batches(pair: Pair, images: Array) -> tuple[Array, Array]:
     return ours, theirs
 
 
-def check_digits(out: Path, name: str, backend: str) -> npt.NDArray[np.int64]:
+def check_digits(out: Path, name: str, way: str) -> npt.NDArray[np.int64]:
     """Runs a digit classifier over the held-out digits and gives its predictions."""
-    print(f"\n{name} by {backend}")
-    pair = Pair.open(out, name, backend)
+    print(f"\n{name} by {way}")
+    pair = Pair.open(out, name, way)
     with np.load(out / "heldout.npz") as heldout:
         images, labels = heldout["images"], heldout["labels"]
     trained = json.loads((out / "trainer.json").read_text(encoding="utf-8"))[name]
@@ -146,15 +146,15 @@ def check_digits(out: Path, name: str, backend: str) -> npt.NDArray[np.int64]:
     if num_equal != len(labels):
         fail(f"{pair.name}: predictions differ from ONNX Runtime's")
     for size in (1, 64, 450):
-        pair.time(np.ascontiguousarray(images[:size]), num_rounds=11, num_calls=max(5, 200 // size))
+        pair.time(np.ascontiguousarray(images[:size]), num_rounds=7, num_calls=max(5, 200 // size))
     return predictions
 
 
-def check_squeezenet(out: Path, backend: str) -> None:
+def check_squeezenet(out: Path, way: str) -> None:
     """Runs light_squeezenet on two seeded images and compares what goes into its softmax."""
     name = "light_squeezenet"
-    print(f"\n{name} by {backend}")
-    pair = Pair.open(out, name, backend)
+    print(f"\n{name} by {way}")
+    pair = Pair.open(out, name, way)
     with np.load(out / f"{name}_inputs.npz") as stored:
         images = [stored["first"], stored["second"]]
     ours = [pair.run_ours(image) for image in images]
@@ -179,10 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("times are medians, ONNX Runtime with its own choice of threads; a ratio above 1 means that byoc is faster")
     is_native, reason = extension_status()
     print(f"native calls: {'yes' if is_native else reason}")
-    for backend in json.loads((out / "compiled.json").read_text(encoding="utf-8"))["backends"]:
+    for way in json.loads((out / "compiled.json").read_text(encoding="utf-8"))["ways"]:
         for name in ("digits_cnn", "digits_mlp"):
-            np.save(out / f"{name}.{backend}_predictions.npy", check_digits(out, name, backend))
-        check_squeezenet(out, backend)
+            np.save(out / f"{name}.{way}_predictions.npy", check_digits(out, name, way))
+        check_squeezenet(out, way)
     loaded = {name.split(".")[1] for name in sys.modules if name.startswith("byoc_core.")}
     print(f"\nparts of byoc_core in this process: {', '.join(sorted(loaded))}")
     if loaded - RUN_SIDE:

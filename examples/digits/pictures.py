@@ -10,10 +10,12 @@ import numpy.typing as npt
 from byoc_core.ir import Binding, Function, IRModule, Var
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 COLOURS = ("#8ecae6", "#ffb703", "#a7c957", "#cdb4db", "#f4978e")
 HOST_COLOUR = "#dddddd"
 COLUMNS = 10
+DPI = 100
 
 
 def draw_predictions(
@@ -38,47 +40,48 @@ def draw_predictions(
 
 
 def draw_graph(module: IRModule, path: Path) -> None:
-    """Draws the function ``main`` of a partitioned module: regions in their backend's colour, host ops in grey."""
+    """Draw the function ``main`` of a partitioned module: regions in their backend's colour, host ops in grey."""
+    plan_graph(module).savefig(path, dpi=DPI, bbox_inches="tight")
+
+
+def plan_graph(module: IRModule) -> Figure:
+    """Return the figure of :func:`draw_graph`. Each arrow goes from who makes a value to who reads it."""
     main = module["main"]
     depths = find_depths(main)
-    rows: dict[int, list[Binding]] = {}
-    for binding in main.bindings:
-        rows.setdefault(depths[binding.results[0]], []).append(binding)
+    rows = [[b for b in main.bindings if depths[b.results[0]] == depth] for depth in sorted({*depths.values()} - {0})]
     texts = {binding: describe(binding, module.functions) for binding in main.bindings}
-    places: dict[Var, tuple[float, float]] = {}
-    spread = (len(main.params) - 1) / 2.0
-    places.update({param: (index - spread, 0.0) for index, param in enumerate(main.params)})
-    width = max([len(main.params), *(len(row) for row in rows.values())])
-    height = 0.0
-    boxes: list[tuple[float, float, str, str]] = []
-    for _, row in sorted(rows.items()):
-        lines = max(texts[binding][0].count("\n") + 1 for binding in row)
-        height += 0.55 + 0.09 * lines
-        for index, binding in enumerate(row):
-            x, y = (index - (len(row) - 1) / 2.0), -height
-            places.update(dict.fromkeys(binding.results, (x, y)))
-            boxes.append((x, y, *texts[binding]))
-        height += 0.09 * lines
-    figure = Figure(figsize=(3.4 * width + 1.0, 1.3 * height + 1.5))
+    width = max([len(main.params), len(main.results), *(len(row) for row in rows)])
+    heights = [0.55 + 0.18 * max(texts[binding][0].count("\n") + 1 for binding in row) for row in rows]
+    figure = Figure(figsize=(3.4 * width + 1.0, 1.3 * sum(heights) + 1.5), dpi=DPI)
     axis = figure.subplots()
-    for binding in main.bindings:
-        for operand in binding.operands:
-            if isinstance(operand, Var):
-                draw_arrow(axis, places[operand], places[binding.results[0]])
-    for param in main.params:
-        draw_box(axis, *places[param], f"{param.name}\n{show_type(param)}", "white")
-    for x, y, text, colour in boxes:
-        draw_box(axis, x, y, text, colour)
-    outputs = [(result, name) for result, name in zip(main.results, main.output_names, strict=True)]
-    for index, (result, name) in enumerate(outputs):
-        if isinstance(result, Var):
-            end = (index - (len(outputs) - 1) / 2.0, -height - 0.7)
-            draw_arrow(axis, places[result], end)
-            draw_box(axis, *end, f"{name}\n{show_type(result)}", "white")
     axis.set_xlim(-width / 2.0 - 0.1, width / 2.0 + 0.1)
-    axis.set_ylim(-height - 1.1, 0.4)
+    axis.set_ylim(-sum(heights) - 1.1, 0.4)
     axis.axis("off")
-    figure.savefig(path, dpi=100, bbox_inches="tight")
+    boxes: dict[Var, Text] = {}
+    readers: list[tuple[Var, Text]] = []
+    for x, param in zip(spread(len(main.params)), main.params, strict=True):
+        boxes[param] = draw_box(axis, x, 0.0, f"{param.name}\n{show_type(param)}", "white")
+    height = 0.0
+    for row, row_height in zip(rows, heights, strict=True):
+        height += 0.55 / 2 + row_height / 2
+        for x, binding in zip(spread(len(row)), row, strict=True):
+            box = draw_box(axis, x, -height, *texts[binding])
+            boxes.update(dict.fromkeys(binding.results, box))
+            readers += [(operand, box) for operand in binding.operands if isinstance(operand, Var)]
+        height += row_height / 2 - 0.55 / 2
+    outputs = zip(spread(len(main.results)), main.results, main.output_names, strict=True)
+    for x, result, name in outputs:
+        if isinstance(result, Var):
+            readers.append((result, draw_box(axis, x, -height - 0.7, f"{name}\n{show_type(result)}", "white")))
+    figure.draw_without_rendering()  # from here on a box knows its size
+    for value, reader in dict.fromkeys(readers):
+        draw_arrow(axis, boxes[value], reader)
+    return figure
+
+
+def spread(count: int) -> list[float]:
+    """Return places in a row about 0, one apart."""
+    return [index - (count - 1) / 2.0 for index in range(count)]
 
 
 def find_depths(function: Function) -> dict[Var, int]:
@@ -110,14 +113,26 @@ def show_type(var: Var) -> str:
     return f"{getattr(var.type, 'dtype', var.type)} ({', '.join(map(str, shape or ()))})"
 
 
-def draw_box(axis: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Draws text in a box about a point."""
+def draw_box(axis: Axes, x: float, y: float, text: str, colour: str) -> Text:
+    """Draw text in a box about a point, and return it."""
     box = {"boxstyle": "round,pad=0.4", "facecolor": colour, "edgecolor": "#444444"}
-    axis.text(x, y, text, ha="center", va="center", fontsize=8, family="monospace", bbox=box, zorder=3)
+    return axis.text(x, y, text, ha="center", va="center", fontsize=8, family="monospace", bbox=box, zorder=3)
 
 
-def draw_arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    """Draws a line below the boxes, with an arrowhead in its middle."""
-    middle = ((start[0] + end[0]) / 2.0, (start[1] + end[1]) / 2.0)
-    axis.plot([start[0], end[0]], [start[1], end[1]], color="#666666", linewidth=1.0, zorder=1)
-    axis.annotate("", xy=middle, xytext=start, arrowprops={"arrowstyle": "-|>", "color": "#666666"}, zorder=1)
+def draw_arrow(axis: Axes, maker: Text, reader: Text) -> None:
+    """Draw an arrow below the boxes, from the border of one to the border of the other, where its head is."""
+    start, end = border_point(axis, maker, reader), border_point(axis, reader, maker)
+    style = {"arrowstyle": "-|>", "color": "#666666", "shrinkA": 0.0, "shrinkB": 0.0, "mutation_scale": 14.0}
+    axis.annotate("", xy=end, xytext=start, arrowprops=style, zorder=1)
+
+
+def border_point(axis: Axes, box: Text, other: Text) -> tuple[float, float]:
+    """Return where the line between the middles of two boxes leaves the first; the figure must have been drawn."""
+    patch = box.get_bbox_patch()
+    assert patch is not None
+    extent = patch.get_window_extent().transformed(axis.transData.inverted())
+    (x, y), (to_x, to_y) = box.get_position(), other.get_position()
+    run, rise = to_x - x, to_y - y
+    ratios = [half / abs(way) for half, way in ((extent.width / 2, run), (extent.height / 2, rise)) if way]
+    part = min([1.0, *ratios])
+    return x + part * run, y + part * rise
