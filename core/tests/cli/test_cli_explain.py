@@ -153,6 +153,16 @@ def test_work_and_memory_are_numbers_at_sizes_that_are_named(byoc: Any, model: P
     assert (wrong.code, wrong.out, wrong.err) == (1, "", "error: --dim m: names no size; expected n\n")
 
 
+def test_demo_goes_by_each_backend_alone_and_by_all_together(byoc: Any, part: str) -> None:
+    done = byoc("demo", "--backend", "part,host")
+    assert (done.code, done.err) == (0, "")
+    table = done.out.partition("Ways to compile it")[2].splitlines()
+    rows = [line.replace(", ", ",").split() for line in table if "%" in line]
+    assert [(row[0], row[2]) for row in rows] == [("part", "0"), ("host", "0"), ("part,host", "0")]
+    alone = byoc("demo", "--backend", "part").out.partition("Ways to compile it")[2]
+    assert [line.split()[0] for line in alone.splitlines() if "%" in line] == ["part"]
+
+
 def test_an_artifact_with_a_report_of_the_older_form_is_explained(byoc: Any, model: Path, part: str) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
     made = byoc_core.load("m.byoc")
