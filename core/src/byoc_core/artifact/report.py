@@ -161,7 +161,7 @@ def _header(data: Mapping[str, Any]) -> list[str]:
     share = data.get("offloaded_share")
     known = percent(share) if isinstance(share, int | float) and 0 <= share <= 1 else "an unknown share"
     total = flops_text(data.get("total_flops"), data)
-    lines = [f"{known} of {total} FLOPs offloaded{counting(data)}", *_host_lines(data, share)]
+    lines = [f"{known} of {total} FLOPs offloaded{counting(data)}{_left_over(data, share)}"]
     backends = [item for item in items_of(data.get("backends")) if _text(item.get("name"))]
     width = max((len(item["name"]) for item in backends), default=0)
     for item in backends:
@@ -265,16 +265,16 @@ def _text(value: object) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _host_lines(data: Mapping[str, Any], share: object) -> list[str]:
-    """Return a line that names the ops of the host where the shares of FLOPs do not tell of them."""
+def _left_over(data: Mapping[str, Any], share: object) -> str:
+    """Return a clause that names the ops of the host where the shares of FLOPs do not tell of them."""
     if not isinstance(share, int | float) or percent(share) != "100.0%":
-        return []
+        return ""
     names = Counter(_text(row.get("op")) or "?" for row in items_of(data.get("ops")) if row.get("outcome") == HOST)
     kinds = [f"{count} x {name}" if count > 1 else name for name, count in sorted(names.items())]
     more = f" and {len(kinds) - _MAX_KINDS} more kinds" if len(kinds) > _MAX_KINDS else ""
     count = names.total()
-    text = f"  {count} op{' stays' if count == 1 else 's stay'} on the host, counting no FLOPs"
-    return [f"{text}: {', '.join(kinds[:_MAX_KINDS])}{more}"] if count else []
+    text = f", but {'1 op' if count == 1 else f'{count} ops'} without FLOPs stay{'s' if count == 1 else ''} on the host"
+    return f"{text}: {', '.join(kinds[:_MAX_KINDS])}{more}" if count else ""
 
 
 def flops_count(flops: object, data: Mapping[str, Any]) -> int | None:
