@@ -115,7 +115,7 @@ def test_errors_go_on_where_wished_and_the_end_is_judged(faulty: Callable[..., A
     exact = np.exp(2 * X.astype(np.float64)) ** 2
     (result,) = report.results
     assert result.max_abs_error == pytest.approx(exact[-1, -1] * (np.exp(6) - 1), rel=1e-5)
-    assert "whole run: wrong-values: output `output0`: error " in str(report)
+    assert "whole run: wrong-values: output `c`: error " in str(report)
 
     right = debug(backend, THREE, X, session={"accumulate": True})
     assert right.is_right

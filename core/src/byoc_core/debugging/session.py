@@ -19,6 +19,7 @@ from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
 from byoc_core.driver import Progress, carve_regions
 from byoc_core.errors import CallError, OptionsError, PartitionError, near_names
 from byoc_core.ir import Function, IRModule, TensorType
+from byoc_core.ir.output_names import name_outputs
 from byoc_core.partitioning import PartitionOptions, Policy
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
 from byoc_core.runtime.module import Signature, TensorSpec
@@ -102,7 +103,7 @@ def debug_model(
     findings: list[Finding] = []
     errors: list[OutputError] = []
     if accumulate:
-        names = module[function].output_names
+        names = name_outputs(module, module)[function].output_names
         infos = [h.info((options or {}).get(h.name)) for h in handles]
         finite_only = any(info.finite_only for info in infos)
         references = References(carved, function, arrays, coarsest_roundoff(infos), finite_only=finite_only)
