@@ -180,7 +180,7 @@ _BESIDE = ("steady", "byoc run", "rest")
 def measure_artifact(path: Path, folder: Path) -> Stages:
     """Gives the stages of one process that loads and runs an artifact, and the time of a ``byoc run`` of it."""
     stages = run_stages(_BYOC, path, folder)
-    command = [sys.executable, "-c", _COMMAND, "run", "--allow-native", str(path)]
+    command = [sys.executable, "-c", _COMMAND, "run", "--allow-native", "--random-inputs", str(path)]
     stages["byoc run"] = time_process(command, folder)
     stages["rest"] = stages["byoc run"] - sum(stages[stage] for stage in stages if stage not in _BESIDE)
     return stages

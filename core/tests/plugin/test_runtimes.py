@@ -257,7 +257,7 @@ def test_names_of_absent_plugins_are_doubted_and_no_unknown_distribution_is_advi
     names = ("dnll", "DNNL", "tensorrt", "dnnl,host", "a b", "ccompiler", "ccompilr")
     said = {name: describe_absence("backend", name, known) for name in names}
     start = "is not installed; installed: dnnl, host"
-    doubt = "Check the name: `byoc doctor` lists what is installed. How to install another backend, its authors say."
+    doubt = "Check the name: `byoc doctor` lists what is installed. byoc knows no package that brings this backend."
     assert said == {
         "dnll": (f"backend `dnll` {start}", "Did you mean 'dnnl'?"),
         "DNNL": (f"backend `DNNL` {start}", "Did you mean 'dnnl'?"),

@@ -15,7 +15,7 @@ from byoc_core.plugin.released import released_distributions
 
 __all__ = ["describe_absence", "describe_claim"]
 
-_DOUBT = "Check the name: `byoc doctor` lists what is installed. How to install another {kind}, its authors say."
+_DOUBT = "Check the name: `byoc doctor` lists what is installed. byoc knows no package that brings this {kind}."
 _DISTRIBUTION = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
