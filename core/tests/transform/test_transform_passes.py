@@ -24,7 +24,7 @@ from byoc_core.transform import (
     evaluate_function,
 )
 
-HEAD = "from byoc_core import script as R\n\n\n@R.ir_module\nclass Module:\n"
+HEAD = "from byoc_core import script as R\n\n\n@R.ir_module\nclass {}:\n"
 
 
 def check(step: Callable[[IRModule], IRModule], before: str, after: str) -> IRModule:
@@ -32,8 +32,8 @@ def check(step: Callable[[IRModule], IRModule], before: str, after: str) -> IRMo
     module = R.parse(before)
     printed = str(module)
     result = step(module)
-    assert str(module) == printed
-    body = "\n".join(line for line in str(result).removeprefix(HEAD).splitlines() if line.strip())
+    assert (str(module), result.name) == (printed, module.name)
+    body = "\n".join(line for line in str(result).removeprefix(HEAD.format(module.name)).splitlines() if line.strip())
     assert _plain(body) == _plain(after)
     assert str(Sequential([step])(result)) == str(result)
     return result
