@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from byoc_core.ir.structural import COMPOSITE
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from byoc_core.runtime.graph import GraphEngine, GraphModule
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode
+from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.registry import runtimes
@@ -168,10 +168,12 @@ def test_engine_that_refuses_a_node_rejects_the_function() -> None:
         def type_key(self) -> str:
             return "exponent"
 
-        def check_node(self, node: GraphNode) -> str | None:
+        def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
             return None if node.op == "exp" else "the library has exp only"
 
-        def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+        def build(
+            self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
+        ) -> Callable[..., object]:
             return lambda x, y: np.exp(x, out=y)
 
     module = R.parse(SOURCE)

@@ -72,7 +72,9 @@ class FakeEngine(KernelEngine):
         """Whether arrays may be strided: numpy takes and fills any."""
         return True
 
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+    def build(
+        self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
+    ) -> Callable[..., object]:
         """Gives a callable that runs the nodes, and is silent about numbers that are not finite."""
         run = super().build(function, constants)
         num_inputs = len(function.signature.inputs)

@@ -19,7 +19,7 @@ from byoc_core.backend.info import CodegenResult, CompileContext, Rejection
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.opset.types import TensorType, Type
-from byoc_core.runtime.graph import GraphEngine, GraphModule, KernelEngine
+from byoc_core.runtime.graph import FunctionRefused, GraphEngine, GraphModule, KernelEngine
 from byoc_core.runtime.graph_document import (
     GraphAttr,
     GraphConstant,
@@ -30,6 +30,7 @@ from byoc_core.runtime.graph_document import (
     KernelOrigin,
     attr_symbols,
 )
+from byoc_core.runtime.graph_engine import node_refusals
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.plugin_kernels import PluginKernel, core_kernel, find_origin, kernel_of
 
@@ -51,6 +52,14 @@ class GraphTranslation:
     document: GraphDocument
     constants: Mapping[str, NDArray]
     rejections: Mapping[str, Rejection]
+
+
+def _prepare(engine: GraphEngine, graph: GraphFunction, constants: Mapping[str, NDArray]) -> object | Rejection:
+    """Return what an engine prepares of a function, or why it refuses the function."""
+    for refusal in node_refusals(graph, engine, ""):
+        return Rejection("engine", f"{refusal.node.op}: {refusal.reason}")
+    prepared = engine.prepare(graph, constants)
+    return Rejection("engine", prepared.text) if isinstance(prepared, FunctionRefused) else prepared
 
 
 class GraphCodegen:
@@ -96,7 +105,7 @@ class GraphCodegen:
             functions: what to compile.
             context: where constants come from.
             engine: how the module runs; numpy's kernels where not given, those of plugins' ops included. A function
-                with a node that it refuses is rejected with the engine's reason.
+                that it refuses, or with a node that it refuses, is rejected with the engine's reason.
         """
         plugin_ops = _plugin_ops(functions) if engine is None else {}
         engine = engine or KernelEngine(plugin_kernels={op: kernel for op, (kernel, _) in plugin_ops.items()})
@@ -104,19 +113,19 @@ class GraphCodegen:
         names = {str(function.attrs.get("global_symbol", function.name)): function.name for function in functions}
         rejections = dict(translation.rejections)
         kept: dict[str, GraphFunction] = {}
+        prepared: dict[str, object] = {}
         for symbol, graph in translation.document.functions.items():
-            refusals = ((node.op, engine.check_node(node)) for node in graph.walk())
-            refusal = next((Rejection("engine", f"{op}: {reason}") for op, reason in refusals if reason), None)
-            if refusal is None:
-                kept[symbol] = graph
+            made = _prepare(engine, graph, translation.constants)
+            if isinstance(made, Rejection):
+                rejections[names[symbol]] = made
             else:
-                rejections[names[symbol]] = refusal
+                kept[symbol], prepared[symbol] = graph, made
         if not kept:
             return CodegenResult(None, rejections=rejections)
         used = GraphDocument(MappingProxyType(kept)).ops()
         origins = {op: origin for op, (_, origin) in plugin_ops.items() if origin is not None and op in used}
         document = GraphDocument(MappingProxyType(kept), MappingProxyType(origins))
-        module = GraphModule(document, translation.constants, engine)
+        module = GraphModule(document, translation.constants, engine, prepared=prepared)
         return CodegenResult(module, rejections=rejections)
 
     def _translate_function(self, function: Function) -> GraphFunction | Rejection:

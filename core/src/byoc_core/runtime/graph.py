@@ -3,39 +3,46 @@
 A library-style backend writes an engine (:class:`GraphEngine`): it turns one function of a document into something
 that can be called, once, when the module is loaded. Everything else (the document's form and laws, signatures,
 saving, loading, sources) is here. :class:`KernelEngine` is the engine of the core's own numpy host.
+
+Helpers for engines: :func:`bind_sizes` and :func:`attrs_at` for the sizes of a call, :class:`RequestPool` for what
+serves one call at a time, :class:`ReferenceFunction` and :class:`ReferenceNode` for what an engine cannot run.
 """
 
 from __future__ import annotations
 
-import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from byoc_core.dims import Dim
-from byoc_core.errors import ArtifactError, PluginError, near_names
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
-from byoc_core.runtime.graph_encoding import decode_document, document_version, encode_document
-from byoc_core.runtime.module import CallTraits, NativeEntry, NDArray, PackedFunction, RuntimeModule
+from byoc_core.errors import ArtifactError, PluginError
+from byoc_core.runtime.call_sizes import attrs_at, bind_sizes, call_symbols
+from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, print_document
+from byoc_core.runtime.graph_encoding import document_version, encode_document
+from byoc_core.runtime.graph_engine import BuiltFunction, FunctionRefused, GraphEngine, build_function, node_refusals
+from byoc_core.runtime.graph_payload import GraphPayload, decode_payload, encode_payload
+from byoc_core.runtime.kernel_engine import KERNEL_ENGINE_KEY, KernelEngine
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.reference_function import ReferenceFunction, ReferenceNode
+from byoc_core.runtime.request_pool import RequestPool
 
 __all__ = [
     "BuiltFunction",
     "ConstantSource",
+    "FunctionRefused",
     "GraphEngine",
     "GraphModule",
     "KernelEngine",
+    "ReferenceFunction",
+    "ReferenceNode",
+    "RequestPool",
+    "attrs_at",
+    "bind_sizes",
+    "call_symbols",
     "check_graph",
     "load_graph",
     "save_graph",
 ]
-
-Kernel = Callable[..., Any]
-
-KERNEL_ENGINE_KEY = "graph"
-"""The type key of modules that the core's own engine runs."""
 
 
 class ConstantSource(Protocol):
@@ -46,64 +53,6 @@ class ConstantSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltFunction:
-    """What an engine makes of a function that takes scratch memory from its caller, or that machine code can call.
-
-    Attributes:
-        call: as :meth:`GraphEngine.build` says, with an optional last argument where it takes scratch memory: the
-            workspace.
-        workspace_nbytes: see :class:`~byoc_core.runtime.module.CallTraits`; in the symbols of the function's inputs.
-        native: the same function for callers that are machine code; ``None`` where there is none.
-    """
-
-    call: Callable[..., object]
-    workspace_nbytes: Dim = 0
-    native: NativeEntry | None = None
-
-    def __call__(self, *arrays: NDArray) -> object:
-        """Calls it."""
-        return self.call(*arrays)
-
-
-class GraphEngine(ABC):
-    """How the functions of a graph document are run."""
-
-    @property
-    @abstractmethod
-    def type_key(self) -> str:
-        """The name of the runtime that loads this engine's modules."""
-
-    @property
-    def uses_threads(self) -> bool:
-        """Whether what it builds may use more threads than the caller's; see :mod:`byoc_core.runtime.threads`."""
-        return True
-
-    @property
-    def strided(self) -> bool:
-        """Whether what :meth:`build` gives takes strided inputs and fills strided outputs; not unless overridden."""
-        return False
-
-    @abstractmethod
-    def check_node(self, node: GraphNode) -> str | None:
-        """Gives the reason why this engine cannot run a node, or ``None``; called once for each node, bodies too."""
-
-    @abstractmethod
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object] | BuiltFunction:
-        """Gives the implementation of one function; called once, when the module is made.
-
-        Args:
-            function: a function whose nodes have all passed :meth:`check_node`.
-            constants: read-only arrays by digest; holds at least what the function cites.
-
-        Returns:
-            A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature; where the
-            signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that gives a tuple of
-            arrays. It must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise. One that takes scratch
-            memory from its caller, or that machine code can call, is a :class:`BuiltFunction`.
-        """
-
-
 class GraphModule(RuntimeModule):
     """A runtime module that runs a graph document by an engine.
 
@@ -111,40 +60,48 @@ class GraphModule(RuntimeModule):
         document: the functions.
         constants: arrays by digest: at least those that the document cites.
         engine: how to run them; numpy's kernels where not given.
+        prepared: what the engine has prepared already, by function.
+        saved: what a payload kept of the engine's compiled functions, by function.
 
     Raises:
-        ArtifactError: the engine cannot run a node, or a constant is missing or of another type.
+        ArtifactError: the engine cannot run a node or refuses a function, saved bytes are not the engine's, or a
+            constant is missing or of another type.
     """
 
     def __init__(
-        self, document: GraphDocument, constants: Mapping[str, NDArray], engine: GraphEngine | None = None
+        self,
+        document: GraphDocument,
+        constants: Mapping[str, NDArray],
+        engine: GraphEngine | None = None,
+        *,
+        prepared: Mapping[str, object] | None = None,
+        saved: Mapping[str, bytes] | None = None,
     ) -> None:
         self.document = document
         self._engine = engine or KernelEngine()
         self._constants: dict[str, NDArray] = {}
         for function in document.functions.values():
-            _check_nodes(function, self._engine, f"graph function `{function.name}`")
-            for constant in function.all_constants():
-                array = constants.get(constant.digest)
-                if (
-                    array is None
-                    or array.dtype.name != constant.tensor.dtype
-                    or tuple(array.shape) != constant.tensor.shape
-                ):
-                    raise ArtifactError(
-                        f"graph function `{function.name}`",
-                        f"constant {constant.digest[:12]} is missing or of another type",
-                        got="nothing" if array is None else f"{array.dtype}{list(array.shape)}",
-                        expected=constant.tensor,
-                    )
-                self._constants[constant.digest] = array
+            _check_nodes(function, self._engine)
+            self._constants.update(_cited_constants(function, constants))
+        _check_saved(document, self._engine, saved or {})
+        self._prepared = dict(prepared or {})
         self._functions: dict[str, PackedFunction] = {}
         self._workspaces: dict[str, Dim] = {}
         for name, function in document.functions.items():
-            built = self._engine.build(function, self._constants)
-            whole = built if isinstance(built, BuiltFunction) else BuiltFunction(built)
-            self._workspaces[name] = whole.workspace_nbytes
-            self._functions[name] = PackedFunction(name, whole.call, function.signature, whole.native)
+            if name not in self._prepared:
+                self._prepared[name] = _prepare(self._engine, function, self._constants, (saved or {}).get(name))
+            built = build_function(self._engine, function, self._constants, self._prepared[name])
+            self._workspaces[name] = built.workspace_nbytes
+            self._functions[name] = PackedFunction(name, built.call, function.signature, built.native)
+
+    @property
+    def engine(self) -> GraphEngine:
+        """The engine that runs the functions."""
+        return self._engine
+
+    def find_prepared(self, name: str) -> object:
+        """Return what the engine prepared of a function whose name is in :attr:`function_names`."""
+        return self._prepared[name]
 
     @property
     def type_key(self) -> str:
@@ -205,11 +162,11 @@ class GraphModule(RuntimeModule):
 
 
 def save_graph(module: GraphModule) -> bytes:
-    """Gives the payload of a graph module: its document, constants cited by digest.
+    """Gives the payload of a graph module: its document, constants cited by digest, and what its engine keeps.
 
     Raises:
         PluginError: the module runs the kernel of a plugin's op that no installed runtime brings, so that nobody could
-            load the payload.
+            load the payload; or the engine keeps what a payload cannot hold.
     """
     if lost := module.unnamed_kernels:
         raise PluginError(
@@ -217,116 +174,74 @@ def save_graph(module: GraphModule) -> bytes:
             "has a kernel that no installed runtime brings, so a saved module could not find it",
             hint="Give the kernel by the hook `byoc_kernels` of an entry point in the group `byoc.runtimes`.",
         )
-    return encode_document(module.document)
+    engine = module.engine
+    saved = {name: engine.save_prepared(module.find_prepared(name)) for name in module.function_names}
+    return encode_payload(GraphPayload(module.document, engine.state, saved), f"engine `{engine.type_key}`")
 
 
-def load_graph(payload: bytes, context: ConstantSource, engine: GraphEngine | None = None) -> GraphModule:
+def load_graph(
+    payload: bytes, context: ConstantSource, engine: GraphEngine | type[GraphEngine] | None = None
+) -> GraphModule:
     """Gives the module of a payload.
 
     Args:
         payload: what :func:`save_graph` gave.
         context: where the constants come from.
-        engine: how to run it; numpy's kernels where not given.
+        engine: how to run it; numpy's kernels where not given. Of a class, :meth:`GraphEngine.from_state` makes the
+            engine. An engine must have the state that the payload was saved with.
 
     Raises:
-        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run.
+        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run or did not save.
     """
-    document = decode_document(payload)
+    held = decode_payload(payload)
+    document = held.document
     if engine is None and document.kernels:
         engine = KernelEngine(plugin_kernels=_plugin_kernels(document))
     digests = dict.fromkeys(c.digest for f in document.functions.values() for c in f.all_constants())
-    return GraphModule(document, {digest: context.constant(digest) for digest in digests}, engine)
+    constants = {digest: context.constant(digest) for digest in digests}
+    return GraphModule(document, constants, _engine_of(held, engine), saved=held.saved)
 
 
-def check_graph(payload: bytes, engine: GraphEngine | None = None) -> None:
+def check_graph(payload: bytes, engine: GraphEngine | type[GraphEngine] | None = None) -> None:
     """Check a payload as :func:`load_graph` does, but build nothing: what a runtime's ``byoc_check_payload`` calls.
 
-    Nodes whose kernels the document takes from a plugin are for the plugin to judge: no plugin is asked.
+    Nodes whose kernels the document takes from a plugin are for the plugin to judge: no plugin is asked. No function is
+    prepared.
 
     Args:
         payload: what :func:`save_graph` gave.
-        engine: how it would be run; numpy's kernels where not given.
+        engine: how it would be run, as for :func:`load_graph`; numpy's kernels where not given.
 
     Raises:
-        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run.
+        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run or did not save.
     """
-    document = decode_document(payload)
-    brought = frozenset(document.kernels if engine is None else ())
-    for function in document.functions.values():
-        _check_nodes(function, engine or KernelEngine(), f"graph function `{function.name}`", brought)
+    held = decode_payload(payload)
+    brought = frozenset(held.document.kernels if engine is None else ())
+    made = _engine_of(held, engine)
+    for function in held.document.functions.values():
+        _check_nodes(function, made, brought)
+    _check_saved(held.document, made, held.saved)
 
 
-class KernelEngine(GraphEngine):
-    """Runs nodes one by one with numpy kernels; a value is released as soon as nothing reads it any more.
+def _engine_of(held: GraphPayload, engine: GraphEngine | type[GraphEngine] | None) -> GraphEngine:
+    """Return the engine of a payload.
 
-    A node with a body is run as its body, unless :meth:`bind_composite` has one kernel for it.
-
-    Args:
-        kernels: by op name; the core's own where not given.
-        plugin_kernels: kernels of plugins' ops, by op name, beside these.
+    Raises:
+        ArtifactError: the payload's state is not that of the engine, or its class cannot make an engine of it.
     """
-
-    def __init__(
-        self, kernels: Mapping[str, Kernel] | None = None, *, plugin_kernels: Mapping[str, Kernel] | None = None
-    ) -> None:
-        self._has_own_kernels = kernels is None
-        if kernels is None:
-            from byoc_core.kernels import KERNELS
-
-            kernels = KERNELS
-        self._kernels: Mapping[str, Kernel] = {**plugin_kernels, **kernels} if plugin_kernels else kernels
-        self.plugin_kernels = frozenset(plugin_kernels or ())
-
-    @property
-    def type_key(self) -> str:
-        """``"graph"``."""
-        return KERNEL_ENGINE_KEY
-
-    @property
-    def uses_threads(self) -> bool:
-        """``False``: kernels run in the calling thread (what numpy's BLAS does is its own business)."""
-        return False
-
-    @property
-    def strided(self) -> bool:
-        """``True`` where all that runs is the core's own; a subclass says for itself what its library takes."""
-        return self._has_own_kernels and type(self) is KernelEngine
-
-    def check_node(self, node: GraphNode) -> str | None:
-        """Gives a reason where the op has no kernel, or its kernel does not take these operands and attributes."""
-        if node.body is not None:
-            return None
-        kernel = self._kernels.get(node.op)
-        if kernel is None:
-            return f"is not an op that has a kernel. {near_names(node.op, self._kernels)}".strip()
-        return _misfit(kernel, len(node.inputs), tuple(node.attrs))
-
-    def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Kernel | None:
-        """Gives what computes a node with a body in one call, or ``None`` to run its body node by node.
-
-        Called once for each such node, when the module is made: the place to prepare weights. An engine whose library
-        computes a pattern in one call overrides it, and looks at the whole body, which may come from a file.
-
-        Args:
-            node: the composite; its body cites its constants.
-            constants: read-only arrays by digest.
-
-        Returns:
-            A callable over the node's inputs that gives its output, or a tuple of several. It must be re-entrant.
-        """
-        return None
-
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
-        """Gives a callable that runs the nodes in order, with what they make in the workspace."""
-        from byoc_core.runtime.graph_plan import implement  # the kernels, which other engines do without
-
-        def find(node: GraphNode) -> Kernel | None:
-            return self._kernels[node.op] if node.body is None else self.bind_composite(node, constants)
-
-        return BuiltFunction(*implement(function, constants, find))
+    if isinstance(engine, type):
+        try:
+            return engine.from_state(dict(held.state))
+        except (LookupError, TypeError, ValueError) as error:
+            raise ArtifactError("engine state", f"cannot be read: {error}") from error
+    made = engine or KernelEngine()
+    if made.state != held.state:
+        got, expected = (f"{dict(state)!r:.200}" for state in (held.state, made.state))
+        raise ArtifactError("engine state", "is not that of the engine", got=got, expected=expected)
+    return made
 
 
-def _plugin_kernels(document: GraphDocument) -> Mapping[str, Kernel]:
+def _plugin_kernels(document: GraphDocument) -> Mapping[str, Callable[..., object]]:
     from byoc_core.runtime.plugin_kernels import core_kernel, find_kernels
 
     for op in document.kernels:
@@ -337,27 +252,38 @@ def _plugin_kernels(document: GraphDocument) -> Mapping[str, Kernel]:
     return find_kernels(document.kernels, "graph document")
 
 
-@lru_cache(maxsize=1024)
-def _misfit(kernel: Kernel, num_inputs: int, attr_names: tuple[str, ...]) -> str | None:
-    """Gives the reason why a kernel cannot be called with so many operands and these attributes, or ``None``."""
-    try:
-        signature = inspect.signature(kernel)
-    except ValueError:  # a function in C that does not tell
-        return None
-    try:
-        signature.bind(*range(num_inputs), **dict.fromkeys(attr_names))
-    except TypeError as error:
-        return f"the kernel does not take these operands and attributes: {error}"
-    return None
+def _check_nodes(function: GraphFunction, engine: GraphEngine, brought: frozenset[str] = frozenset()) -> None:
+    for refusal in node_refusals(function, engine, f"graph function `{function.name}`", brought):
+        raise ArtifactError(refusal.place, refusal.reason)
 
 
-def _check_nodes(
-    function: GraphFunction, engine: GraphEngine, where: str, brought: frozenset[str] = frozenset()
-) -> None:
-    for index, node in enumerate(function.nodes):
-        place = f"{where}, node {index} (`{node.op}`)"
-        reason = None if node.op in brought else engine.check_node(node)
+def _check_saved(document: GraphDocument, engine: GraphEngine, saved: Mapping[str, bytes]) -> None:
+    for name, kept in saved.items():
+        reason = engine.check_saved(document.functions[name], kept)
         if reason is not None:
-            raise ArtifactError(place, reason)
-        if node.body is not None:
-            _check_nodes(node.body, engine, f"{place}, body", brought)
+            raise ArtifactError(f"graph function `{name}`", f"has saved bytes that are not its engine's: {reason}")
+
+
+def _cited_constants(function: GraphFunction, constants: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """Return the arrays that a function cites, by digest."""
+    cited: dict[str, NDArray] = {}
+    for constant in function.all_constants():
+        array = constants.get(constant.digest)
+        if array is None or array.dtype.name != constant.tensor.dtype or tuple(array.shape) != constant.tensor.shape:
+            raise ArtifactError(
+                f"graph function `{function.name}`",
+                f"constant {constant.digest[:12]} is missing or of another type",
+                got="nothing" if array is None else f"{array.dtype}{list(array.shape)}",
+                expected=constant.tensor,
+            )
+        cited[constant.digest] = array
+    return cited
+
+
+def _prepare(
+    engine: GraphEngine, function: GraphFunction, constants: Mapping[str, NDArray], saved: bytes | None
+) -> object:
+    prepared = engine.prepare(function, constants, saved)
+    if isinstance(prepared, FunctionRefused):
+        raise ArtifactError(f"graph function `{function.name}`", f"is refused by the engine: {prepared.text}")
+    return prepared

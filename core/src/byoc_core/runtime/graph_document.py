@@ -119,6 +119,10 @@ class GraphFunction:
         specs = (*signature.inputs, *(() if signature.new_symbols else signature.outputs))
         return frozenset[str]().union(*(symbols_of(dim) for spec in specs for dim in spec.shape))
 
+    def operand_types(self, node: GraphNode) -> tuple[GraphTensor, ...]:
+        """Return the types of the values that one of :attr:`nodes` reads, in order."""
+        return tuple([self.values[id_] for id_ in node.inputs])
+
     def walk(self) -> Iterator[GraphNode]:
         """Yields every node, those of bodies before the node that holds them."""
         for node in self.nodes:

@@ -26,7 +26,16 @@ from byoc_core.runtime.graph_document import (
 from byoc_core.runtime.graph_types import check_document_types
 from byoc_core.runtime.module import TensorSpec
 
-__all__ = ["GRAPH_VERSION", "NEWEST_GRAPH_VERSION", "decode_document", "document_version", "encode_document"]
+__all__ = [
+    "GRAPH_VERSION",
+    "NEWEST_GRAPH_VERSION",
+    "checked_fields",
+    "decode_document",
+    "decode_json",
+    "document_version",
+    "encode_document",
+    "read_document",
+]
 
 GRAPH_VERSION = 1
 """The version of the JSON form of documents that name no kernels of plugins: those of engines."""
@@ -76,11 +85,24 @@ def decode_document(payload: bytes) -> GraphDocument:
     Raises:
         ArtifactError: it is not such a document, is of a newer version, or breaks a law; names the place.
     """
+    return read_document(decode_json(payload))
+
+
+def decode_json(payload: bytes) -> Any:
+    """Return the JSON value of a payload; equal types and attributes in it are one object.
+
+    Raises:
+        ArtifactError: the payload is not JSON text.
+    """
     try:
-        data = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant, object_hook=_sharing())
+        return json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant, object_hook=_sharing())
     except (ValueError, RecursionError) as error:
         raise ArtifactError(_WHERE, "is not JSON text", hint=f"{error}.") from error
-    document = _fields(data, _WHERE, "schema", "version", "functions", optional=("kernels",))
+
+
+def read_document(data: Any) -> GraphDocument:
+    """Return the document of a JSON value, whose lists are emptied; see :func:`decode_document`."""
+    document = checked_fields(data, _WHERE, "schema", "version", "functions", optional=("kernels",))
     if document["schema"] != _SCHEMA:
         raise ArtifactError(_WHERE, "is of another schema", got=repr(document["schema"]), expected=repr(_SCHEMA))
     version = document["version"]
@@ -174,7 +196,12 @@ def _encode_attr(value: GraphAttr) -> Any:
 # Reading
 
 
-def _fields(data: object, where: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+def checked_fields(data: object, where: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a JSON object that has the fields of these names, and no others but optional ones.
+
+    Raises:
+        ArtifactError: it has not.
+    """
     if not isinstance(data, dict):
         raise ArtifactError(where, "is not an object", got=type(data).__name__)
     missing = [name for name in names if name not in data]
@@ -202,7 +229,7 @@ def _decode_kernels(data: object, where: str) -> dict[str, KernelOrigin]:
     kernels: dict[str, KernelOrigin] = {}
     for index, value in enumerate(_list(data, where)):
         place = f"{where}, item {index}"
-        item = _fields(value, place, "op", "runtime", "distribution")
+        item = checked_fields(value, place, "op", "runtime", "distribution")
         op, runtime, distribution = (_text(item[key], f"{place}, {key}") for key in ("op", "runtime", "distribution"))
         if op in kernels:
             raise ArtifactError(place, "names a kernel twice", got=repr(op)[:80])
@@ -241,7 +268,7 @@ def _decode_tensor(item: dict[str, Any], where: str, shared: _Shared) -> GraphTe
 
 
 def _decode_constant(data: object, where: str, shared: _Shared) -> GraphConstant:
-    item = _fields(data, where, "digest", "dtype", "shape")
+    item = checked_fields(data, where, "digest", "dtype", "shape")
     digest = _text(item["digest"], where)
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise ArtifactError(where, "has no valid digest", got=repr(digest)[:80])
@@ -254,13 +281,13 @@ def _decode_constant(data: object, where: str, shared: _Shared) -> GraphConstant
 def _decode_function(data: object, where: str, depth: int, shared: _Shared) -> GraphFunction:
     if depth > _MAX_BODY_DEPTH:
         raise ArtifactError(where, f"bodies are nested more than {_MAX_BODY_DEPTH} deep")
-    item = _fields(data, where, "name", "inputs", "constants", "nodes", "outputs")
+    item = checked_fields(data, where, "name", "inputs", "constants", "nodes", "outputs")
     name = _text(item["name"], f"{where}, name")
     where = f"{where} (`{name}`)"
     inputs: list[TensorSpec] = []
     for index, value in enumerate(_list(item["inputs"], f"{where}, inputs")):
         place = f"{where}, input {index}"
-        value = _fields(value, place, "name", "dtype", "shape")
+        value = checked_fields(value, place, "name", "dtype", "shape")
         tensor = _decode_tensor(value, place, shared)
         inputs.append(TensorSpec(_text(value["name"], place), tensor.dtype, tensor.shape))
     constants = [
@@ -276,7 +303,7 @@ def _decode_function(data: object, where: str, depth: int, shared: _Shared) -> G
     outputs: list[tuple[str, int]] = []
     for index, value in enumerate(_list(item["outputs"], f"{where}, outputs")):
         place = f"{where}, output {index}"
-        value = _fields(value, place, "name", "value")
+        value = checked_fields(value, place, "name", "value")
         outputs.append((_text(value["name"], place), _decode_id(value["value"], len(values), place)))
     function = GraphFunction(name, tuple(inputs), tuple(constants), tuple(nodes), tuple(outputs))
     _check_symbols(function, where)
@@ -297,7 +324,7 @@ def _decode_id(data: object, count: int, where: str) -> int:
 
 
 def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int, shared: _Shared) -> GraphNode:
-    item = _fields(data, where, "op", "inputs", "attrs", "outputs", optional=("body",))
+    item = checked_fields(data, where, "op", "inputs", "attrs", "outputs", optional=("body",))
     op = _text(item["op"], f"{where}, op")
     op = shared.setdefault(op, op)
     where = f"{where} (`{op}`)"
@@ -321,7 +348,8 @@ def _decode_node(data: object, where: str, values: list[GraphTensor], depth: int
 def _decode_output(data: object, where: str, shared: _Shared) -> GraphTensor:
     known: tuple[object, GraphTensor] | None = shared.get(("output", id(data)))
     if known is None:
-        known = shared["output", id(data)] = data, _decode_tensor(_fields(data, where, "dtype", "shape"), where, shared)
+        item = checked_fields(data, where, "dtype", "shape")
+        known = shared["output", id(data)] = data, _decode_tensor(item, where, shared)
     return known[1]
 
 

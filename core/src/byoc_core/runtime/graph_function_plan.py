@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byoc_core.dims import DimExpr, evaluate
 from byoc_core.errors import ByocError, ExecutionError
 from byoc_core.kernels.numpy_kernel import run_quietly
+from byoc_core.runtime.call_sizes import evaluate_attr
 from byoc_core.runtime.graph_document import GraphAttr, GraphNode, attr_symbols
 from byoc_core.runtime.graph_memory import PlacedArray, WorkspacePlan
 from byoc_core.runtime.graph_steps import Step, node_failure, plain_step, scratch_step, writing_step
@@ -67,7 +67,7 @@ class PlannedNode(NamedTuple):
         if isinstance(computes, FunctionPlan):
             steps = computes.make_steps(sizes, is_quiet=is_quiet)
             return partial(computes.runner.run, steps)
-        attrs = {name: _evaluate_attr(value, sizes) for name, value in kernel_attrs(self.node).items()}
+        attrs = {name: evaluate_attr(value, sizes) for name, value in kernel_attrs(self.node).items()}
         if self.is_core and not is_quiet:
             return partial(run_quietly, computes, **attrs)
         return partial(computes, **attrs) if attrs else computes
@@ -182,11 +182,3 @@ class FunctionPlan:
 def kernel_attrs(node: GraphNode) -> Mapping[str, GraphAttr]:
     """Gives the attributes that a node's kernel takes: those of a composite say nothing to what computes it."""
     return node.attrs if node.body is None else {}
-
-
-def _evaluate_attr(value: GraphAttr, sizes: Sizes) -> Any:
-    if isinstance(value, DimExpr):
-        return evaluate(value, sizes)
-    if isinstance(value, tuple):
-        return tuple(_evaluate_attr(item, sizes) for item in value)
-    return value

@@ -6,12 +6,12 @@ it takes, and keeps nothing between calls, since several threads may be in it at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from byoc_core.runtime.graph import KernelEngine
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode
+from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray
 from scipy.linalg.blas import get_blas_funcs
 from scipy.special import erf, expit, ndtr, softmax
@@ -79,9 +79,9 @@ class Engine(KernelEngine):
         """The runtime's name, which artifacts cite."""
         return "scipy"
 
-    def check_node(self, node: GraphNode) -> str | None:
+    def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
         """Gives the reason why a node cannot run here: asked when compiling, and of every file that is loaded."""
-        foreign = sorted({tensor.dtype for tensor in node.outputs} - set(DTYPES))
+        foreign = sorted({tensor.dtype for tensor in (*operands, *node.outputs)} - set(DTYPES))
         if foreign:
             return f"has no kernel for {', '.join(foreign)}"
         if node.attrs.get("approximate", "none") != "none":
@@ -96,7 +96,9 @@ class Engine(KernelEngine):
         weight, bias = (constants[constant.digest] for constant in node.body.constants)
         return lambda x: kernel(x, weight, bias)
 
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> Callable[..., object]:
+    def build(
+        self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
+    ) -> Callable[..., object]:
         """Gives what runs a function: as the base class does, with overflow and NaN as values and not as warnings."""
         run = super().build(function, constants)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -15,7 +15,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, print_document
+from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor, print_document
 from byoc_core.runtime.graph_types import check_function_types
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
 from byoc_core.runtime.threads import num_threads
@@ -305,13 +305,15 @@ class DnnlEngine(GraphEngine):
         """``"dnnl"``."""
         return "dnnl"
 
-    def check_node(self, node: GraphNode) -> str | None:
+    def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
         """Gives a reason where an op has no primitive; what depends on types shows when the function is planned."""
         if node.body is not None:
             return "is no single op"
         return declines(node.op)
 
-    def build(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> BuiltFunction:
+    def build(
+        self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
+    ) -> BuiltFunction:
         """Gives what runs a function; its primitives are made for the number of threads that is set now."""
         region = Region(function, constants, self.precision)
         return BuiltFunction(region, native=region.native)

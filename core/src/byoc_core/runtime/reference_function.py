@@ -1,0 +1,106 @@
+"""Graph functions and nodes by the core's reference kernels: for calls that an engine cannot run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ArtifactError
+from byoc_core.runtime.arguments import bind_symbols, concrete_shape
+from byoc_core.runtime.call_sizes import attrs_at
+from byoc_core.runtime.computed_once import computed_once
+from byoc_core.runtime.graph_document import GraphFunction, GraphNode
+from byoc_core.runtime.graph_engine import BuiltFunction, build_function, node_refusals
+from byoc_core.runtime.kernel_engine import KernelEngine
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["ReferenceFunction", "ReferenceNode"]
+
+
+class ReferenceFunction:
+    """A graph function by the reference kernels of its ops; any number of threads may call it at once.
+
+    An engine makes one while it prepares or builds the function, and hands it the calls that its library cannot run:
+    empty tensors, sizes beyond a limit, NaN where the library loses NaN. The kernels are bound in the first call.
+
+    Args:
+        function: what to compute, at any sizes. Nodes with bodies are computed as their bodies.
+        constants: read-only arrays by digest; holds at least what the function cites.
+
+    Raises:
+        ArtifactError: the core has no kernel of a node's op, or the kernel does not take its operands and attributes.
+    """
+
+    def __init__(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> None:
+        self._engine = KernelEngine()
+        for refusal in node_refusals(function, self._engine, f"graph function `{function.name}`"):
+            raise ArtifactError(refusal.place, refusal.reason)
+        self._function = function
+        self._constants = constants
+
+    def __call__(self, *arrays: NDArray) -> object:
+        """Run it: inputs, then outputs to fill; of a function that returns its results, inputs only.
+
+        Raises:
+            ExecutionError: a kernel failed.
+        """
+        return self._built.call(*arrays)
+
+    def results(self, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
+        """Return the results for inputs, in new arrays.
+
+        Raises:
+            CallError: the inputs do not tell the size of a result.
+            ExecutionError: a kernel failed.
+        """
+        signature = self._function.signature
+        if signature.new_symbols:
+            returned = self._built.call(*inputs)
+            assert isinstance(returned, tuple)
+            return returned
+        sizes = bind_symbols(signature.inputs, inputs)
+        where = f"graph function `{self._function.name}`"
+        outputs = tuple(
+            np.empty(concrete_shape(spec, sizes, where), to_numpy(spec.dtype)) for spec in signature.outputs
+        )
+        self._built.call(*inputs, *outputs)
+        return outputs
+
+    @computed_once
+    def _built(self) -> BuiltFunction:
+        return build_function(self._engine, self._function, self._constants, None)
+
+
+class ReferenceNode:
+    """One node by the reference kernel of its op, a node with a body as its body; see :class:`ReferenceFunction`.
+
+    Args:
+        node: the node.
+        constants: read-only arrays by digest; holds at least what a body cites.
+
+    Raises:
+        ArtifactError: the core has no kernel of the op, or the kernel does not take these operands and attributes.
+    """
+
+    def __init__(self, node: GraphNode, constants: Mapping[str, NDArray]) -> None:
+        self._node = node
+        self._body = None if node.body is None else ReferenceFunction(node.body, constants)
+        reason = KernelEngine().check_node(node)
+        if reason is not None:
+            raise ArtifactError(f"node `{node.op}`", reason)
+
+    def __call__(self, sizes: Mapping[str, int], *inputs: NDArray) -> tuple[NDArray, ...]:
+        """Return the results in arrays, which may share memory with the inputs as those of a reshape do.
+
+        Args:
+            sizes: of the symbols in the attributes; see :func:`~byoc_core.runtime.call_sizes.bind_sizes`.
+            inputs: the values that the node reads.
+        """
+        if self._body is not None:
+            return self._body.results(inputs)
+        from byoc_core.kernels import KERNELS  # the kernels, which most processes do without
+
+        found = KERNELS[self._node.op](*inputs, **attrs_at(self._node, sizes))
+        return found if isinstance(found, tuple) else (found,)
