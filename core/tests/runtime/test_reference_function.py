@@ -9,10 +9,10 @@ import threading
 import numpy as np
 import pytest
 from byoc_core.dims import parse_dim
-from byoc_core.errors import ArtifactError, CallError
+from byoc_core.errors import ArtifactError, CallError, ExecutionError
 from byoc_core.runtime.graph import ReferenceFunction, ReferenceNode
 from byoc_core.runtime.graph_document import GraphConstant, GraphFunction, GraphNode
-from byoc_core.runtime.module import TensorSpec
+from byoc_core.runtime.module import NDArray, TensorSpec
 
 from core.tests.runtime.engines import DOUBLE, tensor
 
@@ -100,6 +100,22 @@ def test_what_the_core_has_no_kernel_for() -> None:
     for make in (lambda: ReferenceFunction(function, {}), lambda: ReferenceNode(odd, {})):
         with pytest.raises(ArtifactError, match=problem):
             make()
+
+
+def swish(x: NDArray) -> NDArray:
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def test_own_ops_of_a_package() -> None:
+    own = GraphNode("mynpu.swish", (0,), (tensor("n"),))
+    function = GraphFunction("f", DOUBLE.inputs, (), (own,), (("y", 1),))
+    x = np.array([-1000, 0, 2], "float32")
+    expected = [-0.0, 0.0, float(swish(x[2:])[0])]
+    assert ReferenceFunction(function, {}, {"mynpu.swish": swish}).results([x])[0].tolist() == expected
+    assert ReferenceNode(own, {}, {"mynpu.swish": swish})({}, x)[0].tolist() == expected
+    wrong = ReferenceFunction(function, {}, {"mynpu.swish": lambda x: x[:1]})
+    with pytest.raises(ExecutionError, match="has the wrong size"):
+        wrong.results([x])
 
 
 def test_sizes_that_do_not_fit() -> None:

@@ -65,6 +65,10 @@ class KernelEngine(GraphEngine):
             return f"is not an op that has a kernel. {near_names(node.op, self._kernels)}".strip()
         return _misfit(kernel, len(node.inputs), tuple(node.attrs))
 
+    def kernel_of(self, node: GraphNode) -> Kernel:
+        """Return the kernel of a node without a body that has passed :meth:`check_node`."""
+        return self._kernels[node.op]
+
     def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Kernel | None:
         """Gives what computes a node with a body in one call, or ``None`` to run its body node by node.
 
@@ -87,7 +91,7 @@ class KernelEngine(GraphEngine):
         from byoc_core.runtime.graph_plan import implement  # the kernels, which other engines do without
 
         def find(node: GraphNode) -> Kernel | None:
-            return self._kernels[node.op] if node.body is None else self.bind_composite(node, constants)
+            return self.kernel_of(node) if node.body is None else self.bind_composite(node, constants)
 
         return BuiltFunction(*implement(function, constants, find))
 

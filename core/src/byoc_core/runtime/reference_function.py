@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from byoc_core.runtime.module import NDArray
 
 __all__ = ["ReferenceFunction", "ReferenceNode"]
 
+Kernels = Mapping[str, Callable[..., Any]]
+
 
 class ReferenceFunction:
     """A graph function by the reference kernels of its ops; any number of threads may call it at once.
@@ -28,13 +31,16 @@ class ReferenceFunction:
     Args:
         function: what to compute, at any sizes. Nodes with bodies are computed as their bodies.
         constants: read-only arrays by digest; holds at least what the function cites.
+        kernels: those of the package's own ops, as the hook ``byoc_kernels`` gives them.
 
     Raises:
         ArtifactError: the core has no kernel of a node's op, or the kernel does not take its operands and attributes.
     """
 
-    def __init__(self, function: GraphFunction, constants: Mapping[str, NDArray]) -> None:
-        self._engine = KernelEngine()
+    def __init__(
+        self, function: GraphFunction, constants: Mapping[str, NDArray], kernels: Kernels | None = None
+    ) -> None:
+        self._engine = _engine_with(kernels or {})
         for refusal in node_refusals(function, self._engine, f"graph function `{function.name}`"):
             raise ArtifactError(refusal.place, refusal.reason)
         self._function = function
@@ -79,15 +85,17 @@ class ReferenceNode:
     Args:
         node: the node.
         constants: read-only arrays by digest; holds at least what a body cites.
+        kernels: as for :class:`ReferenceFunction`.
 
     Raises:
         ArtifactError: the core has no kernel of the op, or the kernel does not take these operands and attributes.
     """
 
-    def __init__(self, node: GraphNode, constants: Mapping[str, NDArray]) -> None:
+    def __init__(self, node: GraphNode, constants: Mapping[str, NDArray], kernels: Kernels | None = None) -> None:
         self._node = node
-        self._body = None if node.body is None else ReferenceFunction(node.body, constants)
-        reason = KernelEngine().check_node(node)
+        self._body = None if node.body is None else ReferenceFunction(node.body, constants, kernels)
+        self._engine = _engine_with(kernels or {})
+        reason = self._engine.check_node(node)
         if reason is not None:
             raise ArtifactError(f"node `{node.op}`", reason)
 
@@ -100,7 +108,12 @@ class ReferenceNode:
         """
         if self._body is not None:
             return self._body.results(inputs)
-        from byoc_core.kernels import KERNELS  # the kernels, which most processes do without
-
-        found = KERNELS[self._node.op](*inputs, **attrs_at(self._node, sizes))
+        found = self._engine.kernel_of(self._node)(*inputs, **attrs_at(self._node, sizes))
         return found if isinstance(found, tuple) else (found,)
+
+
+def _engine_with(kernels: Kernels) -> KernelEngine:
+    """Return the engine of the reference kernels, and of kernels that are held to their contract."""
+    from byoc_core.kernels.plugin_kernel import PluginKernel  # the kernels, which most processes do without
+
+    return KernelEngine(plugin_kernels={op: PluginKernel(op, kernel) for op, kernel in kernels.items()})
