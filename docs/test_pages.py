@@ -2,8 +2,8 @@
 
 A code block that begins with a comment that is a file's path (``# mytext/backend.py``) is that file, and is not run by
 itself; all files of a page are there before its code runs. One of them may be a ``pyproject.toml``: then the page's
-project is installed, so far as its entry points tell, where the page runs. Indented lines ``$ byoc ...`` of a lesson of
-the tutorial are run too, after its code.
+project is installed, so far as its entry points tell, where the page runs. Indented lines ``$ byoc ...`` of a lesson are
+run too, after its code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from conformance.tests.new_packages import write_metadata
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "core" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LESSONS = sorted((ROOT / "docs" / "tutorial").glob("[0-9]*.md"))
+LESSONS = [*sorted((ROOT / "docs" / "tutorial").glob("[0-9]*.md")), ROOT / "docs" / "whole-graph-engine.md"]
 FILE = re.compile(r"^```\w+\n# (\S+\.(?:py|toml))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    byoc (.*)$", re.MULTILINE)

@@ -6,7 +6,9 @@ That it keeps every promise as it is written, and so does the example that came 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,7 +87,7 @@ def _edit_as_the_page_tells(package: Path, name: str) -> list[str]:
     return edited
 
 
-@pytest.mark.parametrize(("kind", "op"), [(Kind.GRAPH, "tanh"), (Kind.CSOURCE, "reciprocal")])
+@pytest.mark.parametrize(("kind", "op"), [(Kind.GRAPH, "tanh"), (Kind.ENGINE, "tanh"), (Kind.CSOURCE, "reciprocal")])
 def test_a_first_op_as_the_page_tells_it(kind: Kind, op: str, tmp_path: Path, installing: Installing) -> None:
     """The kit's tests of the op are skipped before the page's edits, and pass after them."""
     items = [item for item in all_items() if item.case.split("-")[0] == op]
@@ -114,6 +116,84 @@ def test_a_first_pattern_as_the_page_tells_it(tmp_path: Path, installing: Instal
         outcome = runner.run(find_item("L2-pattern")).outcome
     assert outcome.status is Status.FAILED
     assert "multiply_add`): the kernel failed: TypeError" in outcome.text
+
+
+OTHER_KERNELS = """
+from byoc_core.kernels import KERNELS
+from byoc_core.runtime.graph import KernelEngine
+
+DTYPES = ("float32", "float64", "int32")
+DENSE_RELU = "fresh_graph.dense_relu"
+
+
+class Engine(KernelEngine):
+    type_key = "fresh_graph"
+"""
+OTHER_ENGINE = """
+from byoc_core.runtime.graph import GraphEngine, ReferenceFunction
+
+MAX_IDLE_REQUESTS = 8
+
+
+class Engine(GraphEngine):
+    type_key = "fresh_engine"
+
+    def __init__(self, idle_requests):
+        self.state = {"idle_requests": idle_requests}
+
+    state = {}
+
+    @classmethod
+    def from_state(cls, state):
+        return cls(state["idle_requests"])
+
+    def check_node(self, node, operands):
+        return None
+
+    def prepare(self, function, constants, saved=None):
+        return ReferenceFunction(function, constants)
+
+    def build(self, function, constants, prepared):
+        return prepared
+"""
+OTHERS = {Kind.GRAPH: OTHER_KERNELS, Kind.ENGINE: OTHER_ENGINE}
+
+
+def _own_tests(package: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the tests of an installed package, without the kit."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+    command = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--ignore=tests/test_conformance.py")
+    arguments = [sys.executable, *command, "tests"]
+    return subprocess.run(arguments, cwd=package, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_the_tests_of_a_package_stay_green_when_its_engine_is_another_right_one(kind: Kind, tmp_path: Path) -> None:
+    package = _write(kind)(tmp_path / "package")
+    (package / "src" / f"byoc_fresh_{kind}" / "engine.py").write_text(OTHERS[kind], "utf-8")
+    install_package(package, tmp_path / "site")
+    done = _own_tests(package, tmp_path / "site")
+    assert done.returncode == 0, done.stdout
+
+
+WRONG = {
+    Kind.GRAPH: ("engine.py", "x @ weight.T", "x @ weight.T + 1"),
+    Kind.ENGINE: ("library.py", "x @ weight.T", "x @ weight.T + 1"),
+    Kind.CSOURCE: ("codegen.py", '"add": "a[i] + b[i]"', '"add": "a[i] - b[i]"'),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_tests_of_a_package_are_red_when_its_engine_is_wrong(kind: Kind, tmp_path: Path) -> None:
+    package = _write(kind)(tmp_path / "package")
+    file, right, wrong = WRONG[kind]
+    path = package / "src" / f"byoc_fresh_{kind}" / file
+    text = path.read_text("utf-8")
+    assert right in text
+    path.write_text(text.replace(right, wrong), "utf-8")
+    install_package(package, tmp_path / "site")
+    done = _own_tests(package, tmp_path / "site")
+    assert done.returncode == 1, done.stdout
 
 
 def test_the_lint_finds_nothing(backend: str) -> None:

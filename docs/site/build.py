@@ -36,6 +36,7 @@ TREE = {
     ],
     "Write a backend": [
         "write-a-backend",
+        "whole-graph-engine",
         "tutorial/README",
         "hooks/README",
         "plugin-types",

@@ -37,5 +37,5 @@ def test_the_folder_is_called_after_the_package(byoc: Callable[..., Any]) -> Non
 def test_a_kind_that_does_not_exist_is_wrong_usage(byoc: Callable[..., Any]) -> None:
     done = byoc("new-backend", "mynpu", "--kind", "lowering")
     assert done.code == 2
-    assert "'lowering' is not one of 'graph', 'csource'" in " ".join(done.err.replace("│", " ").split())
+    assert "'lowering' is not one of 'graph', 'engine', 'csource'" in " ".join(done.err.replace("│", " ").split())
     assert not Path("byoc-mynpu").exists()

@@ -38,8 +38,12 @@ def run(folder: Path, *command: str) -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_the_files_of_a_package(kind: Kind) -> None:
     files = render_package("my_npu", kind)
-    half = ("engine.py", "runtime.py") if kind is Kind.GRAPH else ("codegen.py",)
-    modules = ("__init__.py", "backend.py", "options.py", "patterns.py", "py.typed", *half)
+    own = {
+        Kind.GRAPH: ("engine.py", "runtime.py"),
+        Kind.ENGINE: ("engine.py", "library.py", "runner.py", "runtime.py", "translation.py"),
+        Kind.CSOURCE: ("codegen.py",),
+    }
+    modules = ("__init__.py", "backend.py", "options.py", "patterns.py", "py.typed", *own[kind])
     assert list(files) == sorted(
         [
             ".github/workflows/ci.yml",
@@ -49,6 +53,7 @@ def test_the_files_of_a_package(kind: Kind) -> None:
             "pyproject.toml",
             "tests/test_backend.py",
             "tests/test_conformance.py",
+            *(["tests/test_engine.py"] if kind is Kind.ENGINE else []),
             *(f"src/byoc_my_npu/{module}" for module in modules),
         ]
     )
@@ -67,7 +72,10 @@ def test_equal_arguments_give_equal_text(kind: Kind) -> None:
     assert renamed == dict(render_package("abcde", kind))  # nothing of it depends on the name but the name
 
 
-@pytest.mark.parametrize(("kind", "groups"), [("graph", ["backends", "runtimes"]), ("csource", ["backends"])])
+BOTH = ["backends", "runtimes"]
+
+
+@pytest.mark.parametrize(("kind", "groups"), [("graph", BOTH), ("engine", BOTH), ("csource", ["backends"])])
 def test_the_metadata_is_what_byoc_reads(kind: str, groups: list[str]) -> None:
     files = render_package("my_npu", Kind(kind))
     project = tomllib.loads(files["pyproject.toml"])["project"]
@@ -119,7 +127,8 @@ def test_style_is_clean_by_its_own_rules_and_by_ours(written: Path) -> None:
 def test_types_are_clean(written: Path) -> None:
     pytest.importorskip("mypy")
     cache = str(written.parents[1] / ".mypy_cache")
-    run(written, "mypy", "--cache-dir", cache, "--follow-imports=silent", "src", "tests/test_backend.py")
+    tests = [f"tests/{path.name}" for path in sorted((written / "tests").iterdir()) if "conformance" not in path.name]
+    run(written, "mypy", "--cache-dir", cache, "--follow-imports=silent", "src", *tests)
 
 
 BAD_NAMES = {

@@ -100,7 +100,8 @@ _HOMES = {
         "new_backend",
         "write_new_backend",
         (
-            "byoc new-backend mynpu                     an engine of yours runs graphs",
+            "byoc new-backend mynpu                     kernels of yours run one by one",
+            "byoc new-backend mychip --kind engine      your library compiles whole graphs",
             "byoc new-backend mydsp --kind csource      you print C",
             "byoc new-backend mynpu --output npu        into the folder npu",
         ),

@@ -41,7 +41,7 @@ def render_package(name: str, kind: Kind) -> Mapping[str, str]:
     _check_name(name)
     marks = {"@name@": name, "@Title@": _to_camel_case(name), "@core_range@": core_range(__version__)}
     rendered = {}
-    for folder in ("common", kind.value):
+    for folder in kind.folders:
         for path, template in _walk(files("byoc_core.scaffold") / "templates" / folder):
             text = template.read_text(encoding="utf-8")
             for mark, value in marks.items():

@@ -23,7 +23,9 @@ def write_new_backend(
     kind: Annotated[
         Kind,
         typer.Option(
-            "--kind", help="graph: an engine of yours runs graphs (a library, a device). csource: you print C."
+            "--kind",
+            help="graph: kernels of yours run one by one (a library of functions over arrays). engine: your library "
+            "compiles and runs whole graphs (an inference engine, a device). csource: you print C.",
         ),
     ] = Kind.GRAPH,
     output: Annotated[
