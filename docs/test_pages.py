@@ -2,8 +2,8 @@
 
 A code block that begins with a comment that is a file's path (``# mytext/backend.py``) is that file, and is not run by
 itself; all files of a page are there before its code runs. One of them may be a ``pyproject.toml``: then the page's
-project is installed, so far as its entry points tell, where the page runs. Indented lines ``$ byoc ...`` of a lesson are
-run too, after its code.
+project is installed, so far as its entry points tell, where the page runs. Indented lines ``$ byoc ...`` of a lesson
+are run too, after its code.
 """
 
 from __future__ import annotations
