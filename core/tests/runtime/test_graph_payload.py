@@ -58,6 +58,10 @@ CHANGES: list[tuple[str, Change]] = [
     (f"{SAVED}, function `double`: is not a text; got 3", lambda d: d["saved"].update(double=3)),
     (f"{SAVED}, function `double`: is not a text; got ''", lambda d: d["saved"].update(double="")),
     (f"{SAVED}, function `double`: is not Base64", lambda d: d["saved"].update(double="A?==")),
+    (
+        "graph payload: keeps nothing beside its document. Then the document is the payload.",
+        lambda d: d.update(state={}, saved={}),
+    ),
     ("graph document: has no field 'functions'", lambda d: d["graph"].pop("functions")),
     ("graph document: is not an object; got list", lambda d: d.update(graph=[])),
 ]

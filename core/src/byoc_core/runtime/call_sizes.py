@@ -1,4 +1,4 @@
-"""The sizes of a call: what its arrays say of the symbols of a graph function, and attributes at these sizes."""
+"""The sizes of the symbols of a graph function in a call, and attributes of nodes at these sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bind_sizes(function: GraphFunction, arrays: Sequence[NDArray]) -> dict[str, 
 
     Args:
         function: the function.
-        arrays: what the call passes: the inputs, then the outputs unless the function returns its results.
+        arrays: the arrays of the call: inputs, then outputs unless the function returns its results.
 
     Raises:
         CallError: a shape does not fit its declared one, or contradicts another; names the argument.

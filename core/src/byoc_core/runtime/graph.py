@@ -4,8 +4,8 @@ A library-style backend writes an engine (:class:`GraphEngine`): it turns one fu
 that can be called, once, when the module is loaded. Everything else (the document's form and laws, signatures,
 saving, loading, sources) is here. :class:`KernelEngine` is the engine of the core's own numpy host.
 
-Helpers for engines: :func:`bind_sizes` and :func:`attrs_at` for the sizes of a call, :class:`RequestPool` for what
-serves one call at a time, :class:`ReferenceFunction` and :class:`ReferenceNode` for what an engine cannot run.
+Helpers for engines: :func:`bind_sizes` and :func:`attrs_at` for the sizes of a call, :class:`RequestPool` for
+concurrent calls, :class:`ReferenceFunction` and :class:`ReferenceNode` for calls that a library cannot run.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class GraphModule(RuntimeModule):
         document: the functions.
         constants: arrays by digest: at least those that the document cites.
         engine: how to run them; numpy's kernels where not given.
-        prepared: what the engine has prepared already, by function.
-        saved: what a payload kept of the engine's compiled functions, by function.
+        prepared: the functions that the engine has prepared already, by name.
+        saved: the bytes of a payload for compiled functions, by name.
 
     Raises:
         ArtifactError: the engine cannot run a node or refuses a function, saved bytes are not the engine's, or a
@@ -100,7 +100,7 @@ class GraphModule(RuntimeModule):
         return self._engine
 
     def find_prepared(self, name: str) -> object:
-        """Return what the engine prepared of a function whose name is in :attr:`function_names`."""
+        """Return the prepared form of a function whose name is in :attr:`function_names`."""
         return self._prepared[name]
 
     @property
@@ -162,11 +162,13 @@ class GraphModule(RuntimeModule):
 
 
 def save_graph(module: GraphModule) -> bytes:
-    """Gives the payload of a graph module: its document, constants cited by digest, and what its engine keeps.
+    """Return the payload of a graph module: document, settings of the engine, bytes for each compiled function.
+
+    Constants are cited by digest.
 
     Raises:
         PluginError: the module runs the kernel of a plugin's op that no installed runtime brings, so that nobody could
-            load the payload; or the engine keeps what a payload cannot hold.
+            load the payload; or the engine's settings or bytes are more than a payload may hold.
     """
     if lost := module.unnamed_kernels:
         raise PluginError(
@@ -187,8 +189,8 @@ def load_graph(
     Args:
         payload: what :func:`save_graph` gave.
         context: where the constants come from.
-        engine: how to run it; numpy's kernels where not given. Of a class, :meth:`GraphEngine.from_state` makes the
-            engine. An engine must have the state that the payload was saved with.
+        engine: the engine, or its class, whose :meth:`GraphEngine.from_state` makes an engine from the state in the
+            payload; numpy's kernels where not given. An engine must have the state that the payload was saved with.
 
     Raises:
         ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run or did not save.

@@ -26,7 +26,7 @@ __all__ = ["BuiltFunction", "FunctionRefused", "GraphEngine", "build_function", 
 
 @dataclass(frozen=True, slots=True)
 class BuiltFunction:
-    """What an engine makes of a function that takes scratch memory from its caller, or that machine code can call.
+    """A built function that takes scratch memory from its caller, or that machine code can call.
 
     Attributes:
         call: as :meth:`GraphEngine.build` says, with an optional last argument where it takes scratch memory: the
@@ -40,7 +40,7 @@ class BuiltFunction:
     native: NativeEntry | None = None
 
     def __call__(self, *arrays: NDArray) -> object:
-        """Calls it."""
+        """Call the function."""
         return self.call(*arrays)
 
 
@@ -73,7 +73,7 @@ class GraphEngine(ABC):
     def state(self) -> Mapping[str, Any]:
         """The settings that a saved payload carries: plain JSON values by name, 64 KiB at most; none by default.
 
-        Equal engines have equal states. :meth:`from_state` makes an engine of it.
+        Equal engines have equal states. :meth:`from_state` makes an engine from a state.
         """
         return {}
 
@@ -82,11 +82,11 @@ class GraphEngine(ABC):
         """Return the engine that has a state; called where a payload is loaded or checked.
 
         Anyone may have written the state: check every name and value. A misfit is an ``ArtifactError``; a
-        ``ValueError``, ``TypeError`` or ``LookupError`` becomes one. Open no device here, because checking a payload
-        calls it too.
+        ``ValueError``, a ``TypeError`` and a ``LookupError`` become an ``ArtifactError``. Open no device here: this
+        method is also called when a payload is only checked.
 
         Args:
-            state: what :attr:`state` was when the module was saved; empty where it was empty.
+            state: the value of :attr:`state` when the module was saved.
         """
         if state:
             raise ArtifactError("engine state", "is none of this engine's", got=", ".join(map(repr, sorted(state))))
@@ -106,33 +106,33 @@ class GraphEngine(ABC):
     def prepare(
         self, function: GraphFunction, constants: Mapping[str, NDArray], saved: bytes | None = None
     ) -> object | FunctionRefused:
-        """Compile a function; called once for each function, before :meth:`build`. By default there is nothing to do.
+        """Compile a function; called once for each function, before :meth:`build`. The default compiles nothing.
 
         Args:
             function: a function whose nodes have all passed :meth:`check_node`.
             constants: read-only arrays by digest; holds at least what the function cites.
-            saved: what :meth:`save_prepared` returned when the module was saved, after :meth:`check_saved` accepted it;
-                ``None`` where the function is compiled for the first time, or where nothing was saved. If the library
-                cannot use it any more, say because it has another version, compile again.
+            saved: the bytes that :meth:`save_prepared` returned when the module was saved, accepted by
+                :meth:`check_saved`; ``None`` where the function is compiled for the first time, or where no bytes were
+                saved. If the library cannot use the bytes, for example after an update, compile again.
 
         Returns:
-            What :meth:`build` and :meth:`save_prepared` receive. :class:`FunctionRefused` leaves the function to the
-            next backend while byoc compiles, and is an ``ArtifactError`` while it loads.
+            The object that :meth:`build` and :meth:`save_prepared` receive, or :class:`FunctionRefused`. When byoc
+            compiles, a refused function goes to the next backend. When byoc loads, the refusal is an ``ArtifactError``.
         """
         return None
 
     def save_prepared(self, prepared: Any) -> bytes:
-        """Return what the payload keeps of a compiled function, 16 MiB at most; nothing by default.
+        """Return the bytes that the payload keeps for a compiled function, 16 MiB at most; none by default.
 
-        Weights do not belong there: a payload is neither shared nor mapped. Equal functions give equal bytes.
+        Leave weights out: a payload is neither shared nor mapped. Equal functions give equal bytes.
         """
         return b""
 
     def check_saved(self, function: GraphFunction, saved: bytes) -> str | None:
-        """Return the reason why bytes are not what :meth:`save_prepared` gives for a function, or ``None``.
+        """Return the reason why :meth:`save_prepared` cannot have returned these bytes for a function, or ``None``.
 
         Called where a payload is loaded or checked. Anyone may have written the bytes: never unpickle them. The default
-        accepts none.
+        refuses all bytes.
         """
         return "the engine saves nothing of its functions"
 
@@ -140,7 +140,7 @@ class GraphEngine(ABC):
     def build(
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: Any = None
     ) -> Callable[..., object] | BuiltFunction:
-        """Gives the implementation of one function; called once, when the module is made.
+        """Return the implementation of one function; called once, when the module is made.
 
         Args:
             function: a function whose nodes have all passed :meth:`check_node`.
@@ -149,9 +149,9 @@ class GraphEngine(ABC):
 
         Returns:
             A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature; where the
-            signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that gives a tuple of
-            arrays. It must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise. One that takes scratch
-            memory from its caller, or that machine code can call, is a :class:`BuiltFunction`.
+            signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that returns a tuple of
+            arrays. The callable must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise. A callable that
+            takes scratch memory from its caller, or that machine code can call, is a :class:`BuiltFunction`.
         """
 
 
@@ -191,7 +191,7 @@ def node_refusals(
 def build_function(
     engine: GraphEngine, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object
 ) -> BuiltFunction:
-    """Return what an engine builds of a function that it has prepared."""
+    """Return the built function of an engine that has prepared the function."""
     if _names_argument(engine.build, "prepared"):
         built = engine.build(function, constants, prepared=prepared)
     else:

@@ -1,8 +1,8 @@
-"""The payload of a graph module: a graph document, and what its engine keeps beside it.
+"""The payload of a graph module: a graph document, the engine's settings, and bytes for each compiled function.
 
-An engine that keeps nothing has the document's JSON form alone as its payload. Otherwise the payload is a JSON object
-around it: the engine's settings as plain JSON, and bytes for each compiled function in Base64. All of it is bounded,
-and checked when it is read.
+An engine without settings and bytes has the JSON form of the document as its payload. Any other payload is a JSON
+object with three parts: the document, the settings as plain JSON, and the bytes in Base64. Sizes are bounded, and all
+parts are checked when the payload is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WHERE = "graph payload"
 
 @dataclass(frozen=True, slots=True)
 class GraphPayload:
-    """A document, and what its engine keeps.
+    """A document with the settings of its engine, and with the bytes that the engine saved.
 
     Attributes:
         document: the functions.
@@ -99,7 +99,10 @@ def decode_payload(payload: bytes) -> GraphPayload:
     if misfit is not None:
         raise ArtifactError(f"{_WHERE}, state", misfit)
     document = read_document(fields["graph"])
-    return GraphPayload(document, fields["state"], _decode_saved(fields["saved"], document))
+    saved = _decode_saved(fields["saved"], document)
+    if not fields["state"] and not saved:
+        raise ArtifactError(_WHERE, "keeps nothing beside its document", hint="Then the document is the payload.")
+    return GraphPayload(document, fields["state"], saved)
 
 
 def _decode_saved(data: object, document: GraphDocument) -> dict[str, bytes]:

@@ -25,11 +25,11 @@ Kernels = Mapping[str, Callable[..., Any]]
 class ReferenceFunction:
     """A graph function by the reference kernels of its ops; any number of threads may call it at once.
 
-    An engine makes one while it prepares or builds the function, and hands it the calls that its library cannot run:
-    empty tensors, sizes beyond a limit, NaN where the library loses NaN. The kernels are bound in the first call.
+    An engine makes a reference while it prepares or builds the function. The reference runs the calls that the library
+    cannot run: empty tensors, sizes beyond a limit, NaN where the library loses NaN. The first call binds the kernels.
 
     Args:
-        function: what to compute, at any sizes. Nodes with bodies are computed as their bodies.
+        function: the function, at any sizes. Nodes with bodies are computed as their bodies.
         constants: read-only arrays by digest; holds at least what the function cites.
         kernels: those of the package's own ops, as the hook ``byoc_kernels`` gives them.
 
@@ -47,7 +47,7 @@ class ReferenceFunction:
         self._constants = constants
 
     def __call__(self, *arrays: NDArray) -> object:
-        """Run it: inputs, then outputs to fill; of a function that returns its results, inputs only.
+        """Run the function on inputs and outputs; on inputs alone where the function returns its results.
 
         Raises:
             ExecutionError: a kernel failed.

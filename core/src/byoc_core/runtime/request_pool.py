@@ -1,4 +1,4 @@
-"""A pool of requests: objects of which each serves one call at a time."""
+"""A pool of requests: a request serves one call at a time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 
 class RequestPool(Generic[T]):
-    """Requests for calls that may overlap: each call takes one, and gives it back.
+    """Requests for calls that may overlap: each call takes a request and gives the request back.
 
-    A compiled graph is shared by all calls; a request has what one call changes. The pool grows with the calls that
-    overlap, and keeps a few requests when they are over. The request that was given back last is taken first, since
-    caches still hold its memory.
+    All calls share a compiled graph; a request holds the memory that one call changes. The pool grows with the number
+    of overlapping calls, and keeps a few requests between calls. The latest idle request is taken first: caches still
+    hold its memory.
 
-    A request of a call that failed is not kept: nobody knows in which state it is. A forked child makes requests of its
-    own, and never touches those of its parent, whose threads it does not have.
+    The request of a failed call is dropped, because its state is unknown. A forked child makes its own requests and
+    never touches the requests of its parent, because the child lacks the parent's threads.
 
     Args:
-        make: makes a request; called in the thread that needs one, perhaps in several at once.
-        max_idle: how many requests are kept while no call uses them.
+        make: returns a new request; called in the thread that needs the request, perhaps in several threads at once.
+        max_idle: how many idle requests are kept.
     """
 
     def __init__(self, make: Callable[[], T], *, max_idle: int = 4) -> None:
