@@ -1,0 +1,71 @@
+"""Plant faults and hold the broken plugins to the kit: ``python -m conformance.tests.planted_faults --jobs 2``.
+
+A fault that no test catches is a gap of the kit. A run of one fault takes some seconds, so this is no part of the
+ordinary tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from conformance.tests.planted_faults import FAULTS, PlantedFault
+from conformance.tests.planted_faults.planting import Caught, copy_plugin, find_catch, hold_copy
+
+_MAX_TEXT = 150
+
+
+def _chosen(names: Sequence[str]) -> list[PlantedFault]:
+    """Return the faults of some names or plugins; all where none is named."""
+    unknown = set(names) - {name for fault in FAULTS for name in (fault.name, fault.plugin)}
+    if unknown:
+        sys.exit(f"no such fault or plugin: {', '.join(sorted(unknown))}")
+    return [fault for fault in FAULTS if not names or {fault.name, fault.plugin} & set(names)]
+
+
+def _print_row(fault: PlantedFault, caught: Caught | None) -> None:
+    if caught is None:
+        print(f"MISSED {fault.name:<42} {fault.plugin:<10} {fault.description}")
+    else:
+        print(f"caught {fault.name:<42} {fault.plugin:<10} {caught.test}: {caught.text[:_MAX_TEXT]}")
+    sys.stdout.flush()
+
+
+def _hold_sound(faults: Sequence[PlantedFault]) -> bool:
+    """Hold copies without any fault to all tests that faults name; return whether all pass."""
+    is_sound = True
+    for plugin, package in dict.fromkeys((fault.plugin, fault.package) for fault in faults):
+        tests = sorted({test for fault in faults if fault.plugin == plugin for test in fault.tests})
+        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+            copy_plugin(plugin, package, Path(folder))
+            red = hold_copy(Path(folder), plugin, package, tests)
+        print(f"{plugin} without a fault: {f'{red.test}: {red.text}' if red else 'passes'}")
+        is_sound = is_sound and red is None
+    return is_sound
+
+
+def main() -> None:
+    """Print a line for each fault, and exit with 1 where one is caught by nothing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--sound", action="store_true", help="run the tests named on plugins without a fault")
+    parser.add_argument("names", nargs="*", help="names of faults, or of plugins; all by default")
+    given = parser.parse_args()
+    faults = _chosen(given.names)
+    if given.sound:
+        sys.exit(not _hold_sound(faults))
+    num_missed = 0
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for fault, caught in zip(faults, pool.map(find_catch, faults), strict=True):
+            _print_row(fault, caught)
+            num_missed += caught is None
+    print(f"{len(faults)} faults, {num_missed} caught by nothing")
+    sys.exit(num_missed > 0)
+
+
+if __name__ == "__main__":
+    main()
