@@ -178,4 +178,22 @@ FAULTS_OF_CCOMPILER_LOOPS = (
         "L4-dynamic-shapes",
         "L4-permitted-workspace",
     ),
+    _fault(
+        "cc-sort-flushes-its-input",
+        "kernels/ordering.py",
+        '        f"const int64_t *const order = {{name}}_order(keys, {inner}, {size}, mine, mine + {size});",\n',
+        "        *(\n"
+        '            [f"for (int64_t k = 0; k < {size}; ++k) if (!isnormal(keys[k * {inner}]) && "\n'
+        '             f"fabs((double)keys[k * {inner}]) < 1) (({kernel.ctype(x)} *)keys)[k * {inner}] = 0;"]\n'
+        '            if dtype_of(x).startswith("float")\n'
+        "            else []\n"
+        "        ),\n"
+        '        f"const int64_t *const order = {{name}}_order(keys, {inner}, {size}, mine, mine + {size});",\n',
+        "A sort sets subnormal numbers and -0.0 of its input to 0.",
+        "L2-op[sort]",
+        "L2-op[argsort]",
+        "L4-inputs-unwritten",
+        "L4-read-only-inputs",
+        "L4-any-number[*]",
+    ),
 )

@@ -286,4 +286,13 @@ FAULTS_OF_DNNL = (
         "L2-pattern",
         "L2-random-graphs[*]",
     ),
+    _fault(
+        "dnnl-pixels-share-a-nan",
+        "lowerings/convolution.py",
+        "        if form.has_phases:\n            planner.check_finite([x])\n",
+        "",
+        "A convolution of few outputs gives a NaN to neighbours whose windows do not hold it.",
+        "L2-op[nn.conv*d]",
+        "L4-any-number[*]",
+    ),
 )
