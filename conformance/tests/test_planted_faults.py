@@ -13,7 +13,8 @@ from byoc_conformance import all_items
 from byoc_conformance.overrides import select_ids
 
 from conformance.tests.planted_faults import FAULTS, PlantedFault
-from conformance.tests.planted_faults.planting import copy_plugin, find_catch, hold_copy
+from conformance.tests.planted_faults.planting import copy_plugin, find_catch, hold_copy, show_witness
+from conformance.tests.planted_faults.witnesses import WITNESSES
 
 LEAST = 18
 FAULT_BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -49,6 +50,14 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
     assert caught is not None
     copy_plugin(fault.plugin, fault.package, tmp_path)
     assert hold_copy(tmp_path, fault.plugin, fault.package, [caught.test]) is None
+
+
+def test_witnesses_are_those_of_faults() -> None:
+    assert WITNESSES.keys() <= FAULT_BY_NAME.keys()
+
+
+def test_a_witness_shows_its_fault() -> None:
+    assert "elements are wrong" in show_witness(FAULT_BY_NAME["dnnl-slice-begin-wraps"])
 
 
 def test_a_package_of_another_place_is_refused(tmp_path: Path) -> None:

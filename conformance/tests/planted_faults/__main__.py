@@ -1,7 +1,7 @@
 """Plant faults and hold the broken plugins to the kit: ``python -m conformance.tests.planted_faults --jobs 2``.
 
-A fault that no test catches is a gap of the kit. A run of one fault takes some seconds, so this is no part of the
-ordinary tests.
+A fault that no test catches is a gap of the kit; ``--witness`` shows what the kit would have to draw. A run of one
+fault takes some seconds, so this is no part of the ordinary tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from conformance.tests.planted_faults import FAULTS, PlantedFault
-from conformance.tests.planted_faults.planting import Caught, copy_plugin, find_catch, hold_copy
+from conformance.tests.planted_faults.planting import copy_plugin, find_catch, hold_copy, show_witness
+from conformance.tests.planted_faults.witnesses import WITNESSES
 
 _MAX_TEXT = 150
 
@@ -27,12 +28,35 @@ def _chosen(names: Sequence[str]) -> list[PlantedFault]:
     return [fault for fault in FAULTS if not names or {fault.name, fault.plugin} & set(names)]
 
 
-def _print_row(fault: PlantedFault, caught: Caught | None) -> None:
-    if caught is None:
-        print(f"MISSED {fault.name:<42} {fault.plugin:<10} {fault.description}")
-    else:
-        print(f"caught {fault.name:<42} {fault.plugin:<10} {caught.test}: {caught.text[:_MAX_TEXT]}")
+def _print_row(word: str, fault: PlantedFault, text: str) -> None:
+    print(f"{word} {fault.name:<44} {fault.plugin:<10} {text}")
     sys.stdout.flush()
+
+
+def _plant(faults: Sequence[PlantedFault], jobs: int) -> bool:
+    """Print what catches each fault; return whether all are caught."""
+    num_missed = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for fault, caught in zip(faults, pool.map(find_catch, faults), strict=True):
+            if caught is None:
+                _print_row("MISSED", fault, fault.description)
+            else:
+                _print_row("caught", fault, f"{caught.test}: {caught.text[:_MAX_TEXT]}")
+            num_missed += caught is None
+    print(f"{len(faults)} faults, {num_missed} caught by nothing")
+    return num_missed == 0
+
+
+def _show(faults: Sequence[PlantedFault], jobs: int) -> bool:
+    """Print what the witness of each fault shows; return whether all show a mistake."""
+    shown = [fault for fault in faults if fault.name in WITNESSES]
+    num_blind = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for fault, text in zip(shown, pool.map(show_witness, shown), strict=True):
+            _print_row("shown " if text else "BLIND ", fault, text.partition("\n")[0][:_MAX_TEXT])
+            num_blind += not text
+    print(f"{len(shown)} witnesses, {num_blind} that show nothing")
+    return num_blind == 0
 
 
 def _hold_sound(faults: Sequence[PlantedFault]) -> bool:
@@ -53,18 +77,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--sound", action="store_true", help="run the tests named on plugins without a fault")
+    parser.add_argument("--witness", action="store_true", help="run the witnesses of faults in place of the kit")
     parser.add_argument("names", nargs="*", help="names of faults, or of plugins; all by default")
     given = parser.parse_args()
     faults = _chosen(given.names)
     if given.sound:
         sys.exit(not _hold_sound(faults))
-    num_missed = 0
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for fault, caught in zip(faults, pool.map(find_catch, faults), strict=True):
-            _print_row(fault, caught)
-            num_missed += caught is None
-    print(f"{len(faults)} faults, {num_missed} caught by nothing")
-    sys.exit(num_missed > 0)
+    sys.exit(not (_show(faults, given.jobs) if given.witness else _plant(faults, given.jobs)))
 
 
 if __name__ == "__main__":

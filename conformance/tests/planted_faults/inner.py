@@ -1,18 +1,39 @@
-"""Print the first red test as JSON: ``python -m ... FOLDER PLUGIN PACKAGE TEST...``, in a process of its own."""
+"""What runs in a process that imports a copy of a plugin: ``python -m ... WHAT FOLDER PLUGIN PACKAGE ...``.
+
+``kit TEST...`` prints the first red test, ``witness FAULT`` the mistake that a witness shows; both as JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.tests.planted_faults.planting import find_red
+from byoc_conformance import Level, Runner, SubjectSpec, all_items
+from byoc_conformance.choices import choose_items
+
+from conformance.tests.planted_faults.planting import check_origin
+from conformance.tests.planted_faults.witness import find_mistake
+from conformance.tests.planted_faults.witnesses import WITNESSES
+
+
+def _find_red(plugin: str, tests: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first red test, and the first line of its text; tests run in the order of their patterns."""
+    items = {item.id: item for pattern in tests for item in choose_items(all_items(), tuple(Level), [pattern])}
+    with Runner(SubjectSpec(plugin)) as runner:
+        for item in items.values():
+            outcome = runner.run(item).outcome
+            if outcome.status.is_broken:
+                return item.id, outcome.text.partition("\n")[0]
+    return None
 
 
 def main() -> None:
-    """Print a test and what it saw; ``null`` where all tests pass."""
-    folder, plugin, package, *tests = sys.argv[1:]
-    print(json.dumps(find_red(Path(folder), plugin, package, tests)))
+    """Print a test and what it saw, ``null`` where all tests pass; or the mistake of a witness."""
+    what, folder, plugin, package, *rest = sys.argv[1:]
+    check_origin(Path(folder), package)
+    print(json.dumps(_find_red(plugin, rest) if what == "kit" else find_mistake(plugin, WITNESSES[rest[0]])))
 
 
 if __name__ == "__main__":

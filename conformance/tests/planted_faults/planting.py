@@ -9,16 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from byoc_conformance import Level, Runner, SubjectSpec, all_items
-from byoc_conformance.choices import choose_items
-
 from conformance.tests.planted_faults.fault import PlantedFault, source_of
 
-__all__ = ["Caught", "copy_plugin", "find_catch", "find_red", "hold_copy"]
+__all__ = ["Caught", "check_origin", "copy_plugin", "find_catch", "hold_copy", "show_witness"]
 
 
 class Caught(NamedTuple):
@@ -32,15 +30,20 @@ class Caught(NamedTuple):
     test: str
     text: str
 
-    @property
-    def promise(self) -> str:
-        """The name of the promise, without the case."""
-        return self.test.partition("[")[0]
-
 
 def copy_plugin(plugin: str, package: str, folder: Path) -> None:
     """Copy the package of a plugin, compiled extensions too, into a folder."""
     shutil.copytree(source_of(plugin) / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@contextmanager
+def _planted(fault: PlantedFault) -> Iterator[Path]:
+    """Yield a folder with a copy of the fault's package that has the fault."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as name:
+        folder = Path(name)
+        copy_plugin(fault.plugin, fault.package, folder)
+        (folder / fault.file).write_text(fault.faulty_text(), encoding="utf-8")
+        yield folder
 
 
 def find_catch(fault: PlantedFault) -> Caught | None:
@@ -49,10 +52,7 @@ def find_catch(fault: PlantedFault) -> Caught | None:
     Raises:
         RuntimeError: the process that ran the kit failed.
     """
-    with tempfile.TemporaryDirectory(prefix="planted-") as name:
-        folder = Path(name)
-        copy_plugin(fault.plugin, fault.package, folder)
-        (folder / fault.file).write_text(fault.faulty_text(), encoding="utf-8")
+    with _planted(fault) as folder:
         return hold_copy(folder, fault.plugin, fault.package, fault.tests)
 
 
@@ -62,35 +62,47 @@ def hold_copy(folder: Path, plugin: str, package: str, tests: Sequence[str]) -> 
     Raises:
         RuntimeError: the process failed, or would have imported the package from elsewhere.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
-    command = [sys.executable, "-m", f"{__package__}.inner", str(folder), plugin, package, *tests]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    run = _run_inner(folder, "kit", plugin, package, *tests)
     if run.returncode != 0:
         raise RuntimeError(f"the kit did not run on `{plugin}`:\n{run.stderr}")
     found = json.loads(run.stdout.splitlines()[-1])
     return None if found is None else Caught(*found)
 
 
-def find_red(folder: Path, plugin: str, package: str, tests: Sequence[str]) -> Caught | None:
-    """Return the first test that is red, in this process's environment.
-
-    Args:
-        folder: where the package has to be imported from.
-        plugin: the name of the backend.
-        package: the name of its package.
-        tests: patterns of ids, in the order in which they run.
+def show_witness(fault: PlantedFault) -> str:
+    """Return the mistake that the witness of a fault shows; empty where it shows none.
 
     Raises:
-        RuntimeError: the package would be imported from elsewhere.
+        RuntimeError: the witness shows a mistake without the fault.
+    """
+    arguments = ("witness", fault.plugin, fault.package, fault.name)
+    with tempfile.TemporaryDirectory(prefix="planted-") as name:
+        copy_plugin(fault.plugin, fault.package, Path(name))
+        sound = _run_inner(Path(name), *arguments)
+    if sound.returncode != 0 or json.loads(sound.stdout.splitlines()[-1]):
+        raise RuntimeError(f"the witness of `{fault.name}` is wrong without the fault:\n{sound.stdout}{sound.stderr}")
+    with _planted(fault) as folder:
+        run = _run_inner(folder, *arguments)
+    if run.returncode != 0:
+        return f"the process ended with status {run.returncode}"
+    text: str = json.loads(run.stdout.splitlines()[-1])
+    return text
+
+
+def check_origin(folder: Path, package: str) -> None:
+    """Check that a package is imported from a folder.
+
+    Raises:
+        RuntimeError: it is imported from elsewhere, so that a fault in the folder would not be in what is tested.
     """
     spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None or not Path(spec.origin).is_relative_to(folder):
-        got = spec and spec.origin
-        raise RuntimeError(f"`{package}` is imported from another place; got {got}, expected {folder}")
-    items = {item.id: item for pattern in tests for item in choose_items(all_items(), tuple(Level), [pattern])}
-    with Runner(SubjectSpec(plugin)) as runner:
-        for item in items.values():
-            outcome = runner.run(item).outcome
-            if outcome.status.is_broken:
-                return Caught(item.id, outcome.text.partition("\n")[0])
-    return None
+    origin = None if spec is None else spec.origin
+    if origin is None or not Path(origin).is_relative_to(folder):
+        raise RuntimeError(f"`{package}` is imported from another place; got {origin}, expected {folder}")
+
+
+def _run_inner(folder: Path, what: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run :mod:`~conformance.tests.planted_faults.inner` with a folder first on the path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", f"{__package__}.inner", what, str(folder), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
