@@ -17,8 +17,8 @@ __all__ = ["DrawnGraph", "draw_graph", "graph_ops"]
 
 NDArray = npt.NDArray[Any]
 
-_ROWS = (2, 3, 5)
-_COLUMNS = (3, 6, 8, 17)
+_ROWS = (2, 3, 5, 70, 300)
+_COLUMNS = (3, 6, 8, 17, 40)
 _NUM_CALLS = 2
 _LARGEST = 50.0
 _FAVOUR = 12

@@ -20,7 +20,7 @@ Levels = Mapping[str, Any]
 
 _Made = TypeVar("_Made")
 _Pair = tuple[tuple[int, int], tuple[int, int]]
-_ATTEMPTS = 100
+_ATTEMPTS = 40
 """How many rows with a pair are tried before the pair is taken for one that cannot be."""
 
 

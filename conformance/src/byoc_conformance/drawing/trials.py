@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from byoc_core.dims import symbols_of
+from byoc_core.dims import symbol, symbols_of
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import Binding, ConstantStore, Function, OpDef, TensorType, Value, Var
+from byoc_core.ir import Binding, ConstantStore, Function, OpDef, TensorType, Trait, Value, Var
 from byoc_core.ops.cases import OpCase, function_of, op_cases
 
 from byoc_conformance.drawing.pairwise import cover_pairs
@@ -24,7 +24,8 @@ _OTHER_SIZES = (4, 1, 7, 19, 2, 40)
 """What the symbols of a call stand for, where they do not stand for the sizes of its case."""
 _MAX_ELEMENTS = 20_000
 _ATTEMPTS = 8
-_DTYPE_STEP = 3
+_DTYPE_STEP = 5
+_MOST_COMMON = 2
 _CONSTANTS = "constant operands"
 _SYMBOLS = "symbolic sizes"
 """Factors of every op, beside those of its space; no attribute is named so."""
@@ -39,8 +40,9 @@ class Trial:
         case: operands and attributes.
         dtype: of the operands whose dtype the case leaves open.
         constants: the operands that are constants, by place.
-        symbols: which sizes of the parameters are symbols: ``"none"``, ``"first"`` (that of the first operand's first
-            axis, wherever it stands) or ``"all"``.
+        symbols: which sizes of the parameters are symbols: ``"none"``; ``"first"``: that of the first operand's first
+            axis, wherever it stands; ``"all"``, equal ones alike; ``"apart"``, each by itself; ``"last"``: those that
+            only the last operand has.
         name: of the function.
     """
 
@@ -69,8 +71,22 @@ class Trial:
         static = self.case.types(self.dtype)
         if self.symbols == "none":
             return static
-        symbolic = replace(self.case, dtype=self.dtype).symbolic_types(everywhere=self.symbols == "all")
+        if self.symbols in {"first", "all"}:
+            symbolic = replace(self.case, dtype=self.dtype).symbolic_types(everywhere=self.symbols == "all")
+        else:
+            symbolic = tuple(self._type_apart(place, type_) for place, type_ in enumerate(static))
         return tuple(static[place] if place in self.constants else type_ for place, type_ in enumerate(symbolic))
+
+    def _type_apart(self, place: int, static: TensorType) -> TensorType:
+        shape = self.case.operands[place].shape
+        if self.symbols == "apart":
+            names = [f"d{place}_{axis}" if size > 1 else "" for axis, size in enumerate(shape)]
+        else:
+            others = {size for operand in self.case.operands[:-1] for size in operand.shape}
+            is_last = place == len(self.case.operands) - 1
+            names = [f"s{size}" if is_last and size > 1 and size not in others else "" for size in shape]
+        dims = tuple(symbol(name) if name else size for name, size in zip(names, shape, strict=True))
+        return TensorType(dims, static.dtype)
 
     def named(self, name: str) -> Trial:
         """Return the trial with a function of another name."""
@@ -121,27 +137,24 @@ class Trial:
 
 
 def canonical_trials(op: OpDef) -> Iterator[Trial]:
-    """Yield all canonical cases of an op in their own dtype, and the first in every other that it is taken in.
+    """Yield the most common canonical cases of an op, and the first in every other dtype that it is taken in.
 
-    The first case comes also with all operands but the first constant, in every dtype. Cases without elements are left
-    out.
+    Cases without elements are left out.
     """
     cases = [case for case in op_cases()[op.name] if _num_elements(case)]
-    for case in cases:
+    for case in cases[:_MOST_COMMON]:
         yield Trial(op, case, case.dtype)
-    own = {case.dtype for case in cases}
+    own = {case.dtype for case in cases[:_MOST_COMMON]}
     for dtype in cases[0].dtypes(op):
         if dtype not in own:
             yield Trial(op, cases[0], dtype)
-        if len(cases[0].operands) > 1:
-            yield Trial(op, cases[0], dtype, frozenset(range(1, len(cases[0].operands))))
 
 
 def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Iterator[Trial]:
     """Yield cases from the space of an op, in which each pair of levels of two factors occurs once at least.
 
     Which operands are constants, and which sizes are symbols, are factors too. All are of the op's most common dtype;
-    every third comes also in one of the other dtypes, in turn.
+    every fifth comes also in one of the other dtypes, in turn.
 
     Args:
         op: the op.
@@ -154,7 +167,7 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
     if len(op.operands) > 1 or any(operand.variadic for operand in op.operands):
         factors[_CONSTANTS] = ("none", "rest", "first")
     if is_dynamic and op.operands:
-        factors[_SYMBOLS] = ("none", "first", "all")
+        factors[_SYMBOLS] = _symbol_levels(op)
 
     def make(levels: Mapping[str, Any]) -> Trial | None:
         case = space.build({name: levels[name] for name in space.factors})
@@ -169,6 +182,12 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
         yield trial
         if number % _DTYPE_STEP == 0 and (other := _in_other_dtype(trial, number // _DTYPE_STEP)) is not None:
             yield other
+
+
+def _symbol_levels(op: OpDef) -> tuple[str, ...]:
+    if op.has_trait(Trait.ELEMENTWISE):
+        return ("none", "all", "apart") if len(op.operands) > 1 else ("none", "all")
+    return ("none", "first", "all", "last") if len(op.operands) > 1 else ("none", "first", "all")
 
 
 def _random_row(factors: Mapping[str, Sequence[Any]], generator: np.random.Generator) -> Mapping[str, Any]:

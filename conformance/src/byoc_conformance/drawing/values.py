@@ -30,6 +30,17 @@ def _large(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     return np.clip(generator.standard_normal(shape) * 100, -limit, limit)
 
 
+def _small(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    """Of the size of an epsilon's root, so that one epsilon is not as good as another."""
+    return generator.standard_normal(shape) * 2.0**-10
+
+
+def _nonfinite(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    """NaN and infinities among ordinary numbers; some lines have none, some several."""
+    wild = generator.choice([np.nan, np.inf, -np.inf], shape, p=[0.5, 0.25, 0.25])
+    return np.where(generator.random(shape) < 0.125, wild, generator.standard_normal(shape))
+
+
 def _tiny(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
     return generator.standard_normal(shape) * 4 * float_limits(dtype).smallest_normal
 
@@ -62,11 +73,16 @@ REGIMES: Mapping[str, Draw] = {
     "integers": _integers,
     "large": _large,
     "zeros": _zeros,
+    "small": _small,
     "tiny": _tiny,
     "thresholds": _thresholds,
     "special": _special,
+    "nonfinite": _nonfinite,
 }
 """How floating-point operands are drawn, by name. Integers are small under ``normal``, and any under the others."""
+
+FINITE_OPERANDS = frozenset({"weight"})
+"""Operands that are finite in every regime: whether zeros around an image, times NaN, are NaN, no op says."""
 
 POSITIVE_OPERANDS = frozenset({"variance", "scale"})
 """Operands, by the name that the op gives them, that mean something only where they are positive."""
@@ -85,12 +101,18 @@ def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: n
     arrays = []
     for name, operand in zip(op.operand_names(len(case.operands)), case.operands, strict=True):
         own = operand.dtype or dtype
+        drawn = "normal" if regime == "nonfinite" and name in FINITE_OPERANDS else regime
         limits = (operand.low, operand.high) if operand.dtype is not None or regime == "normal" else None
-        array = draw_array(own, operand.shape, regime, generator, limits)
+        array = draw_array(own, operand.shape, drawn, generator, limits)
         if name in POSITIVE_OPERANDS and dtype_info(own).kind == "float":
-            array = to_positive(array)
+            array = _to_powers_of_two(array) if regime == "integers" else to_positive(array)
         arrays.append(array)
     return arrays
+
+
+def _to_powers_of_two(integers: NDArray) -> NDArray:
+    """Return 0.5, 1 and 2 in place of integers: quotients by them are exact, and ties among them."""
+    return np.asarray(2.0 ** (integers.astype(np.float64) % 3 - 1)).astype(integers.dtype)
 
 
 def to_positive(array: NDArray) -> NDArray:

@@ -75,12 +75,25 @@ def judge(
     if references.is_open:
         return Verdict()
     bindings = module[name].bindings
+    if len(bindings) == 1 and bindings[0].op.name == "quantize" and not is_float(dtype_name(found[0].dtype)):
+        return _judge_quantised(module, name, inputs, found[0], references)
     if len(bindings) != 1 or bindings[0].op is COMPOSITE or rule_of(bindings[0]) is Rule.NORM:
         return _judge_as_debugger(module, name, found, references)
     verdict = _OneOp(module, name, inputs, found, references).verdict()
     if verdict is None:
         return _judge_as_debugger(module, name, found, references)
     return verdict
+
+
+def _judge_quantised(
+    module: IRModule, name: str, inputs: Sequence[NDArray], found: NDArray, references: References
+) -> Verdict:
+    """Judge integers by the debugger's rule; a scale that is a power of two leaves one right integer."""
+    verdict = _judge_as_debugger(module, name, [found], references)
+    if not verdict.is_right:
+        return verdict
+    one_op = _OneOp(module, name, inputs, [found], references)
+    return one_op.verdict_of(one_op.exactly_scaled & (found != references.host[0]))
 
 
 def _judge_as_debugger(module: IRModule, name: str, found: Sequence[NDArray], references: References) -> Verdict:
@@ -116,6 +129,21 @@ class _OneOp:
                         wrong &= again
         texts = (self._describe(index, wrong) for index, wrong in enumerate(wrongs) if wrong is not None)
         return Verdict(next(filter(None, texts), ""))
+
+    @property
+    def exactly_scaled(self) -> NDArray:
+        """Whether the scale of each element is a power of two, and the element a number: of a ``quantize``."""
+        x, scale, zero = self._operands(self._inputs)
+        mantissas = np.frexp(_to_float64(scale))[0]
+        ones = np.where(mantissas == 0.5, np.float32(1), np.float32(2))
+        (spread,) = evaluate_binding(
+            self._binding, [np.ones(x.shape, x.dtype), ones.astype(x.dtype), np.zeros_like(zero)], {}
+        )
+        return np.asarray((spread == 1) & np.isfinite(_to_float64(x)))
+
+    def verdict_of(self, wrong: NDArray) -> Verdict:
+        """Return the verdict on the first result, given which elements are wrong."""
+        return Verdict(self._describe(0, wrong))
 
     def _flushed(self) -> Iterator[list[NDArray]]:
         """Yield the inputs with zeros in place of subnormal numbers: in all of them, and in any one of two.
@@ -182,7 +210,7 @@ class _OneOp:
     def _sum_of_magnitudes(self, operands: Sequence[NDArray]) -> NDArray:
         (magnitude,) = evaluate_binding(self._binding, [np.abs(operand) for operand in operands], {})
         if self._binding.op.name in NORMWISE:
-            return np.full(magnitude.shape, magnitude.max(initial=0.0))
+            return np.full(magnitude.shape, magnitude.max(initial=0.0, where=np.isfinite(magnitude)))
         return magnitude
 
     def _describe(self, index: int, wrong: NDArray) -> str:

@@ -175,19 +175,19 @@ def unit_magnitude(binding: Binding, operands: Sequence[NDArray], exact: NDArray
 
 
 def operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
-    """Return the floating-point operations of an op over the elements of its results; unknown sizes count as 1.
+    """Return the floating-point operations of an op over the elements of its smallest result.
 
-    Where an op does not state its operations, each element of a result may be a sum of products of all operands.
+    Unknown sizes count as 1. Where an op does not state its operations, each element of a result may be a sum of products of all operands.
     """
     if not binding.op.states_flops:
         context = binding.cost_context()
         return max(1.0, 2.0 * sum(_size(context.operand_elements(i), sizes) for i in range(len(binding.operands))))
-    elements = sum(
+    elements = [
         math.prod(_size(dim, sizes) for dim in result.type.shape)
         for result in binding.results
         if isinstance(result.type, TensorType) and result.type.shape is not None
-    )
-    return max(1.0, _size(binding.op.flops(binding.cost_context()), sizes) / max(1, elements))
+    ]
+    return max(1.0, _size(binding.op.flops(binding.cost_context()), sizes) / max(1, min(elements, default=1)))
 
 
 def _size(dim: Dim, sizes: Mapping[str, int]) -> int:

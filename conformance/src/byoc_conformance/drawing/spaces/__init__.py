@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from byoc_core.ir import OpDef, Trait
 
-from byoc_conformance.drawing.spaces import axes, indexing, movement, pointwise, resampling, windows
+from byoc_conformance.drawing.spaces import axes, indexing, movement, pointwise, products, resampling, windows
 from byoc_conformance.drawing.spaces.canonical import canonical
 from byoc_conformance.drawing.spaces.space import Space, has_indices
 
@@ -60,6 +60,8 @@ _SPACES: Mapping[str, Callable[[OpDef], Space]] = {
     "scatter_nd": indexing.scatter_nd,
     "scatter_slice": indexing.scatter_slice,
     "reverse_sequence": indexing.reverse_sequence,
+    "einsum": products.einsum,
+    "nn.attention": products.attention,
     "nn.resize": resampling.resize,
     "quantize": resampling.quantise,
     "dequantize": resampling.quantise,

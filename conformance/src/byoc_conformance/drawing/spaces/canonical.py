@@ -13,8 +13,9 @@ from byoc_conformance.drawing.spaces.space import Space, has_indices, schema_lev
 
 __all__ = ["canonical"]
 
-_SIZES: tuple[dict[int, int], ...] = ({}, {2: 1, 3: 8, 5: 6, 16: 3}, {2: 7, 3: 17, 4: 9, 32: 5}, {2: 33, 16: 8, 3: 2})
+_SIZES: tuple[dict[int, int], ...] = ({}, {2: 7, 3: 17, 4: 9, 16: 33, 32: 5}, {2: 1, 3: 8, 5: 6, 16: 3})
 """What stands in place of which size; equal ones change alike."""
+_FEW_CASES = 4
 _OWN = "as it is"
 _INTEGERS = (0, 1, 2, -1)
 
@@ -30,7 +31,7 @@ def canonical(op: OpDef) -> Space:
         return _resized(replace(cases[row["case"]], attrs={**cases[row["case"]].attrs, **attrs}), row["sizes"])
 
     # Many cases come in other sizes as they are.
-    sizes = _SIZES if len(cases) <= len(_SIZES) else _SIZES[:-1]
+    sizes = _SIZES if len(cases) <= _FEW_CASES else _SIZES[:-1]
     return Space({"case": tuple(range(len(cases))), "sizes": sizes, **levels, **whole}, build)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from byoc_core.dtypes import all_dtypes
 from byoc_core.ir import OpDef
 from byoc_core.ops.cases.case import OpCase, OperandCase, case
 
@@ -34,6 +35,7 @@ _TRIPLES = (
     ((4, 1, 5), (3, 1), (2, 4, 3, 1)),
     ((2, 33), (), (2, 1)),
 )
+_ANY_INTEGER = 2**62
 _SLOPES = (((2, 3), (3,)), ((2, 3, 4, 5), (3, 1, 1)), ((17,), ()), ((2, 3), (2, 3)), ((5, 7), (1, 7)), ((4, 3), (4, 1)))
 
 
@@ -49,8 +51,13 @@ def prelu(op: OpDef) -> Space:
 
 
 def cast(op: OpDef) -> Space:
-    """Return the space of ``cast``: all dtypes; shapes that are a vector register and a bit more."""
-    return Space({"shapes": (((2, 33),), ((),)), **schema_levels(op)}, _builder(op))
+    """Return the space of ``cast``: all pairs of dtypes, on a vector register and a bit more."""
+
+    def build(levels: Levels) -> OpCase:
+        operand = OperandCase((2, 33), levels["from"], -_ANY_INTEGER, _ANY_INTEGER)
+        return OpCase(op.name, (operand,), {"dtype": levels["dtype"]})
+
+    return Space({"from": all_dtypes(), **schema_levels(op)}, build)
 
 
 def where(op: OpDef) -> Space:

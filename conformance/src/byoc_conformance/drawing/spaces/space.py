@@ -14,8 +14,9 @@ from byoc_conformance.drawing.pairwise import Levels
 
 __all__ = ["PALETTES", "SIGNS", "Space", "attr_levels", "axis_of", "has_indices", "schema_levels", "with_sign"]
 
-PALETTES = ((2, 3, 5, 4), (17, 1, 2, 3), (1, 8, 3, 7), (5, 33, 2, 1))
-"""Sizes from the first axis to the last: small ones, all different; one element; units of vector registers and more."""
+PALETTES = ((2, 3, 5, 4), (17, 1, 8, 3), (1, 400, 2, 7), (300, 2, 3, 1))
+"""Sizes from the first axis to the last: small and all different; one, and a register's lanes and one more; more than a
+block of a loop."""
 
 SIGNS = ("positive", "negative")
 """Whether an axis is counted from the front or from the end."""

@@ -127,7 +127,7 @@ def pool(op: OpDef) -> Space:
 
     factors = {
         "image": _IMAGES,
-        "channels": (3, 16, 1),
+        "channels": (3, 16, 1, 300),
         "batch": (2, 1),
         "window": ((2, 2, 2), (3, 3, 3), (2, 3, 1), (1, 2, 3)),
         "strides": ((2, 2, 2), None, (1, 1, 1), (3, 2, 3)),

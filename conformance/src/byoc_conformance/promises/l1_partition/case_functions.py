@@ -40,7 +40,8 @@ Kind = Literal["static", "symbolic", "constants"]
 
 _SAMPLED_CASES = 2
 _SAMPLED_INSTANCES = 3
-_INSTANCES_ALIKE = 4
+_INSTANCES_ALIKE = 1
+_VARIED_CASES = 1
 _OWN_OP_SHAPES = ((2, 3), (2, 3, 4), (2, 3, 4, 5), (3,), ())
 
 
@@ -62,6 +63,11 @@ class CaseFunction:
     function: Function
     case: OpCase | None = None
 
+    @property
+    def is_of_own_dtype(self) -> bool:
+        """Whether the dtype is the one that the case is most common in."""
+        return self.case is None or self.dtype == self.case.dtype
+
     def __str__(self) -> str:
         return print_function(self.function)
 
@@ -77,7 +83,7 @@ Asked = tuple[Attempt, dict[str, CaseFunction]]
 
 
 def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = None) -> Iterator[CaseFunction]:
-    """Yields an op's canonical cases: each as it is, with symbols, with constants; the first in all dtypes too.
+    """Yield an op's canonical cases; the first in all dtypes, with symbols and with constants too.
 
     Args:
         op: one that has cases.
@@ -87,7 +93,8 @@ def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = N
     for place, case in enumerate(op_cases()[op.name][:limit]):
         for dtype in case.dtypes(op) if place == 0 else (case.dtype,):
             yield CaseFunction(op.name, dtype, "static", new_function(op, case.types(dtype), case.attrs)[0], case)
-        yield from _variants(op, case, constants)
+        if place < _VARIED_CASES:
+            yield from _variants(op, case, constants)
 
 
 def _variants(op: OpDef, case: OpCase, constants: ConstantStore) -> Iterator[CaseFunction]:

@@ -21,15 +21,18 @@ __all__ = ["PROMISES"]
 
 def _compile_op(subject: Subject, case: str) -> Outcome:
     constants = ConstantStore()
-    attempt, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
-    claimed = [name for name in items if attempt.is_claimed(name)]
-    failures = [name for name in claimed if name in attempt.failures]
+    asked, items = attempt_of(subject, case_functions(subject.ops[case], constants), constants)
+    claimed = [name for name in items if asked.is_claimed(name)]
+    if not claimed:
+        return Outcome(Status.DECLINED, tell_reasons(asked, items), _cells(items, claimed, []))
+    # Level 2 compiles the other dtypes, and runs them.
+    own = [name for name in claimed if items[name].is_of_own_dtype] or claimed
+    attempt = subject.attempt(asked.module.with_functions({name: asked.module[name] for name in own}))
+    failures = [name for name in own if name in attempt.failures]
     cells = _cells(items, claimed, failures)
     if failures:
         text = f"claimed, then not compiled: {attempt.failures[failures[0]]}\n{items[failures[0]]}"
         return Outcome(Status.FAILED, text, cells)
-    if not claimed:
-        return Outcome(Status.DECLINED, tell_reasons(attempt, items), cells)
     return Outcome(Status.PASSED, f"{len(claimed)} of {len(items)} cases are claimed", cells)
 
 

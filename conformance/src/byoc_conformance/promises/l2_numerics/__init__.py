@@ -1,6 +1,6 @@
 """Level 2: numbers are right, op by op, pattern by pattern, and in graphs."""
 
-from byoc_conformance.promises.l2_numerics import onnx_nodes, ops, patterns, random_graphs, stated_precision
+from byoc_conformance.promises.l2_numerics import blocks, onnx_nodes, ops, patterns, random_graphs, stated_precision
 
 __all__ = ["PROMISES"]
 
@@ -9,5 +9,6 @@ PROMISES = (
     *ops.PROMISES,
     *patterns.PROMISES,
     *onnx_nodes.PROMISES,
+    *blocks.PROMISES,
     *random_graphs.PROMISES,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = ["PROMISES"]
 
 NDArray = npt.NDArray[Any]
 
+_EXAMPLES_PER_CASE = 2
 _SLOW = {"averagepool": "nn.avg_pool2d", "maxpool": "nn.max_pool2d", "lppool": "nn.lp_pool2d"}
 """Groups that take a second or more to import, and the op that a backend must take for that to be worth it."""
 
@@ -57,7 +59,7 @@ def _import_cases(
     subject: Subject, cases: Sequence[NodeCase], store: ConstantStore
 ) -> Iterator[tuple[str, tuple[NodeCase, Any]]]:
     """Yields the first cases that the core imports, as functions whose constants are in the store."""
-    left = subject.spec.examples
+    left = math.ceil(subject.spec.examples / _EXAMPLES_PER_CASE)
     for case in cases:
         if left == 0:
             return

@@ -21,6 +21,7 @@ from byoc_conformance.subject import Attempt, Subject, call_unchanging
 __all__ = ["PROMISES"]
 
 _SIZES = (5, 2, 3, 7)
+_EXAMPLES_PER_INSTANCE = 2
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,10 +54,10 @@ def _compute_patterns(subject: Subject, case: str) -> Outcome:
 
 
 def _instances(subject: Subject, store: ConstantStore) -> Iterator[_Composite]:
-    """Yields instances of all patterns: for each as many as there are examples, spread over those that were found."""
+    """Yield instances of all patterns: for each one to two examples, spread over those that were found."""
     for order, pattern in enumerate(subject.handle.patterns()):
         found = find_instances(pattern.pattern, subject.ops).found
-        step = max(1, len(found) // subject.spec.examples)
+        step = max(1, _EXAMPLES_PER_INSTANCE * len(found) // subject.spec.examples)
         for number, instance in enumerate(found[::step]):
             (function,) = instance.module.functions.values()
             for array in instance.module.constants.values():

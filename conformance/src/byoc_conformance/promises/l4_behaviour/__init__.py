@@ -11,7 +11,7 @@ from byoc_conformance.promises.l4_behaviour import (
     permissions,
     process,
     sizes,
-    thread_limit,
+    thread_numbers,
     threads,
     values,
 )
@@ -26,7 +26,7 @@ PROMISES: tuple[Promise, ...] = (
     *values.PROMISES,
     *errors.PROMISES,
     *threads.PROMISES,
-    *thread_limit.PROMISES,
+    *thread_numbers.PROMISES,
     *process.PROMISES,
     *memory.PROMISES,
     *permissions.PROMISES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from byoc_core import VirtualMachine
 from byoc_core.errors import ByocError
@@ -16,7 +17,8 @@ from byoc_conformance.drawing import generator_of
 from byoc_conformance.examples import Array
 from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
-from byoc_conformance.subject import Attempt, Subject, call_function
+from byoc_conformance.promises.l4_behaviour.running import copies, same_bytes
+from byoc_conformance.subject import Attempt, Subject, call_function, call_unchanging
 
 __all__ = ["PROMISES"]
 
@@ -32,10 +34,15 @@ _LARGE: tuple[OpCase, ...] = (
     case("sum", (2048, 1024), axis=(1,)),
     case("permute_dims", (1024, 1024), axes=(1, 0)),
     case("nn.max_pool2d", (1, 64, 112, 112), pool_size=(3, 3), strides=(2, 2)),
+    case("sort", (256, 2048), axis=1),
+    case("cumsum", (256, 2048), axis=1),
+    case("nn.attention", *[(1, 8, 160, 32)] * 3),
 )
 """Calls that are worth several threads to whoever has them: a millisecond of work or so."""
 _MEASURED_SECONDS = 0.05
 _MOST_CALLS = 200
+_NUMBERS = (2, 3, 4)
+_ROUNDS = 3
 _LARGEST_SHARE = 0.25
 """What other threads may compute beside the one that is permitted: they wake up, look, and sleep again."""
 
@@ -67,6 +74,22 @@ def _limited(subject: Subject, case: str) -> Outcome:
     return Outcome(text=f"{len(inputs)} large calls in one thread each")
 
 
+def _agree(subject: Subject, case: str) -> Outcome:
+    attempt, inputs = _compile_large(subject)
+    alone = VirtualMachine(attempt.executable, num_threads=1)
+    for number in _NUMBERS:
+        machine = VirtualMachine(attempt.executable, num_threads=number)
+        for name, arrays in inputs.items():
+            known = copies(call_function(alone, name, arrays))
+            for _ in range(_ROUNDS):
+                found = call_unchanging(machine, name, arrays)
+                text = "" if same_bytes(found, known) else subject.judge(attempt.module, name, arrays, found).text
+                if text:
+                    raise FailedError(f"{name}, called with `num_threads={number}`: {text}")
+    return Outcome(text=f"{len(inputs)} large calls, on up to {max(_NUMBERS)} threads")
+
+
+@cache
 def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]]:
     """Return the large cases compiled, and inputs of those that the subject takes.
 
@@ -117,5 +140,11 @@ PROMISES = (
         "thread-limit",
         "computes on no more threads than its call may use",
         _limited,
+    ),
+    Promise(
+        Level.L4,
+        "thread-numbers",
+        "gives on several threads what it gives on one, in calls that are large enough for several",
+        _agree,
     ),
 )

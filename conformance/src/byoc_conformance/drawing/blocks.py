@@ -1,0 +1,276 @@
+"""Blocks of networks: an op with what networks put behind it, drawn pairwise.
+
+Backends fuse such ops into one kernel. Each block is one choice of: the root op, the type of its numbers, where its
+weights come from, what its result is joined with, the activation, which of the two comes first, what reads the result,
+and whether a second chain shares all but a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from byoc_core.dims import Dim, symbol
+from byoc_core.dtypes import to_numpy
+from byoc_core.ir import Constant, FunctionBuilder, OpRegistry, TensorType, Value
+
+from byoc_conformance.drawing.graphs import DrawnGraph
+from byoc_conformance.drawing.pairwise import Levels, cover_pairs
+from byoc_conformance.drawing.seeds import generator_of
+
+__all__ = ["BLOCK_ROOTS", "BlockDraft", "draw_blocks"]
+
+NDArray = npt.NDArray[Any]
+
+_MOST_NARROW = 20_000
+"""Elements of an operand of narrow floats: the reference kernels take long for large products of those."""
+_ROWS = (2, 5)
+"""The first size in each call, where it is a symbol."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """How a block begins.
+
+    Attributes:
+        shape: of the operand; the first size may be a symbol.
+        build: return the result of the root op.
+        channel: the axis of the result that holds channels, from the end.
+    """
+
+    shape: tuple[int, ...]
+    build: Callable[[BlockDraft, Value], Value]
+    channel: int = -1
+
+
+class BlockDraft:
+    """A block that grows, with the inputs of its calls.
+
+    Args:
+        name: of the function.
+        ops: the registry.
+        generator: of all random numbers.
+        dtype: of the numbers.
+        is_symbolic: whether the first sizes of parameters are a symbol, which each call gives another size.
+        takes_weights: whether weights are parameters, not constants.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ops: OpRegistry,
+        generator: np.random.Generator,
+        *,
+        dtype: str = "float32",
+        is_symbolic: bool = False,
+        takes_weights: bool = False,
+    ) -> None:
+        self._builder = FunctionBuilder(name, ops=ops)
+        self._generator = generator
+        self._is_symbolic = is_symbolic
+        self._takes_weights = takes_weights
+        self.dtype = dtype
+        self._calls: list[list[NDArray]] = [[] for _ in _ROWS]
+
+    def param(self, *shape: int, dtype: str | None = None, follows_rows: bool = True) -> Value:
+        """Return a new parameter; its first size is the symbol of the rows where the block has one."""
+        chosen = dtype or self.dtype
+        is_symbolic = self._is_symbolic and follows_rows and len(shape) > 1
+        dims: tuple[Dim, ...] = (symbol("n"), *shape[1:]) if is_symbolic else shape
+        for rows, inputs in zip(_ROWS, self._calls, strict=True):
+            inputs.append(self.array((rows, *shape[1:]) if is_symbolic else shape, chosen))
+        return self._builder.param(f"x{len(self._calls[0])}", TensorType(dims, chosen))
+
+    def weights(self, *shape: int) -> Value:
+        """Return numbers that a network learns: of both signs, smaller where more of them are added up."""
+        if self._takes_weights:
+            return self.param(*shape, follows_rows=False)
+        numbers = self._generator.standard_normal(shape) / np.sqrt(np.prod(shape[1:], initial=1.0))
+        return self.const(numbers.astype(to_numpy(self.dtype)))
+
+    def const(self, array: npt.ArrayLike) -> Constant:
+        """Return a constant."""
+        return self._builder.const(np.asarray(array))
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """Return random numbers: floats, or any that a byte holds."""
+        if dtype in {"int8", "uint8"}:
+            limits = np.iinfo(dtype)
+            return self._generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+        return np.asarray(self._generator.standard_normal(shape)).astype(to_numpy(dtype))
+
+    def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        """Return the result of an op."""
+        return self._builder.bind(name, operands, attrs).result
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """Return the sizes of a value in the first call."""
+        assert isinstance(value.type, TensorType)
+        return tuple(size if isinstance(size, int) else _ROWS[0] for size in value.type.shape or ())
+
+    def finish(self, *results: Value) -> DrawnGraph:
+        """Return the block."""
+        return DrawnGraph(self._builder.finish(*results), self._builder.constants, self._calls)
+
+
+def _convolution(weight: tuple[int, ...], **attrs: Any) -> Callable[[BlockDraft, Value], Value]:
+    name = f"nn.conv{len(weight) - 2}d"
+    return lambda draft, x: draft.op(name, x, draft.weights(*weight), **attrs)
+
+
+_BLOCK: Mapping[str, _Root] = {
+    "dense": _Root((2, 16), lambda draft, x: draft.op("nn.dense", x, draft.weights(8, 16))),
+    "dense of a batch": _Root((2, 4, 16), lambda draft, x: draft.op("nn.dense", x, draft.weights(8, 16))),
+    "large dense": _Root((2, 6, 1024), lambda draft, x: draft.op("nn.dense", x, draft.weights(1024, 1024))),
+    "matmul": _Root((3, 4, 16), lambda draft, x: draft.op("matmul", x, draft.weights(16, 9))),
+    "convolution": _Root((2, 4, 8, 8), _convolution((8, 4, 3, 3), padding=(1, 1, 1, 1)), -3),
+    "strided convolution": _Root((2, 16, 9, 8), _convolution((16, 16, 3, 3), strides=(2, 1), padding=(0, 1, 2, 1)), -3),
+    "grouped convolution": _Root((2, 8, 7, 9), _convolution((6, 4, 1, 3), groups=2), -3),
+    "convolution, channels last": _Root(
+        (1, 14, 14, 64), _convolution((64, 64, 3, 3), padding=(0, 1, 2, 1), data_layout="NHWC")
+    ),
+    "depthwise convolution, channels last": _Root(
+        (2, 10, 40, 32), _convolution((32, 1, 3, 3), groups=32, padding=(1, 1, 1, 1), data_layout="NHWC")
+    ),
+    "convolution of a line": _Root((2, 4, 17), _convolution((8, 4, 3), dilation=(2,)), -2),
+    "pool": _Root((2, 4, 8, 8), lambda draft, x: draft.op("nn.max_pool2d", x, pool_size=(2, 2)), -3),
+    "softmax": _Root((2, 5, 17), lambda draft, x: draft.op("nn.softmax", x)),
+    "layer norm": _Root(
+        (2, 5, 16), lambda draft, x: draft.op("nn.layer_norm", x, draft.weights(16), draft.weights(16))
+    ),
+}
+BLOCK_ROOTS = tuple(_BLOCK)
+"""The names of the roots."""
+
+_Activation = tuple[str, Mapping[str, Any]]
+_ACTIVATIONS: Mapping[str, _Activation] = {
+    "relu": ("nn.relu", {}),
+    "leaky relu": ("nn.leaky_relu", {"alpha": 0.125}),
+    "gelu": ("nn.gelu", {}),
+    "sigmoid": ("sigmoid", {}),
+    "clip": ("clip", {"min": -0.5, "max": 0.75}),
+    "clip at the top": ("clip", {"max": 0.5}),
+}
+_OTHER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    "leaky relu": {"alpha": 0.25},
+    "clip": {"min": -0.25, "max": 0.5},
+    "clip at the top": {"max": 0.25},
+}
+"""With which a second chain differs."""
+
+_FACTORS: Mapping[str, tuple[Any, ...]] = {
+    "root": BLOCK_ROOTS,
+    "dtype": ("float32", "bfloat16", "float16"),
+    "weights": ("constants", "parameters"),
+    "joined": ("channel", "row", "row of each", "all", "number", "nothing"),
+    "by": ("add", "multiply", "subtract", "subtract from", "maximum"),
+    "activation": ("none", *_ACTIVATIONS),
+    "order": ("activation last", "activation first"),
+    "reader": ("nothing", "the root's result too", "flat dense", "permuted sum", "a second chain"),
+    "rows": ("fixed", "symbol"),
+}
+
+
+def draw_blocks(ops: OpRegistry, root: str, seed: int, *, is_dynamic: bool) -> Iterator[DrawnGraph]:
+    """Yield the blocks of a root; those of all roots together show every pair of choices.
+
+    Args:
+        ops: the registry.
+        root: one of :data:`BLOCK_ROOTS`.
+        seed: of all random numbers.
+        is_dynamic: whether the number of rows may be a symbol.
+    """
+    for number, levels in enumerate(_rows(seed, is_dynamic)):
+        if levels["root"] == root:
+            yield _draw(f"block_{number}", ops, generator_of(seed, "block", number), levels)
+
+
+@cache
+def _rows(seed: int, is_dynamic: bool) -> tuple[Levels, ...]:
+    factors = {**_FACTORS, "rows": _FACTORS["rows"][: 1 + is_dynamic]}
+    rows = cover_pairs(factors, lambda levels: levels if _fits(levels) else None, generator_of(seed, "blocks"))
+    return tuple(rows)
+
+
+def _fits(levels: Levels) -> bool:
+    root = _BLOCK[levels["root"]]
+    if levels["reader"] == "a second chain" and levels["activation"] not in _OTHER_NUMBERS:
+        return False
+    if levels["reader"] == "flat dense" and levels["rows"] == "symbol":
+        return False
+    return levels["dtype"] == "float32" or math.prod(root.shape) < _MOST_NARROW
+
+
+def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Levels) -> DrawnGraph:
+    root = _BLOCK[levels["root"]]
+    takes_weights = levels["weights"] == "parameters"
+    is_symbolic = levels["rows"] == "symbol"
+    draft = BlockDraft(
+        name, ops, generator, dtype=levels["dtype"], is_symbolic=is_symbolic, takes_weights=takes_weights
+    )
+    value = root.build(draft, draft.param(*root.shape))
+    other = _operand(draft, levels["joined"], value, root.channel)
+    result = _behind(draft, value, other, levels, _ACTIVATIONS.get(levels["activation"]))
+    match levels["reader"]:
+        case "the root's result too":
+            return draft.finish(result, value) if result is not value else draft.finish(result)
+        case "flat dense":
+            shape = draft.shape(result)
+            flat = draft.op("reshape", result, shape=(shape[0], int(np.prod(shape[1:]))))
+            return draft.finish(draft.op("nn.dense", flat, draft.weights(4, int(np.prod(shape[1:])))))
+        case "permuted sum":
+            axes = (1, 0, *range(2, len(draft.shape(result))))
+            return draft.finish(draft.op("sum", draft.op("permute_dims", result, axes=axes), axis=(-1,)))
+        case "a second chain":
+            numbers = _OTHER_NUMBERS[levels["activation"]]
+            activation = (_ACTIVATIONS[levels["activation"]][0], numbers)
+            return draft.finish(result, _behind(draft, value, other, levels, activation))
+    return draft.finish(result)
+
+
+def _operand(draft: BlockDraft, kind: str, value: Value, channel: int) -> Value | None:
+    """Return what a value is joined with; ``None`` where it is nothing."""
+    shape = draft.shape(value)
+    last = shape[-1]
+    match kind:
+        case "channel":
+            return draft.weights(shape[channel], *[1] * (-channel - 1))
+        case "row":
+            return draft.weights(last)
+        case "row of each":
+            return draft.param(shape[0], *[1] * (len(shape) - 2), last if len(shape) > 2 else 1)
+        case "all":
+            return draft.param(*shape)
+        case "number":
+            return draft.const(np.asarray(0.5, to_numpy(draft.dtype)))
+    return None
+
+
+def _behind(
+    draft: BlockDraft,
+    value: Value,
+    other: Value | None,
+    levels: Levels,
+    activation: tuple[str, Mapping[str, Any]] | None,
+) -> Value:
+    """Return a value behind what joins it and its activation, in their order."""
+
+    def join(x: Value) -> Value:
+        if other is None:
+            return x
+        if levels["by"] == "subtract from":
+            return draft.op("subtract", other, x)
+        return draft.op(levels["by"], x, other)
+
+    def activate(x: Value) -> Value:
+        return x if activation is None else draft.op(activation[0], x, **activation[1])
+
+    steps: Sequence[Callable[[Value], Value]] = (join, activate)
+    for step in steps if levels["order"] == "activation last" else steps[::-1]:
+        value = step(value)
+    return value
