@@ -5,7 +5,7 @@ from byoc_conformance.drawing.byte_blocks import BYTE_ROOTS, draw_byte_blocks
 from byoc_conformance.drawing.graphs import DrawnGraph, draw_graph, graph_ops
 from byoc_conformance.drawing.onnx_cases import NodeCase, node_cases, node_groups
 from byoc_conformance.drawing.seeds import generator_of
-from byoc_conformance.drawing.trials import Trial, canonical_trials, drawn_trials
+from byoc_conformance.drawing.trials import Trial, canonical_trials, drawn_trials, near_trials
 from byoc_conformance.drawing.values import POSITIVE_OPERANDS, REGIMES, draw_array, draw_operands, to_positive
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "drawn_trials",
     "generator_of",
     "graph_ops",
+    "near_trials",
     "node_cases",
     "node_groups",
     "to_positive",

@@ -75,6 +75,8 @@ class BlockDraft:
         self._is_symbolic = is_symbolic
         self._takes_weights = takes_weights
         self.dtype = dtype
+        self._weight_seed = int(generator.integers(2**31))
+        self._num_weights = 0
         self._calls: list[list[NDArray]] = [[] for _ in _ROWS]
 
     def param(self, *shape: int, dtype: str | None = None, follows_rows: bool = True) -> Value:
@@ -90,8 +92,14 @@ class BlockDraft:
         """Return numbers that a network learns: of both signs, smaller where more of them are added up."""
         if self._takes_weights:
             return self.param(*shape, follows_rows=False)
-        numbers = self._generator.standard_normal(shape) / np.sqrt(np.prod(shape[1:], initial=1.0))
+        self._num_weights += 1
+        generator = np.random.default_rng([self._weight_seed, self._num_weights])
+        numbers = generator.standard_normal(shape) / np.sqrt(np.prod(shape[1:], initial=1.0))
         return self.const(numbers.astype(to_numpy(self.dtype)))
+
+    def begin_again(self) -> None:
+        """Have the next weights be equal to the first."""
+        self._num_weights = 0
 
     def const(self, array: npt.ArrayLike) -> Constant:
         """Return a constant."""
@@ -114,8 +122,15 @@ class BlockDraft:
         return tuple(size if isinstance(size, int) else _ROWS[0] for size in value.type.shape or ())
 
     def finish(self, *results: Value) -> DrawnGraph:
-        """Return the block."""
-        return DrawnGraph(self._builder.finish(*results), self._builder.constants, self._calls)
+        """Return the block; its last call has the inputs of the first, with a NaN in the first of them."""
+        return DrawnGraph(self._builder.finish(*results), self._builder.constants, [*self._calls, self._call_of_nan()])
+
+    def _call_of_nan(self) -> list[NDArray]:
+        first, *rest = self._calls[0]
+        if not np.issubdtype(first.dtype, np.integer):
+            first = first.copy()
+            first.reshape(-1)[first.size // 3] = np.nan
+        return [first, *rest]
 
 
 def _convolution(weight: tuple[int, ...], **attrs: Any) -> Callable[[BlockDraft, Value], Value]:
@@ -126,9 +141,10 @@ def _convolution(weight: tuple[int, ...], **attrs: Any) -> Callable[[BlockDraft,
 _BLOCK: Mapping[str, _Root] = {
     "dense": _Root((2, 16), lambda draft, x: draft.op("nn.dense", x, draft.weights(8, 16))),
     "dense of a batch": _Root((2, 4, 16), lambda draft, x: draft.op("nn.dense", x, draft.weights(8, 16))),
-    "large dense": _Root((2, 6, 1024), lambda draft, x: draft.op("nn.dense", x, draft.weights(1024, 1024))),
+    "large dense": _Root((2, 16, 1024), lambda draft, x: draft.op("nn.dense", x, draft.weights(1024, 1024))),
     "matmul": _Root((3, 4, 16), lambda draft, x: draft.op("matmul", x, draft.weights(16, 9))),
-    "convolution": _Root((2, 4, 8, 8), _convolution((8, 4, 3, 3), padding=(1, 1, 1, 1)), -3),
+    "convolution": _Root((2, 16, 8, 8), _convolution((8, 16, 3, 3), padding=(1, 1, 1, 1)), -3),
+    "convolution to few channels": _Root((1, 3, 16, 16), _convolution((2, 3, 3, 3), padding=(1, 1, 1, 1)), -3),
     "strided convolution": _Root((2, 16, 9, 8), _convolution((16, 16, 3, 3), strides=(2, 1), padding=(0, 1, 2, 1)), -3),
     "grouped convolution": _Root((2, 8, 7, 9), _convolution((6, 4, 1, 3), groups=2), -3),
     "convolution, channels last": _Root(
@@ -167,13 +183,40 @@ _FACTORS: Mapping[str, tuple[Any, ...]] = {
     "root": BLOCK_ROOTS,
     "dtype": ("float32", "bfloat16", "float16"),
     "weights": ("constants", "parameters"),
-    "joined": ("channel", "row", "row of each", "all", "number", "nothing"),
-    "by": ("add", "multiply", "subtract", "subtract from", "maximum"),
+    "joined": (
+        *("add channel", "add row", "add row of each", "add all", "multiply row", "multiply all"),
+        *("subtract from all", "maximum number", "add nothing"),
+    ),
     "activation": ("none", *_ACTIVATIONS),
     "order": ("activation last", "activation first"),
     "reader": ("nothing", "the root's result too", "flat dense", "permuted sum", "a second chain"),
     "rows": ("fixed", "symbol"),
 }
+
+
+_PLAIN: Levels = {
+    "root": "convolution",
+    "dtype": "float32",
+    "weights": "constants",
+    "joined": "add nothing",
+    "activation": "none",
+    "order": "activation last",
+    "reader": "nothing",
+    "rows": "fixed",
+}
+_FUSED: tuple[Levels, ...] = (
+    {"activation": "leaky relu", "reader": "a second chain"},
+    {"activation": "clip", "reader": "a second chain", "joined": "add channel"},
+    {"reader": "flat dense"},
+    {"activation": "relu", "joined": "add all"},
+    {"joined": "add row"},
+    {"root": "convolution to few channels"},
+    {"root": "dense", "dtype": "bfloat16", "activation": "relu", "order": "activation first", "joined": "multiply row"},
+    {"root": "dense", "activation": "gelu", "joined": "add row"},
+    {"root": "large dense", "joined": "add row of each"},
+    {"root": "matmul", "joined": "add row", "activation": "leaky relu", "reader": "a second chain"},
+)
+"""Blocks of three choices and more that many backends compute as one; what is not named is as in the plain block."""
 
 
 def draw_blocks(ops: OpRegistry, root: str, seed: int, *, is_dynamic: bool) -> Iterator[DrawnGraph]:
@@ -194,7 +237,7 @@ def draw_blocks(ops: OpRegistry, root: str, seed: int, *, is_dynamic: bool) -> I
 def _rows(seed: int, is_dynamic: bool) -> tuple[Levels, ...]:
     factors = {**_FACTORS, "rows": _FACTORS["rows"][: 1 + is_dynamic]}
     rows = cover_pairs(factors, lambda levels: levels if _fits(levels) else None, generator_of(seed, "blocks"))
-    return tuple(rows)
+    return (*({**_PLAIN, **changes} for changes in _FUSED), *rows)
 
 
 def _fits(levels: Levels) -> bool:
@@ -202,6 +245,8 @@ def _fits(levels: Levels) -> bool:
     if levels["reader"] == "a second chain" and levels["activation"] not in _OTHER_NUMBERS:
         return False
     if levels["reader"] == "flat dense" and levels["rows"] == "symbol":
+        return False
+    if levels["root"] == "large dense" and levels["weights"] == "parameters":
         return False
     return levels["dtype"] == "float32" or math.prod(root.shape) < _MOST_NARROW
 
@@ -213,8 +258,9 @@ def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Le
     draft = BlockDraft(
         name, ops, generator, dtype=levels["dtype"], is_symbolic=is_symbolic, takes_weights=takes_weights
     )
-    value = root.build(draft, draft.param(*root.shape))
-    other = _operand(draft, levels["joined"], value, root.channel)
+    x = draft.param(*root.shape)
+    value = root.build(draft, x)
+    other = _operand(draft, levels["joined"].partition(" ")[2], value, root.channel)
     result = _behind(draft, value, other, levels, _ACTIVATIONS.get(levels["activation"]))
     match levels["reader"]:
         case "the root's result too":
@@ -229,7 +275,11 @@ def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Le
         case "a second chain":
             numbers = _OTHER_NUMBERS[levels["activation"]]
             activation = (_ACTIVATIONS[levels["activation"]][0], numbers)
-            return draft.finish(result, _behind(draft, value, other, levels, activation))
+            if takes_weights:
+                return draft.finish(result, _behind(draft, value, other, levels, activation))
+            draft.begin_again()
+            twin = root.build(draft, x)
+            return draft.finish(result, _behind(draft, twin, other, levels, activation))
     return draft.finish(result)
 
 
@@ -244,7 +294,7 @@ def _operand(draft: BlockDraft, kind: str, value: Value, channel: int) -> Value 
             return draft.weights(last)
         case "row of each":
             return draft.param(shape[0], *[1] * (len(shape) - 2), last if len(shape) > 2 else 1)
-        case "all":
+        case "all" | "from all":
             return draft.param(*shape)
         case "number":
             return draft.const(np.asarray(0.5, to_numpy(draft.dtype)))
@@ -263,9 +313,8 @@ def _behind(
     def join(x: Value) -> Value:
         if other is None:
             return x
-        if levels["by"] == "subtract from":
-            return draft.op("subtract", other, x)
-        return draft.op(levels["by"], x, other)
+        by = levels["joined"].partition(" ")[0]
+        return draft.op(by, *((other, x) if by == "subtract" else (x, other)))
 
     def activate(x: Value) -> Value:
         return x if activation is None else draft.op(activation[0], x, **activation[1])

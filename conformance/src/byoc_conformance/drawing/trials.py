@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,10 @@ from byoc_core.ops.cases import OpCase, function_of, op_cases
 
 from byoc_conformance.drawing.pairwise import cover_pairs
 from byoc_conformance.drawing.seeds import generator_of
-from byoc_conformance.drawing.spaces import has_indices, space_of
+from byoc_conformance.drawing.spaces import Space, has_indices, space_of
 from byoc_conformance.drawing.values import draw_operands
 
-__all__ = ["Trial", "canonical_trials", "drawn_trials"]
+__all__ = ["Trial", "canonical_trials", "drawn_trials", "near_trials"]
 
 _OTHER_SIZES = (4, 1, 7, 19, 2, 40)
 """What the symbols of a call stand for, where they do not stand for the sizes of its case."""
@@ -26,6 +28,7 @@ _MAX_ELEMENTS = 20_000
 _ATTEMPTS = 8
 _DTYPE_STEP = 5
 _MOST_COMMON = 2
+_MOST_NEAR = 40
 _CONSTANTS = "constant operands"
 _SYMBOLS = "symbolic sizes"
 """Factors of every op, beside those of its space; no attribute is named so."""
@@ -44,6 +47,7 @@ class Trial:
             axis, wherever it stands; ``"all"``, equal ones alike; ``"apart"``, each by itself; ``"last"``: those that
             only the last operand has.
         name: of the function.
+        levels: what it was drawn as; nothing for canonical trials.
     """
 
     op: OpDef
@@ -52,6 +56,7 @@ class Trial:
     constants: frozenset[int] = frozenset()
     symbols: str = "none"
     name: str = "trial"
+    levels: Mapping[str, Any] = field(default_factory=dict)
 
     def function(self, store: ConstantStore, generator: np.random.Generator) -> Function:
         """Return the function; draw its constants, and store them.
@@ -168,11 +173,7 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
         factors[_CONSTANTS] = ("none", "rest", "first")
     if is_dynamic and op.operands:
         factors[_SYMBOLS] = _symbol_levels(op)
-
-    def make(levels: Mapping[str, Any]) -> Trial | None:
-        case = space.build({name: levels[name] for name in space.factors})
-        return None if case is None else _trial(op, case, levels)
-
+    make = partial(_make, op, space)
     trials = list(cover_pairs(factors, make, generator_of(seed, op.name, "pairs")))
     for number in range(len(trials), count):
         generator = generator_of(seed, op.name, number)
@@ -182,6 +183,40 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
         yield trial
         if number % _DTYPE_STEP == 0 and (other := _in_other_dtype(trial, number // _DTYPE_STEP)) is not None:
             yield other
+
+
+def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield trials that may be claimed and show what so far only trials show that are not.
+
+    Each is a claimed trial with the two levels of a pair which no claimed trial has: a backend that takes few cases of
+    an op is tried on all pairs within those.
+
+    Args:
+        op: the op.
+        claimed: drawn trials that a backend claims.
+        declined: those that it does not.
+    """
+    shown = {pair for trial in claimed for pair in _pairs_of(trial.levels)}
+    space, turn, most = space_of(op), 0, min(len(claimed) + len(declined), _MOST_NEAR)
+    for trial in declined if claimed else ():
+        for pair in _pairs_of(trial.levels):
+            if pair in shown or turn >= most:
+                continue
+            base = claimed[turn % len(claimed)]
+            turn += 1
+            made = _make(op, space, {**base.levels, **{name: trial.levels[name] for name, _ in pair}})
+            if made is not None:
+                shown.update(_pairs_of(made.levels))
+                yield made
+
+
+def _pairs_of(levels: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    return itertools.combinations([(name, repr(level)) for name, level in levels.items()], 2)
+
+
+def _make(op: OpDef, space: Space, levels: Mapping[str, Any]) -> Trial | None:
+    case = space.build({name: levels[name] for name in space.factors})
+    return None if case is None else _trial(op, case, levels)
 
 
 def _symbol_levels(op: OpDef) -> tuple[str, ...]:
@@ -200,7 +235,8 @@ def _trial(op: OpDef, case: OpCase, levels: Mapping[str, Any]) -> Trial | None:
     if constants and len(case.operands) == 1:
         return None
     dtype = op_cases()[op.name][0].dtype
-    trial = Trial(op, replace(case, dtype=dtype), dtype, frozenset(constants), levels.get(_SYMBOLS, "none"))
+    symbols = levels.get(_SYMBOLS, "none")
+    trial = Trial(op, replace(case, dtype=dtype), dtype, frozenset(constants), symbols, levels=levels)
     if not _fits(trial):
         return None
     return trial if trial.symbols == "none" or _takes_symbols(trial) else None

@@ -105,14 +105,15 @@ def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: n
         limits = (operand.low, operand.high) if operand.dtype is not None or regime == "normal" else None
         array = draw_array(own, operand.shape, drawn, generator, limits)
         if name in POSITIVE_OPERANDS and dtype_info(own).kind == "float":
-            array = _to_powers_of_two(array) if regime == "integers" else to_positive(array)
+            is_exact = name == "scale" and drawn in {"normal", "integers"}
+            array = _to_powers_of_two(array) if is_exact else to_positive(array)
         arrays.append(array)
     return arrays
 
 
-def _to_powers_of_two(integers: NDArray) -> NDArray:
-    """Return 0.5, 1 and 2 in place of integers: quotients by them are exact, and ties among them."""
-    return np.asarray(2.0 ** (integers.astype(np.float64) % 3 - 1)).astype(integers.dtype)
+def _to_powers_of_two(numbers: NDArray) -> NDArray:
+    """Return 0.5, 1 or 2 for each number: quotients by them are exact, and ties among them."""
+    return np.asarray(2.0 ** (np.floor(numbers.astype(np.float64)) % 3 - 1)).astype(numbers.dtype)
 
 
 def to_positive(array: NDArray) -> NDArray:

@@ -51,7 +51,9 @@ def attention(op: OpDef) -> Space:
         "steps": ((5, 7), (1, 9), (16, 16), (3, 600)),
         "sizes": ((4, 6), (8, 8), (24, 3)),
         "mask": ("none", "of steps", "of heads", "of keys", "of all"),
-        "offset": (0, 1, -1),
+        "offset": (0, 1, -1, 600),
         **schema_levels(op),
+        # Most uses ask for no scores, and are computed in other ways than those that do.
+        "scores": (None, None, None, "products", "capped", "masked", "weights"),
     }
     return Space(factors, build)

@@ -52,6 +52,8 @@ def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
         levels: tuple[Any, ...] = tuple(spec.choices)
     elif spec.kind is AttrKind.BOOL:
         levels = (False, True)
+    elif spec.name == "epsilon":
+        levels = (2.0**-40, 0.25)
     elif spec.kind is AttrKind.FLOAT:
         levels = (0.25, 1.5)  # numbers that every dtype holds, so that a threshold is the same in all
     elif spec.kind is AttrKind.DTYPE:

@@ -15,11 +15,11 @@ __all__ = ["adaptive_pool", "convolution", "pool", "transposed_convolution"]
 
 _IMAGES = ((6, 9, 8), (5, 7, 11), (8, 8, 16))
 """Depth, height, width; windows of 2 and 3 leave a rest in some and none in others."""
-_CHANNELS = ((4, 6), (16, 32), (8, 8), (3, 8))
+_CHANNELS = ((4, 6), (16, 32), (8, 8), (3, 2))
 """Of the operand and of the result."""
 _WINDOWS = ((3, 3, 3), (1, 1, 1), (2, 3, 2), (3, 2, 1))
 _STEPS = ((1, 1, 1), (2, 2, 2), (1, 3, 2), (3, 2, 1))
-_GAPS = ((1, 1, 1), (2, 2, 2), (2, 1, 3))
+_GAPS = ((1, 1, 1), (2, 2, 2), (3, 2, 1))
 _MARGINS = (((0, 0, 0), (0, 0, 0)), ((1, 1, 1), (1, 1, 1)), ((0, 1, 2), (2, 0, 1)), ((0, 0, 0), (1, 1, 1)))
 """What is added before each axis, and behind it."""
 _ENDS = {"floor": (False, False), "ceil": (True, False), "floor, padding counts": (False, True), "both": (True, True)}

@@ -12,7 +12,7 @@ from byoc_core.ir import ConstantStore, IRModule, Trait
 from byoc_core.ops.cases import op_cases
 from byoc_core.transform import evaluate_function
 
-from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, drawn_trials, generator_of
+from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, drawn_trials, generator_of, near_trials
 from byoc_conformance.outcome import Cell, DeclinedError, FailedError, Outcome, Status
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.subject import Attempt, Subject, call_unchanging
@@ -33,14 +33,18 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
     op = subject.ops[case]
     canonical = _numbered(canonical_trials(op), "case")
     asked = subject.attempt(_module_of(canonical, subject.spec.seed))
-    if not any(map(asked.is_claimed, canonical)):
+    seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
+    drawn = _numbered(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
+    taken = _claimed(subject, drawn)
+    declined = [trial for name, trial in drawn.items() if name not in taken]
+    near = _numbered(near_trials(op, list(taken.values()), declined), "near")
+    trials = {**canonical, **drawn, **near}
+    known = {name: trial for name, trial in canonical.items() if asked.is_claimed(name)} | taken
+    if not known:
         reasons = [reason for name in canonical for reason in asked.reasons(name)]
         raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
-    is_dynamic = subject.info.dynamic_shapes
-    drawn = _numbered(drawn_trials(op, subject.spec.examples, subject.spec.seed, is_dynamic=is_dynamic), "drawn")
-    trials = {**canonical, **drawn}
-    attempt = subject.attempt(_module_of(trials, subject.spec.seed))
-    claimed = {name: trial for name, trial in trials.items() if attempt.is_claimed(name)}
+    claimed = known | (_claimed(subject, near) if near else {})
+    attempt = subject.attempt(_module_of(claimed, seed))
     texts = {
         name: [f"{trial} is claimed, then not compiled: {attempt.failures[name]}"]
         if name in attempt.failures
@@ -52,6 +56,11 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
     if problems:
         return Outcome(Status.FAILED, _joined(problems), cells)
     return Outcome(Status.PASSED, f"{len(claimed)} of {len(trials)} cases are claimed, and right", cells)
+
+
+def _claimed(subject: Subject, trials: Mapping[str, Trial]) -> dict[str, Trial]:
+    attempt = subject.attempt(_module_of(trials, subject.spec.seed))
+    return {name: trial for name, trial in trials.items() if attempt.is_claimed(name)}
 
 
 def _numbered(trials: Iterator[Trial], prefix: str) -> dict[str, Trial]:
@@ -104,7 +113,7 @@ def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) ->
 
 
 def _regimes(trial: Trial) -> Sequence[str]:
-    """Return the regimes of values: all for the first case of each dtype, ordinary ones and one or two for the rest.
+    """Return the regimes of values: all for the first case, ordinary ones and one or two others in turn for the rest.
 
     The largest numbers go where an element of the result depends on few others: elsewhere some orders of adding
     overflow, and others do not.
@@ -115,9 +124,13 @@ def _regimes(trial: Trial) -> Sequence[str]:
     kind, _, number = trial.name.partition("_")
     if kind == "case" and int(number) == 0:
         return regimes
-    others = regimes[1:]
-    count = 1 if trial.symbols == "none" else 2  # after other sizes, those of the first call again
-    return (regimes[0], *(others[(int(number) * 2 + k) % len(others)] for k in range(count)))
+    *others, wild = regimes[1:]
+    if kind == "case":
+        return (regimes[0], others[int(number) % len(others)], wild)
+    rest = (*others, wild)
+    first, second = (rest[(int(number) + offset) % len(rest)] for offset in (0, 2))
+    # After other sizes, those of the first call again.
+    return (regimes[0], first) if trial.symbols == "none" else (regimes[0], first, second)
 
 
 def _cells(op: str, trials: Mapping[str, Trial], right: Mapping[str, bool]) -> tuple[Cell, ...]:
