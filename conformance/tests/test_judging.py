@@ -173,6 +173,30 @@ def test_who_computes_on_finite_numbers_only_is_not_judged_on_others() -> None:
     assert judge(overflow, "main", (X * 1000,), [X], {}, finite_only=True).is_right
 
 
+def test_a_byte_is_exact_where_its_quotient_is() -> None:
+    x = np.array([0.5, 1.5, 2.5, -0.5, 3.0], np.float32)
+    zero = np.array(1, np.int8)
+    away = np.array([2, 3, 4, 0, 4], np.int8)  # ties go to the even neighbour of what they are with the zero point
+    for scale, is_right in ((np.float32(1), False), (np.float32(0.1), True)):
+        exact = (np.rint(x) + 1).astype(np.int8)
+        operands = (x * scale, np.array(scale), zero)
+        assert text_of("quantize", operands, exact) == ""
+        assert (text_of("quantize", operands, away) == "") is is_right
+
+
+def test_nan_in_a_convolution_stays_where_it_is_read() -> None:
+    image = RNG.standard_normal((1, 2, 8, 8)).astype(np.float32)
+    image[0, 0, 2, 2] = np.nan
+    weight = RNG.standard_normal((3, 2, 3, 3)).astype(np.float32)
+    (right,) = evaluate_function(one_op("nn.conv2d", image, weight), "main", (image, weight))
+    assert text_of("nn.conv2d", (image, weight), right) == ""
+    spread = right.copy()
+    spread[0, 0, 5, 5] = np.nan
+    assert "1 of 108 elements are wrong" in text_of("nn.conv2d", (image, weight), spread)
+    lost = np.nan_to_num(right)
+    assert "27 of 108 elements are wrong" in text_of("nn.conv2d", (image, weight), lost)
+
+
 def test_an_op_may_be_coarser_than_the_others() -> None:
     coarse = np.exp(X.astype(np.float16)).astype(np.float32)
     assert text_of("exp", (X,), coarse, {"exp:float32": 2.0**-10}) == ""

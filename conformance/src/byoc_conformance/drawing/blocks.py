@@ -153,7 +153,6 @@ _BLOCK: Mapping[str, _Root] = {
     "depthwise convolution, channels last": _Root(
         (2, 10, 40, 32), _convolution((32, 1, 3, 3), groups=32, padding=(1, 1, 1, 1), data_layout="NHWC")
     ),
-    "convolution of a line": _Root((2, 4, 17), _convolution((8, 4, 3), dilation=(2,)), -2),
     "pool": _Root((2, 4, 8, 8), lambda draft, x: draft.op("nn.max_pool2d", x, pool_size=(2, 2)), -3),
     "softmax": _Root((2, 5, 17), lambda draft, x: draft.op("nn.softmax", x)),
     "layer norm": _Root(
@@ -184,7 +183,7 @@ _FACTORS: Mapping[str, tuple[Any, ...]] = {
     "dtype": ("float32", "bfloat16", "float16"),
     "weights": ("constants", "parameters"),
     "joined": (
-        *("add channel", "add row", "add row of each", "add all", "multiply row", "multiply all"),
+        *("add channel", "add row", "add row of each", "add all", "multiply row"),
         *("subtract from all", "maximum number", "add nothing"),
     ),
     "activation": ("none", *_ACTIVATIONS),

@@ -28,7 +28,7 @@ _MAX_ELEMENTS = 20_000
 _ATTEMPTS = 8
 _DTYPE_STEP = 5
 _MOST_COMMON = 2
-_MOST_NEAR = 40
+_MOST_NEAR = 30
 _CONSTANTS = "constant operands"
 _SYMBOLS = "symbolic sizes"
 """Factors of every op, beside those of its space; no attribute is named so."""
@@ -142,24 +142,17 @@ class Trial:
 
 
 def canonical_trials(op: OpDef) -> Iterator[Trial]:
-    """Yield the most common canonical cases of an op, and the first in every other dtype that it is taken in.
-
-    Cases without elements are left out.
-    """
+    """Yield the most common canonical cases of an op, in their own dtypes; those without elements are left out."""
     cases = [case for case in op_cases()[op.name] if _num_elements(case)]
     for case in cases[:_MOST_COMMON]:
         yield Trial(op, case, case.dtype)
-    own = {case.dtype for case in cases[:_MOST_COMMON]}
-    for dtype in cases[0].dtypes(op):
-        if dtype not in own:
-            yield Trial(op, cases[0], dtype)
 
 
 def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Iterator[Trial]:
     """Yield cases from the space of an op, in which each pair of levels of two factors occurs once at least.
 
     Which operands are constants, and which sizes are symbols, are factors too. All are of the op's most common dtype;
-    every fifth comes also in one of the other dtypes, in turn.
+    some come in the other dtypes too, one at least in each.
 
     Args:
         op: the op.
@@ -179,10 +172,19 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
         generator = generator_of(seed, op.name, number)
         found = next((trial for _ in range(_ATTEMPTS) if (trial := make(_random_row(factors, generator)))), None)
         trials += [] if found is None else [found]
-    for number, trial in enumerate(trials):
-        yield trial
-        if number % _DTYPE_STEP == 0 and (other := _in_other_dtype(trial, number // _DTYPE_STEP)) is not None:
-            yield other
+    yield from trials
+    yield from _in_other_dtypes(op, trials)
+
+
+def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield a trial for each other dtype that the op takes, and for more trials one in some other dtype."""
+    case = op_cases()[op.name][0]
+    dtypes = case.dtypes(op)[1:]
+    for turn in range(max(len(dtypes), len(trials) // _DTYPE_STEP) if dtypes else 0):
+        dtype = dtypes[turn % len(dtypes)]
+        fitting = (trials[(turn * _DTYPE_STEP + offset) % len(trials)] for offset in range(len(trials)))
+        found = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
+        yield Trial(op, case, dtype) if found is None else replace(found, dtype=dtype)
 
 
 def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) -> Iterator[Trial]:
@@ -251,12 +253,6 @@ def _takes_symbols(trial: Trial) -> bool:
     except IRTypeError:
         return False
     return True
-
-
-def _in_other_dtype(trial: Trial, turn: int) -> Trial | None:
-    """Return the trial in another dtype in which the op takes its case; ``None`` where there is none."""
-    dtypes = trial.case.dtypes(trial.op)[1:]
-    return replace(trial, dtype=dtypes[turn % len(dtypes)]) if dtypes else None
 
 
 def _fits(trial: Trial) -> bool:

@@ -22,7 +22,7 @@ __all__ = ["PROMISES"]
 
 NDArray = npt.NDArray[Any]
 
-_EXAMPLES_PER_CASE = 2
+_EXAMPLES_PER_CASE = 2.5
 _SLOW = {"averagepool": "nn.avg_pool2d", "maxpool": "nn.max_pool2d", "lppool": "nn.lp_pool2d"}
 """Groups that take a second or more to import, and the op that a backend must take for that to be worth it."""
 

@@ -113,7 +113,7 @@ def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) ->
 
 
 def _regimes(trial: Trial) -> Sequence[str]:
-    """Return the regimes of values: all for the first case, ordinary ones and one or two others in turn for the rest.
+    """Return the regimes of values: all for the first case, for the rest ordinary ones and others in turn.
 
     The largest numbers go where an element of the result depends on few others: elsewhere some orders of adding
     overflow, and others do not.
@@ -127,10 +127,7 @@ def _regimes(trial: Trial) -> Sequence[str]:
     *others, wild = regimes[1:]
     if kind == "case":
         return (regimes[0], others[int(number) % len(others)], wild)
-    rest = (*others, wild)
-    first, second = (rest[(int(number) + offset) % len(rest)] for offset in (0, 2))
-    # After other sizes, those of the first call again.
-    return (regimes[0], first) if trial.symbols == "none" else (regimes[0], first, second)
+    return (regimes[0], (*others, wild)[int(number) % len(regimes[1:])])
 
 
 def _cells(op: str, trials: Mapping[str, Trial], right: Mapping[str, bool]) -> tuple[Cell, ...]:
