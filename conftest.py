@@ -1,7 +1,7 @@
 """What all tests share: how hypothesis runs, and where what they compile is kept.
 
 Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
-``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws ten times as many, unless a test says a number of its own; a
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws twenty times as many, unless a test says a number of its own; a
 costly property takes a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` there are fewer, and a
 counterexample is not made smaller: mutation testing asks only whether there is one.
 """
@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, max_examples=50
+)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("local"), max_examples=1000)
 settings.register_profile(

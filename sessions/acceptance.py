@@ -12,8 +12,8 @@ from sessions.running import KIT_EXAMPLES, REPORTS, count_workers, keeps_promise
 def conformance(session: nox.Session) -> None:
     """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
-    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Beside
-    the canonical cases there are 5 random examples for each property; ``nox -s thorough`` tries more.
+    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Several
+    together are held to all levels but that of numbers, and ONNX's cases are few; ``nox -s thorough`` does the rest.
     """
     install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
     chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
@@ -21,6 +21,7 @@ def conformance(session: nox.Session) -> None:
     if "together" in chosen:
         for name in PLUGINS:
             others = [f"--with={other}" for other in PLUGINS if other != name]
+            others += [f"--level={level}" for level in ("L0", "L1", "L3", "L4")]
             if not keeps_promises(session, name, *others, folder=f"{name}-with-others"):
                 broken.append(f"{name} with others")
     if "packages" in chosen:
@@ -33,15 +34,19 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def thorough(session: nox.Session) -> None:
-    """Runs the tests of properties with ten times as many random examples as usual, and the kit with four times."""
+    """Runs properties on twenty times as many random examples, the kit on more, all its faults, plugins together."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
     folders = [f"{folder}/tests" for folder in PACKAGES.values()]
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
     session.run("pytest", "-n", count_workers(), "-m", "hypothesis", *folders, *session.posargs, env=environment)
+    session.run("pytest", "-n", count_workers(), "conformance/tests/test_fakes.py", env=environment)
+    session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers())
     for name in ("host", *PLUGINS):
-        if not keeps_promises(session, name, folder=f"{name}-thorough", examples=20):
-            session.error(f"promises are broken: the report is in {REPORTS / name}-thorough")
+        for others in ([], [f"--with={other}" for other in PLUGINS if other != name]):
+            folder = f"{name}-{'with-others-' if others else ''}thorough"
+            if not keeps_promises(session, name, *others, folder=folder, examples=20):
+                session.error(f"promises are broken: the report is in {REPORTS / folder}")
 
 
 @nox.session(requires=["wheels"])

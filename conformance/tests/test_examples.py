@@ -37,7 +37,7 @@ def test_examples_are_claimed_and_right(fakenpu: str) -> None:
         for result, expected in zip(
             results if isinstance(results, tuple) else (results,), example.expected(), strict=True
         ):
-            np.testing.assert_allclose(result, expected, rtol=1e-5)
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_equal_subjects_have_equal_examples(fakenpu: str) -> None:

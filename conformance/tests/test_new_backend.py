@@ -90,7 +90,7 @@ def _edit_as_the_page_tells(package: Path, name: str) -> list[str]:
 @pytest.mark.parametrize(("kind", "op"), [(Kind.GRAPH, "tanh"), (Kind.ENGINE, "tanh"), (Kind.CSOURCE, "reciprocal")])
 def test_a_first_op_as_the_page_tells_it(kind: Kind, op: str, tmp_path: Path, installing: Installing) -> None:
     """The kit's tests of the op are skipped before the page's edits, and pass after them."""
-    items = [item for item in all_items() if item.case.split("-")[0] == op]
+    items = [item for item in all_items() if item.case.split("-")[0] == op and item.promise.name != "random-graphs"]
     package = _write(kind)(tmp_path / "package")
     with Runner(SubjectSpec(installing(package))) as runner:
         before = {runner.run(item).outcome.status for item in items}

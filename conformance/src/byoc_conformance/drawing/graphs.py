@@ -56,7 +56,7 @@ def graph_ops() -> tuple[str, ...]:
 def draw_graph(
     name: str, ops: OpRegistry, favoured: str, generator: np.random.Generator, *, is_dynamic: bool
 ) -> DrawnGraph:
-    """Return a graph of 4 to 40 ops.
+    """Return a graph of 4 to 30 ops.
 
     A step is left out if its values are not ordinary numbers: an infinite value, or one that hangs on the last bit of
     an operand, says nothing of a backend.
@@ -71,7 +71,7 @@ def draw_graph(
     draft = _Draft(name, ops, generator, is_dynamic=is_dynamic)
     names = graph_ops()
     weights = np.array([_FAVOUR if op == favoured else _COMMON.get(op, 1.0) for op in names])
-    wanted = int(generator.integers(4, 41))
+    wanted = int(generator.integers(4, 31))
     for _ in range(4 * wanted):
         if draft.num_ops >= wanted:
             break

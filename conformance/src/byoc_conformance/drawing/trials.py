@@ -27,6 +27,7 @@ _OTHER_SIZES = (4, 1, 7, 19, 2, 40)
 _MAX_ELEMENTS = 20_000
 _ATTEMPTS = 8
 _DTYPE_STEP = 5
+_COMMON_FLOATS = frozenset({"float64", "float16", "bfloat16"})
 _MOST_COMMON = 2
 _MOST_NEAR = 30
 _CONSTANTS = "constant operands"
@@ -177,14 +178,15 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
 
 
 def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield a trial for each other dtype that the op takes, and for more trials one in some other dtype."""
+    """Yield a trial for each other dtype that the op takes, and for common floats another one with constants."""
     case = op_cases()[op.name][0]
     dtypes = case.dtypes(op)[1:]
-    for turn in range(max(len(dtypes), len(trials) // _DTYPE_STEP) if dtypes else 0):
-        dtype = dtypes[turn % len(dtypes)]
-        fitting = (trials[(turn * _DTYPE_STEP + offset) % len(trials)] for offset in range(len(trials)))
-        found = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
-        yield Trial(op, case, dtype) if found is None else replace(found, dtype=dtype)
+    fixed = [trial for trial in trials if trial.constants] or trials
+    for turn, dtype in enumerate(dtypes):
+        for choice in (trials, fixed) if dtype in _COMMON_FLOATS else (trials,):
+            fitting = (choice[(turn * _DTYPE_STEP + offset) % len(choice)] for offset in range(len(choice)))
+            found = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
+            yield Trial(op, case, dtype) if found is None else replace(found, dtype=dtype)
 
 
 def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) -> Iterator[Trial]:

@@ -113,7 +113,7 @@ def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) ->
 
 
 def _regimes(trial: Trial) -> Sequence[str]:
-    """Return the regimes of values: all for the first case, for the rest ordinary ones and others in turn.
+    """Return the regimes of values: all for the first case and in other dtypes, else ordinary ones and others in turn.
 
     The largest numbers go where an element of the result depends on few others: elsewhere some orders of adding
     overflow, and others do not.
@@ -122,7 +122,7 @@ def _regimes(trial: Trial) -> Sequence[str]:
     is_by_element = Trait.ELEMENTWISE in trial.op.traits or rule_of(binding) is Rule.MOVEMENT
     regimes = _BY_ELEMENT if is_by_element else _ORDINARY if trial.op.name in _SKIPS else _EVERYWHERE
     kind, _, number = trial.name.partition("_")
-    if kind == "case" and int(number) == 0:
+    if (kind == "case" and int(number) == 0) or trial.dtype != op_cases()[trial.op.name][0].dtype:
         return regimes
     *others, wild = regimes[1:]
     if kind == "case":

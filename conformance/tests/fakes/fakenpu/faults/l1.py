@@ -283,7 +283,7 @@ def _caught_by(promise: str, compile_half: Change) -> Fault:
 FAULTS: Mapping[str, Fault] = {
     # Nothing is wrong with a backend of other dtypes.
     "takes-halves": Fault(frozenset(), _takes_halves),
-    "refuses-what-it-claims": _caught_by("op-compiles", _refuses_what_it_claims("exp")),
+    "refuses-what-it-claims": Fault(frozenset({"L1-op-compiles", "L2-op"}), _refuses_what_it_claims("exp")),
     "forgets-its-own-op": _caught_by("own-ops", _supports(_refuses_own_op)),
     "has-a-pattern-that-takes-nothing": _caught_by("patterns-claim", _has_a_pattern_that_takes_nothing),
     "refuses-what-its-pattern-claims": _caught_by("patterns-compile", _refuses_what_it_claims("composite")),

@@ -248,6 +248,22 @@ def _squares_for_relu(function: Function) -> Function:
     return replace(function, bindings=tuple(bindings))
 
 
+def _subtracts_behind_a_batch(function: Function) -> Function:
+    """Takes ``x - y`` for ``x + y`` behind a dense layer of a batch of matrices."""
+    batches = {
+        id(binding.results[0])
+        for binding in function.bindings
+        if binding.op.name == "nn.dense" and len(getattr(binding.results[0].type, "shape", ())) == 3
+    }
+    subtract = default_ops()["subtract"]
+
+    def change(binding: Binding) -> Binding:
+        is_behind = binding.op.name == "add" and any(id(operand) in batches for operand in binding.operands)
+        return replace(binding, op=subtract) if is_behind else binding
+
+    return replace(function, bindings=tuple(map(change, function.bindings)))
+
+
 FAULTS: Mapping[str, Fault] = {
     "last-lane": Fault(OP, run_half=_kernel("add", _in_float64(_loses_last_lane))),
     "odd-sizes": Fault(OP, run_half=_kernel("multiply", _in_float64(_wrong_for_odd_sizes))),
@@ -296,5 +312,6 @@ FAULTS: Mapping[str, Fault] = {
     "states-its-smallest-region": Fault(frozenset(), compile_half=_declares(min_region_flops=10**9)),
     "composite": Fault(frozenset({"L2-pattern"}), compile_half=_rewriting(_takes_another_activation)),
     "onnx-shape": Fault(frozenset({"L2-onnx"}), run_half=_kernel("add", _wrong_in_one_shape)),
+    "block": Fault(frozenset({"L2-blocks"}), compile_half=_rewriting(_subtracts_behind_a_batch)),
     "long-graph": Fault(frozenset({"L2-random-graphs"}), compile_half=_rewriting(_squares_for_relu)),
 }

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 from byoc_core.runtime.hooks import RuntimeInfo
+from byoc_core.runtime.threads import num_threads
 
 from fakenpu.faults.fault import Change, Fault
 from fakenpu.faults.l4 import Call, around, caught
@@ -70,6 +71,18 @@ def _declares_fork_safety(value: object) -> Change:
 def _says_that_children_hang(names: dict[str, Any]) -> None:
     _declares_fork_safety(False)(names)
     _hangs_in_children(names)
+
+
+def _rounds_by_threads(call: Call, num_inputs: int) -> Call:
+    """Leaves a gap between what two threads do of a large result."""
+
+    def run(*arrays: Any) -> object:
+        returned = call(*arrays)
+        if arrays[num_inputs].size >= 200_000 and num_threads() > 1:
+            arrays[num_inputs].reshape(-1)[arrays[num_inputs].size // 2] = 0
+        return returned
+
+    return run
 
 
 def _uses_a_second_thread(call: Call, num_inputs: int) -> Call:
@@ -150,6 +163,7 @@ FAULTS: Mapping[str, Fault] = {
     # Who says that modules do not work in a forked process is not called in one.
     "hangs-in-children-and-says-so": Fault(frozenset(), run_half=_says_that_children_hang),
     "declares-no-truth-value": Fault(frozenset({"L0-runtime-info"}), run_half=_declares_fork_safety("perhaps")),
+    "hangs-on-the-number-of-threads": Fault(caught("thread-numbers"), run_half=around(_rounds_by_threads)),
     "uses-a-second-thread": Fault(caught("thread-limit"), run_half=around(_uses_a_second_thread)),
     "hangs-in-children": Fault(caught("fork"), run_half=_hangs_in_children),
     "leaks-a-buffer": Fault(caught("memory-steady"), run_half=around(_leaks_a_buffer)),
