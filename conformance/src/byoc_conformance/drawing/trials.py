@@ -181,7 +181,7 @@ def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
     """Yield a trial for each other dtype that the op takes, and for common floats another one with constants."""
     case = op_cases()[op.name][0]
     dtypes = case.dtypes(op)[1:]
-    fixed = [trial for trial in trials if trial.constants] or trials
+    fixed = [trial for trial in trials if trial.constants and 0 not in trial.constants] or trials
     for turn, dtype in enumerate(dtypes):
         for choice in (trials, fixed) if dtype in _COMMON_FLOATS else (trials,):
             fitting = (choice[(turn * _DTYPE_STEP + offset) % len(choice)] for offset in range(len(choice)))
