@@ -32,9 +32,9 @@ class PartitionOptions:
         min_flops: the same for a region of fewer floating-point operations, every symbolic size counted as 1.
         min_bytes: the same for a region whose ops read and write fewer bytes, added up, every symbolic size counted
             as 1. A region with a forced op stays, whatever its size.
+        sideways: whether claims of one backend that no edge joins may share a region.
         backend_limits: whether the least regions hold which backends state (``BackendInfo.min_region_flops``); a region
             whose operations depend on symbols is never below them.
-        sideways: whether claims of one backend that no edge joins may share a region.
     """
 
     force: Mapping[str, str] = field(default_factory=dict)
@@ -43,8 +43,8 @@ class PartitionOptions:
     min_ops: int = 0
     min_flops: int = 0
     min_bytes: int = 0
-    backend_limits: bool = True
     sideways: bool = False
+    backend_limits: bool = True
 
     def __post_init__(self) -> None:
         _check_mapping("force", self.force, "{'conv_1': 'host'}")
