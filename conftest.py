@@ -1,8 +1,8 @@
 """What all tests share: how hypothesis runs, and where what they compile is kept.
 
 Hypothesis has no deadlines, since machines are shared; in CI it draws the same examples each time. With
-``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws twenty times as many, unless a test says a number of its own; a
-costly property takes a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` there are fewer, and a
+``BYOC_EXAMPLES=thorough`` (``nox -s thorough``) it draws twenty times as many, unless a test says a number of its own;
+a costly property takes a part of ``settings().max_examples``. With ``BYOC_EXAMPLES=mutation`` there are fewer, and a
 counterexample is not made smaller: mutation testing asks only whether there is one.
 """
 

@@ -177,7 +177,8 @@ def unit_magnitude(binding: Binding, operands: Sequence[NDArray], exact: NDArray
 def operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
     """Return the floating-point operations of an op over the elements of its smallest result.
 
-    Unknown sizes count as 1. Where an op does not state its operations, each element of a result may be a sum of products of all operands.
+    Unknown sizes count as 1. Where an op does not state its operations, each element of a result may be a sum of
+    products of all operands.
     """
     if not binding.op.states_flops:
         context = binding.cost_context()
