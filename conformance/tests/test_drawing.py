@@ -158,7 +158,7 @@ def test_graphs_have_what_they_are_for() -> None:
     ]
     sizes = [len(graph.function.bindings) for graph in graphs]
     assert min(sizes) >= 4
-    assert max(sizes) > 30
+    assert max(sizes) > 25
     assert {binding.op.name for graph in graphs for binding in graph.function.bindings} == set(graph_ops())
     assert any(len(graph.function.results) > 1 for graph in graphs)
     assert any(len(graph.constants) > 1 for graph in graphs)
@@ -244,9 +244,9 @@ def test_blocks_of_bytes_have_one_right_result(root: str) -> None:
                 np.testing.assert_allclose(found.astype(float), wanted.astype(float), rtol=1e-5, atol=1e-4)
 
 
-def test_graphs_hang_on_no_claim() -> None:
+def test_graphs_hang_on_no_claim(fakenpu: str) -> None:
     """What an id stands for stays as it is when a backend claims one more op."""
-    first, second = Subject(SubjectSpec("examplejson")), Subject(SubjectSpec("host"))
+    first, second = Subject(SubjectSpec(fakenpu)), Subject(SubjectSpec("host"))
     static = [op for op in graph_ops() if generator_of(0, "graph", op, 0).random() >= 0.5]
     for op in static[:5]:
         graphs = [random_graphs._draw(subject, op) for subject in (first, second)]
