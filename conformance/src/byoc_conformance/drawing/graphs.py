@@ -21,6 +21,9 @@ _ROWS = (2, 3, 5, 70, 300)
 _COLUMNS = (3, 6, 8, 17, 40)
 _NUM_CALLS = 2
 _LARGEST = 50.0
+_LEAST = 0.1
+_FAR_FROM_ZERO = ("reciprocal", "log")
+"""Ops whose results hang on the last bit of an operand near zero."""
 _FAVOUR = 12
 _COMMON = dict.fromkeys(["add", "subtract", "multiply", "exp", "nn.relu", "nn.dense", "nn.bias_add", "concat"], 4.0)
 """Weights of the ops that most backends take; those of the rest are 1."""
@@ -109,10 +112,16 @@ class _Draft:
         """Adds an op on values that are there, if it can be."""
         # Late values are read more often than early ones, so that graphs are deep; early ones too, so that they join.
         late = self.generator.random() < 0.6
-        count = len(self._values)
-        x = self._values[count - 1 - int(self.generator.integers(min(3, count)))] if late else self.any_value()
+        values = self._values
+        if op in _FAR_FROM_ZERO:
+            values = [value for value in values if self._is_far_from_zero(value)] or values
+        count = len(values)
+        x = values[count - 1 - int(self.generator.integers(min(3, count) if late else count))]
         operands, attrs = _STEPS.get(op, _binary if op in _BINARY else _unary)(self, x)
         self._emit(op, operands, attrs)
+
+    def _is_far_from_zero(self, value: Value) -> bool:
+        return all(np.min(np.abs(array)) >= _LEAST for array in self._arrays[id(value)])
 
     def any_value(self) -> Value:
         """Gives a value that is there."""
@@ -131,7 +140,7 @@ class _Draft:
 
     def _emit(self, op: str, operands: Sequence[Value], attrs: Mapping[str, Any]) -> None:
         calls = list(zip(*(self._arrays[id(operand)] for operand in operands), strict=True))
-        if op in ("divide", "reciprocal", "log") and any(np.min(np.abs(arrays[-1])) < 0.1 for arrays in calls):
+        if op in (*_FAR_FROM_ZERO, "divide") and not self._is_far_from_zero(operands[-1]):
             return
         probe = FunctionBuilder("probe", ops=self._ops)
         types = [operand.type for operand in operands]
