@@ -24,6 +24,10 @@ __all__ = ["ItemResult", "Runner", "check_patience", "main"]
 _MIN_PATIENCE = 0.01
 _OPEN_SECONDS = 60.0
 """How long importing the backend may take."""
+_VARIABLES = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+"""Numpy's matrix products run on one thread: how many threads its BLAS uses is no backend's to say."""
 _MAX_STARTS = 2
 """After so many processes in a row that ended with the import, no other is started."""
 _ENDED = {"crash": Status.CRASHED, "hang": Status.HUNG}
@@ -114,7 +118,8 @@ class Runner:
         """
         if len(self._unopened) == _MAX_STARTS:
             return self._unopened[-1]
-        worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), Path(self._folder.name) / f"{level}.txt")
+        errors = Path(self._folder.name) / f"{level}.txt"
+        worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), errors, _VARIABLES)
         self._workers[level] = worker
         reply = worker.ask({}, _OPEN_SECONDS * self._patience)
         if not isinstance(reply, Ended):

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Literal
 
 from byoc_core.errors import InternalError
@@ -51,9 +52,16 @@ class Worker:
         entry: ``"package.module:function"``; it is called with ``setup`` and should end in :func:`serve`.
         setup: plain JSON values.
         stderr: a file for what the process prints.
+        variables: what the process finds in its environment beside this process's variables.
     """
 
-    def __init__(self, entry: str, setup: Mapping[str, object], stderr: Path) -> None:
+    def __init__(
+        self,
+        entry: str,
+        setup: Mapping[str, object],
+        stderr: Path,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._entry = entry
         self._stderr = stderr
         self._errors = stderr.open("wb")
@@ -62,6 +70,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env={**os.environ, **variables},
             text=True,
             encoding="utf-8",
             start_new_session=True,  # a group of its own: what it starts ends with it, and Ctrl-C is for this process
