@@ -30,7 +30,8 @@ EDGES = {("x", "npu"), ("w", "add"), ("npu", "add"), ("add", "tanh"), ("tanh", "
 
 def words(text: Text) -> str:
     """Give the name of a box: an input or output, a backend, or a host op."""
-    first, _, second = text.get_text().partition("\n")
+    label: str = text.get_text()
+    first, _, second = label.partition("\n")
     return second if first == "host" else first.partition(":")[0]
 
 
