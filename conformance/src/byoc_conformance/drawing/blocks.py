@@ -213,6 +213,8 @@ _FUSED: tuple[Levels, ...] = (
     {"root": "dense", "dtype": "bfloat16", "activation": "relu", "order": "activation first", "joined": "multiply row"},
     {"root": "dense", "activation": "gelu", "joined": "add row"},
     {"root": "large dense", "joined": "add row of each"},
+    {"root": "dense of a batch", "joined": "add row of each"},
+    {"root": "matmul", "joined": "add row of each"},
     {"root": "matmul", "joined": "add row", "activation": "leaky relu", "reader": "a second chain"},
 )
 """Blocks of three choices and more that many backends compute as one; what is not named is as in the plain block."""

@@ -21,8 +21,9 @@ def _normal(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) 
     return generator.standard_normal(shape)
 
 
-def _integers(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    return generator.integers(-4, 4, shape, endpoint=True).astype(np.float64)
+def _halves(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    """Integers, and what lies halfway between two."""
+    return generator.integers(-8, 8, shape, endpoint=True) / 2.0
 
 
 def _large(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
@@ -70,7 +71,7 @@ def _special(generator: np.random.Generator, shape: tuple[int, ...], dtype: str)
 
 REGIMES: Mapping[str, Draw] = {
     "normal": _normal,
-    "integers": _integers,
+    "halves": _halves,
     "large": _large,
     "zeros": _zeros,
     "small": _small,
@@ -105,15 +106,15 @@ def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: n
         limits = (operand.low, operand.high) if operand.dtype is not None or regime == "normal" else None
         array = draw_array(own, operand.shape, drawn, generator, limits)
         if name in POSITIVE_OPERANDS and dtype_info(own).kind == "float":
-            is_exact = name == "scale" and drawn in {"normal", "integers"}
+            is_exact = name == "scale" and drawn in {"normal", "halves"}
             array = _to_powers_of_two(array) if is_exact else to_positive(array)
         arrays.append(array)
     return arrays
 
 
 def _to_powers_of_two(numbers: NDArray) -> NDArray:
-    """Return 0.5, 1 or 2 for each number: quotients by them are exact, and ties among them."""
-    return np.asarray(2.0 ** (np.floor(numbers.astype(np.float64)) % 3 - 1)).astype(numbers.dtype)
+    """Return 1, 2 or 4 for each number: quotients by them are exact, and ties among them."""
+    return np.asarray(2.0 ** (np.floor(numbers.astype(np.float64)) % 3)).astype(numbers.dtype)
 
 
 def to_positive(array: NDArray) -> NDArray:

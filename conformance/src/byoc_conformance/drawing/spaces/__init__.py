@@ -61,6 +61,7 @@ _SPACES: Mapping[str, Callable[[OpDef], Space]] = {
     "scatter_slice": indexing.scatter_slice,
     "reverse_sequence": indexing.reverse_sequence,
     "einsum": products.einsum,
+    **dict.fromkeys(("nn.rnn", "nn.gru", "nn.lstm"), products.recurrence),
     "nn.attention": products.attention,
     "nn.resize": resampling.resize,
     "quantize": resampling.quantise,

@@ -1,14 +1,14 @@
-"""Spaces of products over several axes: Einstein sums and attention."""
+"""Spaces of products over several axes: Einstein sums, attention, recurrence."""
 
 from __future__ import annotations
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import OpCase, case
+from byoc_core.ops.cases.case import OpCase, case, integers
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import Space, schema_levels
 
-__all__ = ["attention", "einsum"]
+__all__ = ["attention", "einsum", "recurrence"]
 
 _EQUATIONS = (
     *("ij,jk->ik", "ki,ij", "ij->ji", "bij,bjk->bik", "ij->", "i,j->ij", "bhid,bhjd->bhij", "ijk->kij", "ij,ij->"),
@@ -57,3 +57,24 @@ def attention(op: OpDef) -> Space:
         "scores": (None, None, None, "products", "capped", "masked", "weights"),
     }
     return Space(factors, build)
+
+
+_GATES = {"nn.rnn": (1, 1), "nn.gru": (3, 1), "nn.lstm": (4, 2)}
+"""The gates and the states of each layer."""
+
+
+def recurrence(op: OpDef) -> Space:
+    """Return the space of a recurrent layer: one step and many, narrow and wide states, items of other lengths."""
+
+    def build(levels: Levels) -> OpCase:
+        steps, batch, inputs, hidden = levels["sizes"]
+        num_gates, num_states = _GATES[op.name]
+        directions, width = 2 if levels["direction"] == "bidirectional" else 1, num_gates * hidden
+        weights = [(directions, width, inputs), (directions, width, hidden), (directions, 2 * width)]
+        lengths = [integers((batch,), 1, steps, "int32")] if levels["lengths"] else []
+        attrs = {name: level for name, level in levels.items() if name not in {"sizes", "lengths"}}
+        states = [(directions, batch, hidden)] * num_states
+        return case(op.name, (steps, batch, inputs), *weights, *states, *lengths, **attrs)
+
+    sizes = ((5, 2, 3, 4), (1, 1, 8, 33), (7, 3, 17, 9), (3, 5, 2, 1))
+    return Space({"sizes": sizes, "lengths": (False, True), **schema_levels(op)}, build)

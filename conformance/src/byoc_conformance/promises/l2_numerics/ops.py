@@ -21,11 +21,13 @@ __all__ = ["PROMISES"]
 
 NDArray = npt.NDArray[Any]
 
-_ORDINARY = ("normal", "integers", "large", "zeros", "small", "tiny")
+_ORDINARY = ("normal", "halves", "large", "zeros", "small", "tiny")
 _EVERYWHERE = (*_ORDINARY, "nonfinite")
 _BY_ELEMENT = (*_ORDINARY, "thresholds", "special")
 _SKIPS = frozenset({"nn.attention"})
 """Ops that may skip what they weigh by zero: whether a NaN there counts, they do not say."""
+_WITH_TIES = frozenset({"quantize"})
+"""Ops that few numbers try: those halfway between two results."""
 _MAX_TEXTS = 5
 
 
@@ -122,7 +124,8 @@ def _regimes(trial: Trial) -> Sequence[str]:
     is_by_element = Trait.ELEMENTWISE in trial.op.traits or rule_of(binding) is Rule.MOVEMENT
     regimes = _BY_ELEMENT if is_by_element else _ORDINARY if trial.op.name in _SKIPS else _EVERYWHERE
     kind, _, number = trial.name.partition("_")
-    if (kind == "case" and int(number) == 0) or trial.dtype != op_cases()[trial.op.name][0].dtype:
+    is_other_dtype = trial.dtype != op_cases()[trial.op.name][0].dtype
+    if (kind == "case" and int(number) == 0) or is_other_dtype or trial.op.name in _WITH_TIES:
         return regimes
     *others, wild = regimes[1:]
     if kind == "case":
