@@ -162,6 +162,14 @@ def test_one_operand_alone_may_be_taken_for_zero() -> None:
     assert "1 of 2 elements are wrong" in text_of("divide", (x, y), np.array([1.0, 10.0], np.float32))
 
 
+def test_coarse_arithmetic_may_flush_too() -> None:
+    """The first term is 0.3, or nothing where a subnormal number is taken for zero."""
+    x, weight = np.array([[1e-39, 1.3]], np.float32), np.array([[3e38, 1.7]], np.float32)
+    coarse = np.array([[1.3 * 1.7 * (1 + 2.0**-11)]], np.float32)
+    assert text_of("nn.dense", (x, weight), coarse, {"float32": 2.0**-11}) == ""
+    assert "elements are wrong" in text_of("nn.dense", (x, weight), coarse)
+
+
 def test_who_computes_on_finite_numbers_only_is_not_judged_on_others() -> None:
     module = one_op("nn.relu", X)
     wild = X.copy()

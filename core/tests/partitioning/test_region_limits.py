@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from byoc_core import script as R
-from byoc_core.ir import IRModule
+from byoc_core.ir import FunctionBuilder, IRModule, OpDef, OperandSpec, TensorType
+from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, PartitionOptions, PartitionRequest, partition
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
@@ -82,6 +83,11 @@ def test_a_backend_states_which_regions_are_worth_a_call(places: Callable[..., s
     assert places(MIXED, [backend()], force={"a": "aone"}) == "a:a c:a d:a e:a"
     assert places(MIXED, [backend()], min_flops=99) == ""
     assert places(MIXED, [backend(), fake_backend("btwo", ["tanh"])]) == "a:b c:a d:a e:a"
+    unstated = OpDef("aone.twice", (OperandSpec("x"),), lambda context: (context.tensor(0),))
+    builder = FunctionBuilder("main", ops=default_ops().extended([unstated]))
+    result = builder.bind(unstated, [builder.param("x", TensorType((8,), "float32"))], {}).result
+    unknown = IRModule({"main": builder.finish(result)})
+    assert places(unknown, [fake_backend("aone", ["aone.twice"], min_region_flops=9)]) == f"{result.name}:a"
     symbolic = 'def main(x: R.Tensor(("n",))):\n    a = R.tanh(x)\n    return a\n'
     assert places(symbolic, [backend()]) == "a:a"
 

@@ -122,7 +122,7 @@ class _OneOp:
             return None
         if rule_of(self._binding) is not Rule.MOVEMENT and any(w is not None and w.any() for w in wrongs):
             for inputs in self._flushed():
-                references = References(self._module, self._function.name, inputs)
+                references = self._references.with_inputs(inputs)
                 for index, wrong in enumerate(wrongs):
                     again = self._wrong_elements(index, references, inputs)
                     if wrong is not None and again is not None and wrong.shape == again.shape:

@@ -114,6 +114,10 @@ class References:
         self._finite_only = finite_only
         self.host = evaluate_function(module, name, inputs)
 
+    def with_inputs(self, inputs: Sequence[NDArray]) -> References:
+        """Return the references of the same function and backend for other inputs."""
+        return References(self._module, self._name, inputs, self._unit_roundoff, finite_only=self._finite_only)
+
     def unit_roundoff(self, dtype: str, op: str = "") -> float:
         """Return the relative error that one rounding of a dtype may have: in general, or in an op."""
         return max(stated_roundoff(self._unit_roundoff, dtype, op), float_limits(dtype).unit_roundoff)

@@ -44,7 +44,8 @@ _MOST_CALLS = 200
 _NUMBERS = (2, 3, 4)
 _ROUNDS = 3
 _LARGEST_SHARE = 0.25
-"""What other threads may compute beside the one that is permitted: they wake up, look, and sleep again."""
+"""What other threads may compute beside the one permitted: they wake up, look, and sleep again. Backends of one thread
+were measured at 0.00 of its time, those that take a second one at 0.38 and more."""
 
 
 @dataclass(frozen=True, slots=True)

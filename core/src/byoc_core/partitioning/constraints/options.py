@@ -34,7 +34,7 @@ class PartitionOptions:
             as 1. A region with a forced op stays, whatever its size.
         sideways: whether claims of one backend that no edge joins may share a region.
         backend_limits: whether the least regions hold which backends state (``BackendInfo.min_region_flops``); a region
-            whose operations depend on symbols is never below them.
+            whose operations are not known, or depend on symbols, is never below them.
     """
 
     force: Mapping[str, str] = field(default_factory=dict)

@@ -108,7 +108,7 @@ def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
 
 def _unworthy(ops: Sequence[Binding], least: int) -> str:
     """Return why a region is not worth a call of its backend; empty where it may be."""
-    if not least or cited_symbols(ops):
+    if not least or cited_symbols(ops) or not all(op.op.states_flops for op in ops):
         return ""
     total = sum(evaluate_at_one(op.op.flops(op.cost_context())) for op in ops)
     if total >= least:
