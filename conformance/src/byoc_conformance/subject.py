@@ -18,6 +18,7 @@ from byoc_core.ir import Function, IRModule, OpRegistry
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen
 from byoc_core.pattern import Rejection
+from byoc_core.runtime import PackedFunction
 from byoc_core.runtime.registry import runtimes
 
 from byoc_conformance.judging import Verdict, judge
@@ -228,7 +229,14 @@ class Attempt:
 
     @cached_property
     def vm(self) -> byoc_core.VirtualMachine:
-        """A machine for them.
+        """A machine for them; see :meth:`new_machine` for what it raises."""
+        return self.new_machine()
+
+    def new_machine(self, externs: Mapping[str, PackedFunction] = MappingProxyType({})) -> byoc_core.VirtualMachine:
+        """Return a machine for the functions that could be compiled.
+
+        Args:
+            externs: what is called in place of compiled functions, by their names.
 
         Raises:
             NotCoveredError: a runtime says that its modules cannot run on this machine.
@@ -236,7 +244,7 @@ class Attempt:
         for type_key in dict.fromkeys(module.type_key for module in self.executable.modules):
             if reason := _missing_to_run(type_key):
                 raise NotCoveredError(reason)
-        return byoc_core.VirtualMachine(self.executable)
+        return byoc_core.VirtualMachine(self.executable, externs=externs)
 
     @cached_property
     def _compiled(self) -> tuple[IRModule, Mapping[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
+from byoc_core import VirtualMachine
 from byoc_core.debugging.rounding import Rule, rule_of
 from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, IRModule, Trait
@@ -16,6 +17,7 @@ from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, dra
 from byoc_conformance.outcome import Cell, DeclinedError, FailedError, Outcome, Status
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.subject import Attempt, Subject, call_unchanging
+from byoc_conformance.wrapped_calls import guarded_machine
 
 __all__ = ["PROMISES"]
 
@@ -47,10 +49,11 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
         raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
     claimed = known | (_claimed(subject, near) if near else {})
     attempt = subject.attempt(_module_of(claimed, seed))
+    guarded = guarded_machine(attempt)
     texts = {
         name: [f"{trial} is claimed, then not compiled: {attempt.failures[name]}"]
         if name in attempt.failures
-        else list(_problems(subject, attempt, trial))
+        else list(_problems(subject, attempt, guarded, trial))
         for name, trial in claimed.items()
     }
     cells = _cells(case, trials, {name: not problems for name, problems in texts.items()})
@@ -78,8 +81,11 @@ def _module_of(trials: Mapping[str, Trial], seed: int) -> IRModule:
     return IRModule(functions, store)
 
 
-def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]:
-    """Yield what is wrong with the results of one function, for each regime of values; symbols change their sizes."""
+def _problems(subject: Subject, attempt: Attempt, guarded: VirtualMachine, trial: Trial) -> Iterator[str]:
+    """Yield what is wrong with the results of one function, for each regime of values.
+
+    Every second call has other sizes, where sizes are symbols, and runs on a machine that guards workspaces.
+    """
     other = trial.other_case(generator_of(subject.spec.seed, trial.op.name, trial.name, "other sizes"))
     for number, regime in enumerate(_regimes(trial)):
         case = other if other is not None and number % 2 else trial.case
@@ -88,7 +94,7 @@ def _problems(subject: Subject, attempt: Attempt, trial: Trial) -> Iterator[str]
         inputs = [array for index, array in enumerate(operands) if index not in trial.constants]
         what = f"{trial}, {regime} values" + (f" of {_shapes(inputs)}" if other is not None else "")
         try:
-            results = call_unchanging(attempt.vm, trial.name, inputs)
+            results = call_unchanging(guarded if number % 2 else attempt.vm, trial.name, inputs)
         except FailedError as error:
             yield f"{what}: {error}"
             return

@@ -15,12 +15,12 @@ from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l4_behaviour.running import agree, copies, require_examples, run, same_bytes
 from byoc_conformance.promises.l4_behaviour.spying import ObservedCall, observe_calls
 from byoc_conformance.subject import Subject
+from byoc_conformance.wrapped_calls import GuardedWorkspace
 
 __all__ = ["PROMISES"]
 
-_ALIGNMENT = 64
 _POISON = 0xA5
-"""What workspaces hold, and the memory around them."""
+"""What workspaces hold."""
 
 Call = Callable[[ObservedCall, CallTraits], Iterator[tuple[str, Sequence[Array]]]]
 """Calls a function in a way that its traits permit; yields how, with the outputs."""
@@ -86,13 +86,10 @@ def _call_with_workspace(call: ObservedCall, traits: CallTraits) -> Iterator[tup
     nbytes = caller_nbytes(traits.workspace_nbytes, call.function.signature, shapes)
     if not isinstance(nbytes, int) or not nbytes:
         return
-    room = np.full(nbytes + 3 * _ALIGNMENT, _POISON, np.uint8)
-    start = _ALIGNMENT - room.ctypes.data % _ALIGNMENT
-    workspace = room[start : start + nbytes]
+    workspace = GuardedWorkspace(nbytes, _POISON)
     inputs, outputs = copies(call.inputs), [np.zeros_like(array) for array in call.outputs]
-    call.function.impl(*inputs, *outputs, workspace)
-    if not ((room[:start] == _POISON).all() and (room[start + nbytes :] == _POISON).all()):
-        raise FailedError(f"{call.example.name}: memory before or behind the workspace was written")
+    call.function.impl(*inputs, *outputs, workspace.array)
+    workspace.check(call.example.name)
     yield "with a workspace that holds anything", outputs
     outputs = [np.zeros_like(array) for array in call.outputs]
     call.function.impl(*copies(call.inputs), *outputs)

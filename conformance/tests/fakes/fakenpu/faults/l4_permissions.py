@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ def _loses_strided_outputs(call: Call, num_inputs: int) -> Call:
     """Fills a compact copy of a strided output, and forgets the output."""
 
     def run(*arrays: Any) -> object:
-        return call(*arrays[:num_inputs], *map(np.ascontiguousarray, arrays[num_inputs:]))
+        outputs = (np.ascontiguousarray(array) if array.ndim else array for array in arrays[num_inputs:])
+        return call(*arrays[:num_inputs], *outputs)
 
     return run
 
@@ -28,6 +30,19 @@ def _clears_outputs_first(call: Call, num_inputs: int) -> Call:
         for output in arrays[num_inputs:]:
             output[...] = 0
         return call(*arrays)
+
+    return run
+
+
+def _overruns_its_workspace(call: Call, num_inputs: int) -> Call:
+    """Writes a byte behind a workspace, where the memory up to the next aligned place belongs to nobody."""
+
+    def run(*arrays: Any) -> object:
+        found = call(*arrays)
+        workspace = arrays[-1]
+        if len(arrays) == num_inputs + 2 and workspace.dtype == np.uint8 and workspace.nbytes % 64:
+            ctypes.memset(workspace.ctypes.data + workspace.nbytes, 0x77, 1)
+        return found
 
     return run
 
@@ -80,8 +95,17 @@ def _rounds_otherwise_in_python() -> Change:
 
 
 FAULTS = {
-    "loses-strided-outputs": Fault(frozenset({"L4-permitted-strides"}), run_half=around(_loses_strided_outputs)),
-    "clears-outputs-first": Fault(frozenset({"L4-permitted-in-place"}), run_half=around(_clears_outputs_first)),
+    "loses-strided-outputs": Fault(
+        frozenset({"L2-onnx", "L4-permitted-strides"}), run_half=around(_loses_strided_outputs)
+    ),
+    "overruns-its-workspace": Fault(
+        frozenset({"L2-op", "L4-permitted-workspace"}), run_half=around(_overruns_its_workspace)
+    ),
+    # Machines take that permission at its word in every graph of several regions.
+    "clears-outputs-first": Fault(
+        frozenset({"L2-blocks", "L2-onnx", "L2-random-graphs", "L4-permitted-in-place"}),
+        run_half=around(_clears_outputs_first),
+    ),
     "trusts-workspace": Fault(frozenset({"L4-permitted-workspace"}), run_half=around(_trusts_workspace)),
     "rounds-otherwise-in-python": Fault(frozenset({"L4-native-calls"}), run_half=_rounds_otherwise_in_python()),
 }
