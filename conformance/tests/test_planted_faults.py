@@ -62,7 +62,7 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
     require_backend(fault.plugin)
     caught = find_catch(fault)
     assert caught is not None
-    copy_plugin(fault.plugin, fault.package, tmp_path)
+    copy_plugin(fault.package, tmp_path)
     assert hold_copy(tmp_path, fault.plugin, fault.package, [caught.test]) is None
 
 

@@ -65,7 +65,7 @@ def _hold_sound(faults: Sequence[PlantedFault]) -> bool:
     for plugin, package in dict.fromkeys((fault.plugin, fault.package) for fault in faults):
         tests = sorted({test for fault in faults if fault.plugin == plugin for test in fault.tests})
         with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-            copy_plugin(plugin, package, Path(folder))
+            copy_plugin(package, Path(folder))
             red = hold_copy(Path(folder), plugin, package, tests)
         print(f"{plugin} without a fault: {f'{red.test}: {red.text}' if red else 'passes'}")
         is_sound = is_sound and red is None

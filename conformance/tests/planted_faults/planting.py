@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from conformance.tests.planted_faults.fault import PlantedFault, source_of
+from conformance.tests.planted_faults.fault import PlantedFault
 
 __all__ = ["Caught", "check_origin", "copy_plugin", "find_catch", "hold_copy", "show_witness"]
 
@@ -31,9 +31,16 @@ class Caught(NamedTuple):
     text: str
 
 
-def copy_plugin(plugin: str, package: str, folder: Path) -> None:
-    """Copy the package of a plugin, compiled extensions too, into a folder."""
-    shutil.copytree(source_of(plugin) / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+def copy_plugin(package: str, folder: Path) -> None:
+    """Copy an installed package, compiled extensions too, into a folder.
+
+    Raises:
+        RuntimeError: the package is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"`{package}` is not installed")
+    shutil.copytree(Path(spec.origin).parent, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 @contextmanager
@@ -41,7 +48,7 @@ def _planted(fault: PlantedFault) -> Iterator[Path]:
     """Yield a folder with a copy of the fault's package that has the fault."""
     with tempfile.TemporaryDirectory(prefix="planted-") as name:
         folder = Path(name)
-        copy_plugin(fault.plugin, fault.package, folder)
+        copy_plugin(fault.package, folder)
         (folder / fault.file).write_text(fault.faulty_text(), encoding="utf-8")
         yield folder
 
@@ -77,7 +84,7 @@ def show_witness(fault: PlantedFault) -> str:
     """
     arguments = ("witness", fault.plugin, fault.package, fault.name)
     with tempfile.TemporaryDirectory(prefix="planted-") as name:
-        copy_plugin(fault.plugin, fault.package, Path(name))
+        copy_plugin(fault.package, Path(name))
         sound = _run_inner(Path(name), *arguments)
     if sound.returncode != 0 or json.loads(sound.stdout.splitlines()[-1]):
         raise RuntimeError(f"the witness of `{fault.name}` is wrong without the fault:\n{sound.stdout}{sound.stderr}")
