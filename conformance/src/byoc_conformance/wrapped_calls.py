@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,9 @@ def machine_around(
 ) -> VirtualMachine:
     """Return a machine that calls ``around(function, inputs, outputs)`` in place of compiled functions.
 
+    A machine gives views that cannot be written to whatever a user puts in place of a function. Here a backend's own
+    function is called, and gets arrays that it can write: a backend that writes its inputs is to be found.
+
     Args:
         attempt: what was compiled.
         around: what is called.
@@ -72,7 +76,7 @@ def machine_around(
     }
 
     def call(function: PackedFunction, count: int, *arrays: Array) -> object:
-        return around(function, arrays[:count], arrays[count:])
+        return around(function, [_writeable(array) for array in arrays[:count]], arrays[count:])
 
     externs = {}
     for module in attempt.executable.modules:
@@ -83,6 +87,13 @@ def machine_around(
             around_it = partial(call, function, num_inputs.get(name, 0))
             externs[name] = PackedFunction(name, around_it, function.signature)
     return attempt.new_machine(externs)
+
+
+def _writeable(array: Array) -> Array:
+    view = array.view()
+    with suppress(ValueError):  # memory that nobody can write
+        view.flags.writeable = True
+    return view
 
 
 def guarded_machine(attempt: Attempt) -> VirtualMachine:
