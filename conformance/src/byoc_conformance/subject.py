@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -159,29 +159,51 @@ class Subject:
             NotCoveredError: they cannot compile on this machine.
         """
         self.require_tools()
-        return Attempt(self, module)
+        log = PartitionLog()
+        # Functions of the kit are smaller than what is worth a call to some.
+        partitioned = byoc_core.partition(
+            module,
+            [self.handle, *self.companions],
+            options=self.options,
+            log=log,
+            partition_options=PartitionOptions(backend_limits=False),
+        )
+        return Attempt(self, module, partitioned, log)
 
 
 class Attempt:
     """A module, partitioned, with what became of each of its functions. Compiled when first asked for.
+
+    Args:
+        subject: whose attempt it is.
+        module: as it was given.
+        partitioned: with the regions.
+        log: with the reasons for what no region holds.
 
     Attributes:
         module: as it was given.
         partitioned: with the regions.
     """
 
-    def __init__(self, subject: Subject, module: IRModule) -> None:
+    def __init__(self, subject: Subject, module: IRModule, partitioned: IRModule, log: PartitionLog) -> None:
         self._subject = subject
-        self._log = PartitionLog()
+        self._log = log
         self.module = module
-        handles = [subject.handle, *subject.companions]
-        # Functions of the kit are smaller than what is worth a call to some.
-        self.partitioned = byoc_core.partition(
-            module,
-            handles,
-            options=subject.options,
-            log=self._log,
-            partition_options=PartitionOptions(backend_limits=False),
+        self.partitioned = partitioned
+
+    def only(self, names: Collection[str]) -> Attempt:
+        """Return the attempt at some of the functions; they are partitioned as they are here."""
+        functions = {name: self.module[name] for name in names}
+        partitioned = {
+            name: function
+            for name, function in self.partitioned.functions.items()
+            if str(function.attrs.get("source", name)) in functions
+        }
+        return Attempt(
+            self._subject,
+            self.module.with_functions(functions),
+            self.partitioned.with_functions(partitioned),
+            self._log,
         )
 
     @cached_property
@@ -273,12 +295,6 @@ class Attempt:
     def _codegen_of(self, names: Sequence[str], failures: dict[str, str]) -> IRModule:
         """Compiles some functions, and notes refusals."""
         sources = {region.name: name for name, regions in self.regions.items() for region in regions}
-        kept = set(names)
-        functions = {
-            name: function
-            for name, function in self.partitioned.functions.items()
-            if str(function.attrs.get("source", name)) in kept
-        }
 
         def note(function: Function, backend: str, rejection: Rejection) -> Function:
             if backend == self._subject.name:
@@ -287,7 +303,7 @@ class Attempt:
 
         handles = [self._subject.handle, *self._subject.companions]
         run = RunCodegen(options=self._subject.options, backends=handles, handover=note)
-        return run(self.partitioned.with_functions(functions))
+        return run(self.only(names).partitioned)
 
 
 @cache

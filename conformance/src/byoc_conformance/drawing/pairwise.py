@@ -8,6 +8,7 @@ about the product of the two largest numbers of levels.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,9 +20,12 @@ Levels = Mapping[str, Any]
 """One level of each factor."""
 
 _Made = TypeVar("_Made")
-_Pair = tuple[tuple[int, int], tuple[int, int]]
+_Level = tuple[int, int]
+"""A factor's place, and a level's."""
 _ATTEMPTS = 40
-"""How many rows with a pair are tried before the pair is taken for one that cannot be."""
+"""How many rows with a pair are tried, half of them completed greedily, before it is taken for one that cannot be."""
+_CANDIDATES = 3
+"""Of how many rows with a pair the one is taken that shows the most pairs not seen yet."""
 
 
 def cover_pairs(
@@ -30,7 +34,7 @@ def cover_pairs(
     """Yield objects made of rows that together show every pair of levels which can occur in a row.
 
     Rows are completed greedily, as in AETG (Cohen, Dalal, Fredman and Patton, IEEE TSE 23(7), 1997): each next factor
-    gets the level that shows the most pairs not seen yet.
+    gets the level that shows the most pairs not seen yet, and the best of a few rows is taken.
 
     Args:
         factors: the levels of each factor, by its name; one or more of each.
@@ -45,39 +49,47 @@ def cover_pairs(
         yield from (made for level in factors[names[0]] if (made := make({names[0]: level})) is not None)
         return
     sizes = [len(factors[name]) for name in names]
-    missing: dict[_Pair, None] = dict.fromkeys(
-        ((first, i), (second, j))
-        for first, second in itertools.combinations(range(len(names)), 2)
-        for i, j in itertools.product(range(sizes[first]), range(sizes[second]))
-    )
-    while missing:
-        wanted = next(iter(missing))
-        for attempt in range(_ATTEMPTS):
-            row = _complete(wanted, sizes, missing, generator, is_greedy=attempt < _ATTEMPTS // 2)
-            made = make({name: factors[name][level] for name, level in zip(names, row, strict=True)})
-            if made is not None:
-                for pair in itertools.combinations(enumerate(row), 2):
-                    missing.pop(pair, None)
-                yield made
+    levels = [(factor, level) for factor, size in enumerate(sizes) for level in range(size)]
+    missing = {level: {other for other in levels if other[0] != level[0]} for level in levels}
+    order = random.Random(int(generator.integers(2**63)))  # noqa: S311 - for a few levels many times as fast as numpy's
+    impossible: set[tuple[_Level, ...]] = set()
+    for first, second in itertools.combinations(levels, 2):
+        found: list[tuple[int, tuple[_Level, ...], _Made]] = []
+        for attempt in range(_ATTEMPTS if second in missing[first] else 0):
+            row = _complete((first, second), sizes, missing, order, is_greedy=attempt < _ATTEMPTS // 2)
+            if row in impossible:
+                continue
+            made = make({names[factor]: factors[names[factor]][level] for factor, level in row})
+            if made is None:
+                impossible.add(row)
+                continue
+            found.append((sum(len(missing[level].intersection(row)) for level in row), row, made))
+            if len(found) == _CANDIDATES:
                 break
-        else:
-            del missing[wanted]
+        if found:
+            _, row, made = max(found, key=lambda candidate: candidate[0])
+            for level in row:
+                missing[level].difference_update(row)
+            yield made
 
 
 def _complete(
-    pair: _Pair, sizes: Sequence[int], missing: Mapping[_Pair, None], generator: np.random.Generator, *, is_greedy: bool
-) -> list[int]:
+    pair: tuple[_Level, _Level],
+    sizes: Sequence[int],
+    missing: Mapping[_Level, set[_Level]],
+    order: random.Random,
+    *,
+    is_greedy: bool,
+) -> tuple[_Level, ...]:
     """Return a row with a pair; the other levels show as many missing pairs as can be, or are random."""
-    row = dict(pair)
-    others = [factor for factor in range(len(sizes)) if factor not in row]
-    for factor in generator.permutation(others).tolist():
-        levels = generator.permutation(sizes[factor]).tolist()
-        row[factor] = max(levels, key=lambda level: _num_shown(factor, level, row, missing)) if is_greedy else levels[0]
-    return [row[factor] for factor in range(len(sizes))]
-
-
-def _num_shown(factor: int, level: int, row: Mapping[int, int], missing: Mapping[_Pair, None]) -> int:
-    """Return how many missing pairs a level shows together with those of a row."""
-    return sum(
-        (((factor, level), item) if factor < item[0] else (item, (factor, level))) in missing for item in row.items()
-    )
+    row = list(pair)
+    others = [factor for factor in range(len(sizes)) if factor not in dict(pair)]
+    order.shuffle(others)
+    for factor in others:
+        start = int(order.random() * sizes[factor])
+        if is_greedy:
+            levels = [(factor, level) for level in (*range(start, sizes[factor]), *range(start))]
+            row.append(max(levels, key=lambda level: len(missing[level].intersection(row))))
+        else:
+            row.append((factor, start))
+    return tuple(sorted(row))

@@ -197,16 +197,17 @@ def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) 
 
     Args:
         op: the op.
-        claimed: drawn trials that a backend claims.
+        claimed: trials that a backend claims; those that were not drawn do not count.
         declined: those that it does not.
     """
+    bases = [trial for trial in claimed if trial.levels]
     shown = {pair for trial in claimed for pair in _pairs_of(trial.levels)}
     space, turn, most = space_of(op), 0, min(len(claimed) + len(declined), _MOST_NEAR)
-    for trial in declined if claimed else ():
+    for trial in declined if bases else ():
         for pair in _pairs_of(trial.levels):
             if pair in shown or turn >= most:
                 continue
-            base = claimed[turn % len(claimed)]
+            base = bases[turn % len(bases)]
             turn += 1
             made = _make(op, space, {**base.levels, **{name: trial.levels[name] for name, _ in pair}})
             if made is not None:

@@ -64,9 +64,9 @@ class CaseFunction:
     case: OpCase | None = None
 
     @property
-    def is_of_own_dtype(self) -> bool:
-        """Whether the dtype is the one that the case is most common in."""
-        return self.case is None or self.dtype == self.case.dtype
+    def is_most_common(self) -> bool:
+        """Whether it is a case in the dtype that is most common, without symbols and constants."""
+        return self.case is None or (self.kind == "static" and self.dtype == self.case.dtype)
 
     def __str__(self) -> str:
         return print_function(self.function)

@@ -25,9 +25,9 @@ def _compile_op(subject: Subject, case: str) -> Outcome:
     claimed = [name for name in items if asked.is_claimed(name)]
     if not claimed:
         return Outcome(Status.DECLINED, tell_reasons(asked, items), _cells(items, claimed, []))
-    # Level 2 compiles the other dtypes, and runs them.
-    own = [name for name in claimed if items[name].is_of_own_dtype] or claimed
-    attempt = subject.attempt(asked.module.with_functions({name: asked.module[name] for name in own}))
+    # Level 2 compiles other dtypes, constants and symbols, and runs them.
+    own = [name for name in claimed if items[name].is_most_common] or claimed
+    attempt = asked.only(own)
     failures = [name for name in own if name in attempt.failures]
     cells = _cells(items, claimed, failures)
     if failures:

@@ -35,37 +35,45 @@ _MAX_TEXTS = 5
 
 def _compute_op(subject: Subject, case: str) -> Outcome:
     op = subject.ops[case]
-    canonical = _numbered(canonical_trials(op), "case")
-    asked = subject.attempt(_module_of(canonical, subject.spec.seed))
     seed, is_dynamic = subject.spec.seed, subject.info.dynamic_shapes
+    canonical = _numbered(canonical_trials(op), "case")
     drawn = _numbered(drawn_trials(op, subject.spec.examples, seed, is_dynamic=is_dynamic), "drawn")
-    taken = _claimed(subject, drawn)
-    declined = [trial for name, trial in drawn.items() if name not in taken]
-    near = _numbered(near_trials(op, list(taken.values()), declined), "near")
-    trials = {**canonical, **drawn, **near}
-    known = {name: trial for name, trial in canonical.items() if asked.is_claimed(name)} | taken
-    if not known:
-        reasons = [reason for name in canonical for reason in asked.reasons(name)]
+    known = {**canonical, **drawn}
+    attempt = subject.attempt(_module_of(known, seed))
+    claimed = _claimed(attempt, known)
+    if not claimed:
+        reasons = [reason for name in canonical for reason in attempt.reasons(name)]
         raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
-    claimed = known | (_claimed(subject, near) if near else {})
-    attempt = subject.attempt(_module_of(claimed, seed))
-    guarded = guarded_machine(attempt)
-    texts = {
-        name: [f"{trial} is claimed, then not compiled: {attempt.failures[name]}"]
-        if name in attempt.failures
-        else list(_problems(subject, attempt, guarded, trial))
-        for name, trial in claimed.items()
-    }
+    texts = _texts(subject, attempt, claimed)
+    declined = [trial for name, trial in known.items() if name not in claimed]
+    near = _numbered(near_trials(op, list(claimed.values()), declined), "near")
+    if near:
+        attempt = subject.attempt(_module_of(near, seed))
+        texts |= _texts(subject, attempt, _claimed(attempt, near))
+    trials = known | near
     cells = _cells(case, trials, {name: not problems for name, problems in texts.items()})
     problems = [text for found in texts.values() for text in found]
     if problems:
         return Outcome(Status.FAILED, _joined(problems), cells)
-    return Outcome(Status.PASSED, f"{len(claimed)} of {len(trials)} cases are claimed, and right", cells)
+    return Outcome(Status.PASSED, f"{len(texts)} of {len(trials)} cases are claimed, and right", cells)
 
 
-def _claimed(subject: Subject, trials: Mapping[str, Trial]) -> dict[str, Trial]:
-    attempt = subject.attempt(_module_of(trials, subject.spec.seed))
+def _claimed(attempt: Attempt, trials: Mapping[str, Trial]) -> dict[str, Trial]:
     return {name: trial for name, trial in trials.items() if attempt.is_claimed(name)}
+
+
+def _texts(subject: Subject, asked: Attempt, trials: Mapping[str, Trial]) -> dict[str, list[str]]:
+    """Return what is wrong with each trial that is claimed."""
+    if not trials:
+        return {}
+    attempt = asked.only(trials)
+    guarded = guarded_machine(attempt)
+    return {
+        name: [f"{trial} is claimed, then not compiled: {attempt.failures[name]}"]
+        if name in attempt.failures
+        else list(_problems(subject, attempt, guarded, trial))
+        for name, trial in trials.items()
+    }
 
 
 def _numbered(trials: Iterator[Trial], prefix: str) -> dict[str, Trial]:
