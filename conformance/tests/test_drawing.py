@@ -70,7 +70,7 @@ def test_every_op_is_drawn_and_its_symbols_change_their_sizes() -> None:
     without_other_sizes = set()
     for name in op_cases():
         trials = list(drawn_trials(default_ops()[name], 0, 0, is_dynamic=True))
-        assert len(trials) >= 3, name
+        assert len(trials) >= (3 if default_ops()[name].operands else 1), name
         symbolic = [trial for trial in trials if trial.symbols != "none"]
         others = [trial.other_case(generator_of(0, name, index)) for index, trial in enumerate(symbolic)]
         if not any(other is not None for other in others):
@@ -194,7 +194,7 @@ def test_a_backend_that_takes_little_is_tried_near_what_it_takes() -> None:
     claimed = [trial for trial in drawn if trial.case.attrs["dilation"] == (1, 1) and trial.symbols == "none"]
     declined = [trial for trial in drawn if trial not in claimed]
     near = list(near_trials(op, claimed, declined))
-    assert 5 < len(near) <= 30
+    assert 5 < len(near) <= 16
     levels = [dict(trial.levels) for trial in claimed]
     for trial in near:
         assert min(sum(other[name] != trial.levels[name] for name in other) for other in levels) <= 2

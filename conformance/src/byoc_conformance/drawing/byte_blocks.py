@@ -42,7 +42,10 @@ class _Bytes(BlockDraft):
         return self.dequantised(value, "int8", levels["weight zero"], scales, axis)
 
 
-def _product(name: str, shape: tuple[int, ...], weight: tuple[int, ...], outputs: int, sums: int) -> Any:
+_Build = Callable[[_Bytes, Levels], Value]
+
+
+def _product(name: str, shape: tuple[int, ...], weight: tuple[int, ...], outputs: int, sums: int) -> _Build:
     def build(draft: _Bytes, levels: Levels) -> Value:
         x = draft.input(levels, shape, levels["zero"])
         return draft.op(name, x, draft.bytes(levels, weight, outputs, sums))
@@ -50,7 +53,7 @@ def _product(name: str, shape: tuple[int, ...], weight: tuple[int, ...], outputs
     return build
 
 
-def _convolution(layout: str, padding: tuple[int, ...]) -> Any:
+def _convolution(layout: str, padding: tuple[int, ...]) -> _Build:
     def build(draft: _Bytes, levels: Levels) -> Value:
         x = draft.input(levels, _IMAGE if layout == "NHWC" else _FIRST, levels["zero"])
         weight = draft.bytes(levels, (32, 16, 3, 3), 0, 1)
@@ -59,7 +62,7 @@ def _convolution(layout: str, padding: tuple[int, ...]) -> Any:
     return build
 
 
-def _pair(name: str, **attrs: Any) -> Any:
+def _pair(name: str, **attrs: Any) -> _Build:
     def build(draft: _Bytes, levels: Levels) -> Value:
         first = draft.input(levels, _FIRST, levels["zero"])
         return draft.op(name, first, draft.input(levels, _FIRST, levels["other zero"], levels["other scale"]), **attrs)
@@ -67,39 +70,36 @@ def _pair(name: str, **attrs: Any) -> Any:
     return build
 
 
-def _single(name: str, **attrs: Any) -> Any:
+def _single(name: str, **attrs: Any) -> _Build:
     return lambda draft, levels: draft.op(name, draft.input(levels, _FIRST, levels["zero"]), **attrs)
 
 
-_BYTES: Mapping[str, Callable[[_Bytes, Levels], Value]] = {
-    "matmul of bytes": _product("matmul", (4, 16), (16, 16), 1, 0),
-    "dense of bytes": _product("nn.dense", (4, 16), (16, 16), 0, 1),
-    "convolution of bytes": _convolution("NCHW", (1, 0, 1, 2)),
-    "convolution of bytes, channels last": _convolution("NHWC", (1, 1, 1, 1)),
-    "sum of bytes": _pair("add"),
-    "product of bytes": _pair("multiply"),
-    "concat of bytes": _pair("concat", axis=1),
-    "maximum pool of bytes": _single("nn.max_pool2d", pool_size=(3, 3), padding=(1, 1, 1, 1)),
-    "mean pool of bytes": _single("nn.avg_pool2d", pool_size=(2, 2)),
+_FACTORS: Mapping[str, tuple[Any, ...]] = {
+    "dtype": ("uint8", "int8"),
+    "zero": (0, 37),
+    "relu": (False, True),
+    "result": ("bytes", "other bytes", "floats"),
+}
+_OF_OTHER: Mapping[str, tuple[Any, ...]] = {"other zero": (0, 90, 37), "other scale": (0.5, 0.25)}
+_OF_WEIGHTS: Mapping[str, tuple[Any, ...]] = {"weight zero": (0, 5), "scales": ("one", "outputs", "sums")}
+
+_BYTES: Mapping[str, tuple[Mapping[str, tuple[Any, ...]], _Build]] = {
+    "matmul of bytes": (_OF_WEIGHTS, _product("matmul", (4, 16), (16, 16), 1, 0)),
+    "dense of bytes": (_OF_WEIGHTS, _product("nn.dense", (4, 16), (16, 16), 0, 1)),
+    "convolution of bytes": (_OF_WEIGHTS, _convolution("NCHW", (1, 0, 1, 2))),
+    "convolution of bytes, channels last": (_OF_WEIGHTS, _convolution("NHWC", (1, 1, 1, 1))),
+    "sum of bytes": (_OF_OTHER, _pair("add")),
+    "product of bytes": (_OF_OTHER, _pair("multiply")),
+    "concat of bytes": (_OF_OTHER, _pair("concat", axis=1)),
+    "maximum pool of bytes": ({}, _single("nn.max_pool2d", pool_size=(3, 3), padding=(1, 1, 1, 1))),
+    "mean pool of bytes": ({}, _single("nn.avg_pool2d", pool_size=(2, 2))),
 }
 BYTE_ROOTS = tuple(_BYTES)
 """The names of the roots."""
 
-_FACTORS: Mapping[str, tuple[Any, ...]] = {
-    "root": BYTE_ROOTS,
-    "dtype": ("uint8", "int8"),
-    "zero": (0, 37),
-    "other zero": (0, 90, 37),
-    "other scale": (0.5, 0.25),
-    "weight zero": (0, 5),
-    "scales": ("one", "outputs", "sums"),
-    "relu": (False, True),
-    "result": ("bytes", "other bytes", "floats"),
-}
-
 
 def draw_byte_blocks(ops: OpRegistry, root: str, seed: int) -> Iterator[DrawnGraph]:
-    """Yield the quantised blocks of a root; those of all roots together show every pair of choices.
+    """Yield the quantised blocks of a root, which show every pair of choices.
 
     Scales are powers of two, so that quotients are exact and only one byte is right.
 
@@ -108,13 +108,13 @@ def draw_byte_blocks(ops: OpRegistry, root: str, seed: int) -> Iterator[DrawnGra
         root: one of :data:`BYTE_ROOTS`.
         seed: of all random numbers.
     """
-    for number, levels in enumerate(cover_pairs(_FACTORS, dict, generator_of(seed, "byte blocks"))):
-        if levels["root"] == root:
-            yield _draw(_Bytes(f"bytes_{number}", ops, generator_of(seed, "byte block", number)), levels)
+    kind, build = _BYTES[root]
+    for number, levels in enumerate(cover_pairs({**_FACTORS, **kind}, dict, generator_of(seed, root))):
+        yield _draw(_Bytes(f"bytes_{number}", ops, generator_of(seed, root, number)), build, levels)
 
 
-def _draw(draft: _Bytes, levels: Levels) -> DrawnGraph:
-    value = _BYTES[levels["root"]](draft, levels)
+def _draw(draft: _Bytes, build: _Build, levels: Levels) -> DrawnGraph:
+    value = build(draft, levels)
     if levels["relu"]:
         value = draft.op("nn.relu", value)
     if levels["result"] != "floats":

@@ -33,11 +33,13 @@ def cover_pairs(
 ) -> Iterator[_Made]:
     """Yield objects made of rows that together show every pair of levels which can occur in a row.
 
-    Rows are completed greedily, as in AETG (Cohen, Dalal, Fredman and Patton, IEEE TSE 23(7), 1997): each next factor
-    gets the level that shows the most pairs not seen yet, and the best of a few rows is taken.
+    The first rows have the first level of each factor, or of each but one: base choice coverage (Ammann and Offutt,
+    Using Formal Methods to Derive Test Frames in Category-Partition Testing, 1994). What one rare level does, another
+    may hide. The others are completed greedily, as in AETG (Cohen, Dalal, Fredman and Patton, IEEE TSE 23(7), 1997):
+    each next factor gets the level that shows the most pairs not seen yet, and the best of a few rows is taken.
 
     Args:
-        factors: the levels of each factor, by its name; one or more of each.
+        factors: the levels of each factor, by its name, the most common first; one or more of each.
         make: return what is made of a row, or ``None`` where its levels do not go together.
         generator: of all random numbers.
 
@@ -45,32 +47,45 @@ def cover_pairs(
         ``O(p * f * v)`` for ``p`` rows tried, ``f`` factors and ``v`` levels.
     """
     names = tuple(factors)
-    if len(names) == 1:
-        yield from (made for level in factors[names[0]] if (made := make({names[0]: level})) is not None)
-        return
     sizes = [len(factors[name]) for name in names]
     levels = [(factor, level) for factor, size in enumerate(sizes) for level in range(size)]
     missing = {level: {other for other in levels if other[0] != level[0]} for level in levels}
-    order = random.Random(int(generator.integers(2**63)))  # noqa: S311 - for a few levels many times as fast as numpy's
     impossible: set[tuple[_Level, ...]] = set()
+
+    def make_row(row: tuple[_Level, ...]) -> _Made | None:
+        made = None if row in impossible else make({names[f]: factors[names[f]][level] for f, level in row})
+        if made is None:
+            impossible.add(row)
+        return made
+
+    base = [(factor, 0) for factor in range(len(names))]
+    for changed in [base[0], *(level for level in levels if level not in base)]:
+        row = tuple(changed if level[0] == changed[0] else level for level in base)
+        made = make_row(row)
+        if made is not None:
+            _note(row, missing)
+            yield made
+    order = random.Random(int(generator.integers(2**63)))  # noqa: S311 - for a few levels many times as fast as numpy's
     for first, second in itertools.combinations(levels, 2):
         found: list[tuple[int, tuple[_Level, ...], _Made]] = []
         for attempt in range(_ATTEMPTS if second in missing[first] else 0):
             row = _complete((first, second), sizes, missing, order, is_greedy=attempt < _ATTEMPTS // 2)
-            if row in impossible:
-                continue
-            made = make({names[factor]: factors[names[factor]][level] for factor, level in row})
+            made = make_row(row)
             if made is None:
-                impossible.add(row)
                 continue
             found.append((sum(len(missing[level].intersection(row)) for level in row), row, made))
             if len(found) == _CANDIDATES:
                 break
         if found:
             _, row, made = max(found, key=lambda candidate: candidate[0])
-            for level in row:
-                missing[level].difference_update(row)
+            _note(row, missing)
             yield made
+
+
+def _note(row: tuple[_Level, ...], missing: Mapping[_Level, set[_Level]]) -> None:
+    """Note that the pairs of a row were seen."""
+    for level in row:
+        missing[level].difference_update(row)
 
 
 def _complete(

@@ -29,7 +29,7 @@ _ATTEMPTS = 8
 _DTYPE_STEP = 5
 _COMMON_FLOATS = frozenset({"float64", "float16", "bfloat16"})
 _MOST_COMMON = 2
-_MOST_NEAR = 30
+_MOST_NEAR = 16
 _CONSTANTS = "constant operands"
 _SYMBOLS = "symbolic sizes"
 """Factors of every op, beside those of its space; no attribute is named so."""
@@ -168,13 +168,14 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
     if is_dynamic and op.operands:
         factors[_SYMBOLS] = _symbol_levels(op)
     make = partial(_make, op, space)
-    trials = list(cover_pairs(factors, make, generator_of(seed, op.name, "pairs")))
+    # Levels that differ may make the same function: the last of three axes, and the middle of two.
+    trials = {str(trial): trial for trial in cover_pairs(factors, make, generator_of(seed, op.name, "pairs"))}
     for number in range(len(trials), count):
         generator = generator_of(seed, op.name, number)
-        found = next((trial for _ in range(_ATTEMPTS) if (trial := make(_random_row(factors, generator)))), None)
-        trials += [] if found is None else [found]
-    yield from trials
-    yield from _in_other_dtypes(op, trials)
+        drawn = (make(_random_row(factors, generator)) for _ in range(_ATTEMPTS))
+        trials |= next(({str(trial): trial} for trial in drawn if trial and str(trial) not in trials), {})
+    yield from trials.values()
+    yield from _in_other_dtypes(op, list(trials.values()))
 
 
 def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
@@ -183,10 +184,13 @@ def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
     dtypes = case.dtypes(op)[1:]
     fixed = [trial for trial in trials if trial.constants and 0 not in trial.constants] or trials
     for turn, dtype in enumerate(dtypes):
+        found = {}
         for choice in (trials, fixed) if dtype in _COMMON_FLOATS else (trials,):
             fitting = (choice[(turn * _DTYPE_STEP + offset) % len(choice)] for offset in range(len(choice)))
-            found = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
-            yield Trial(op, case, dtype) if found is None else replace(found, dtype=dtype)
+            drawn = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
+            trial = Trial(op, case, dtype) if drawn is None else replace(drawn, dtype=dtype)
+            found[str(trial)] = trial
+        yield from found.values()
 
 
 def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) -> Iterator[Trial]:

@@ -37,9 +37,17 @@ def _small(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 
 
 def _nonfinite(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    """NaN and infinities among ordinary numbers; some lines have none, some several."""
+    """NaN and infinities among ordinary numbers; a line along each axis has but one, at its end."""
+    array = generator.standard_normal(shape)
     wild = generator.choice([np.nan, np.inf, -np.inf], shape, p=[0.5, 0.25, 0.25])
-    return np.where(generator.random(shape) < 0.125, wild, generator.standard_normal(shape))
+    mixed = np.where(generator.random(shape) < 0.125, wild, array)
+    for axis in range(len(shape) if mixed.size else 0):
+        line = tuple(
+            slice(None) if place == axis else int(generator.integers(size)) for place, size in enumerate(shape)
+        )
+        mixed[line] = array[line]
+        mixed[line][-1:] = np.nan
+    return mixed
 
 
 def _tiny(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:

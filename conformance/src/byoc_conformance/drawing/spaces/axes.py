@@ -129,7 +129,7 @@ def reduction(op: OpDef) -> Space:
         said = None if axes is None else _signed(axes, rank, levels["sign"])
         return None if said is None else case(op.name, levels["sizes"][:rank], axis=said, keepdims=levels["keepdims"])
 
-    return Space({**_OVER, "axes": ("none", *_SETS), "keepdims": (False, True)}, build)
+    return Space({**_OVER, "axes": (*_SETS, "none"), "keepdims": (False, True)}, build)
 
 
 def norm_over_axes(op: OpDef) -> Space:

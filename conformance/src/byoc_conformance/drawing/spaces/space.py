@@ -14,9 +14,9 @@ from byoc_conformance.drawing.pairwise import Levels
 
 __all__ = ["PALETTES", "SIGNS", "Space", "attr_levels", "axis_of", "has_indices", "schema_levels", "with_sign"]
 
-PALETTES = ((2, 3, 5, 4), (17, 1, 8, 3), (1, 400, 2, 7), (300, 2, 3, 1))
+PALETTES = ((2, 3, 5, 4), (3, 17, 1, 8), (1, 403, 2, 7), (300, 2, 1, 5))
 """Sizes from the first axis to the last: small and all different; one, and a register's lanes and one more; more than a
-block of a loop."""
+block of a loop. The last of two is odd where it is large: what lies behind the last whole register is tried."""
 
 SIGNS = ("positive", "negative")
 """Whether an axis is counted from the front or from the end."""
@@ -27,7 +27,7 @@ class Space:
     """What can be varied of an op's use.
 
     Attributes:
-        factors: the levels of each thing that is varied, by its name.
+        factors: the levels of each thing that is varied, by its name; the most common first.
         build: return the case of a row of levels, ``None`` where they do not go together. The op may refuse the case.
     """
 
@@ -60,7 +60,7 @@ def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
         levels = tuple(all_dtypes())
     else:
         return ()
-    return levels if spec.default is REQUIRED or spec.default in levels else (spec.default, *levels)
+    return levels if spec.default is REQUIRED else (spec.default, *(level for level in levels if level != spec.default))
 
 
 def axis_of(place: str, rank: int) -> int | None:
