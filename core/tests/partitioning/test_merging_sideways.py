@@ -11,6 +11,7 @@ from byoc_core.ir import Binding, Function, IRModule, Value, Var, tensor
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import MergeCompositeFunctions, check_partition
 from byoc_core.partitioning.merging.typed_fusion import fuse_claims
+from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.specialise import symbols_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,7 +235,7 @@ def test_separated_backends_have_regions_of_known_sizes_or_of_symbolic_ones(plan
     separated = frozenset(sorted(backends - {"None"})[:2])
     merge = MergeCompositeFunctions(sideways, separated)
     after = merge(claimed)
-    check_partition(claimed, after)
+    check_partition(CaptureSizes()(claimed), after)
     assert merge(after) is after
     for function in after.functions.values():
         if function.attrs.get("Codegen") in separated:
