@@ -32,6 +32,8 @@ from byoc_core.ir import ConstantStore, IRModule, TensorType, Trait, print_funct
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, op_cases
 from byoc_core.transform import evaluate_function
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize("name", ["add", "nn.conv2d", "take", "sum", "nn.lstm", "concat", "cast"])
@@ -46,6 +48,12 @@ def test_trials_are_the_same_each_time_and_valid(name: str) -> None:
         store = ConstantStore()
         function = trial.named("main").function(store, generator_of(0))
         verify(IRModule({"main": function}, store))
+
+
+def test_no_function_is_drawn_twice() -> None:
+    for name in op_cases():
+        trials = [str(trial) for trial in drawn_trials(default_ops()[name], 20, 0, is_dynamic=True)]
+        assert len(set(trials)) == len(trials), name
 
 
 def test_every_op_is_tried_in_every_dtype_that_it_takes() -> None:
@@ -280,3 +288,10 @@ def test_elementwise_ops_are_broadcast() -> None:
         trials = drawn_trials(op, 60, 0, is_dynamic=False)
         shapes = [[operand.shape for operand in trial.case.operands] for trial in trials]
         assert sum(len(set(found)) > 1 for found in shapes) > 10
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 99))
+def test_a_line_has_but_one_nan_at_its_end(shape: list[int], seed: int) -> None:
+    array = draw_array("float32", tuple(shape), "nonfinite", np.random.default_rng(seed))
+    lines = array.reshape(-1, shape[-1])
+    assert (np.isnan(lines[:, -1]) & np.isfinite(lines[:, :-1]).all(axis=1)).any()
