@@ -1,4 +1,4 @@
-"""The page of the dataclasses that plugins and the core exchange, field by field, made from their docstrings."""
+"""The page of the classes that plugins and the core exchange, field by field, made from their docstrings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estima
 from byoc_core.ir import REQUIRED, AttrSpec, OpDef, OperandSpec
 from byoc_core.pattern import CompositePattern
 from byoc_core.runtime import RuntimeInfo
+from byoc_core.runtime.graph import GraphEngine
+from byoc_core.runtime.graph_document import GraphConstant, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import CallTraits, NativeEntry, Signature, TensorSpec
 
@@ -24,8 +26,9 @@ TYPES = {
         *(OpDef, OperandSpec, AttrSpec),
     ),
     "The run half": (RuntimeInfo, LoadContext, TensorSpec, Signature, CallTraits, NativeEntry),
+    "Graph documents": (GraphEngine, GraphFunction, GraphNode, GraphTensor, GraphConstant),
 }
-"""The dataclasses of the page, by its headings."""
+"""The classes of the page, by its headings."""
 
 _NOTICE = "<!-- Made by `python -m docs.generate` from the docstrings of the classes: change these, not this page. -->"
 _INTRO = """\
@@ -62,8 +65,9 @@ def _section(type_: type) -> list[str]:
 
 def _home(type_: type) -> str:
     """Return the module that authors import a class from."""
-    for home in ("byoc_core.backend", "byoc_core.runtime.hooks", "byoc_core.pattern", "byoc_core.ir", type_.__module__):
-        if hasattr(__import__(home, fromlist=["_"]), type_.__name__):
+    homes = ("byoc_core.backend", "byoc_core.runtime.hooks", "byoc_core.runtime.graph", "byoc_core.pattern")
+    for home in (*homes, "byoc_core.ir", type_.__module__):
+        if type_.__name__ in __import__(home, fromlist=["_"]).__all__:
             return home
     raise ValueError(f"{type_} is nowhere")
 
@@ -72,8 +76,13 @@ def field_rows(type_: type) -> list[tuple[str, str, str, str]]:
     """Return a row for each field that a constructor takes: name, type, default and meaning (empty where untold)."""
     section = (inspect.getdoc(type_) or "").partition("\nAttributes:\n")[2]
     meanings = {name: " ".join(text.split()) for name, text in _FIELD.findall(section)}
-    taken = [field for field in type_.__dataclass_fields__.values() if field.init]  # type: ignore[attr-defined]
+    taken = [field for field in _fields_of(type_).values() if field.init]
     return [(f"`{f.name}`", f"`{_type_text(f)}`", _default(f), meanings.get(f.name, "")) for f in taken]
+
+
+def _fields_of(type_: type) -> Mapping[str, Field[object]]:
+    """Return the fields of a dataclass by name; none of another class."""
+    return getattr(type_, "__dataclass_fields__", {})
 
 
 def _type_text(field: Field[object]) -> str:
@@ -98,7 +107,7 @@ def _default(field: Field[object]) -> str:
 def _methods(type_: type) -> Iterator[tuple[str, str, str]]:
     """Yield the public methods and properties of a class with their signatures and first lines."""
     for name, value in vars(type_).items():
-        if name.startswith("_") or name in type_.__dataclass_fields__:  # type: ignore[attr-defined]
+        if name.startswith("_") or name in _fields_of(type_):
             continue
         first_line = (inspect.getdoc(value) or "").partition("\n")[0]
         if isinstance(value, property):

@@ -34,13 +34,14 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def thorough(session: nox.Session) -> None:
-    """Runs properties on twenty times as many random examples, the kit on more, all its faults, plugins together."""
+    """Runs properties and the kit on more random examples, all faults of the kit, more calls, and plugins together."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
     folders = [f"{folder}/tests" for folder in PACKAGES.values()]
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
     session.run("pytest", "-n", count_workers(), "-m", "hypothesis", *folders, *session.posargs, env=environment)
-    session.run("pytest", "-n", count_workers(), "conformance/tests/test_fakes.py", env=environment)
+    longer = ("conformance/tests/test_fakes.py", "core/tests/vm/test_soak.py")
+    session.run("pytest", "-n", count_workers(), *longer, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers())
     for name in ("host", *PLUGINS):
         for others in ([], [f"--with={other}" for other in PLUGINS if other != name]):

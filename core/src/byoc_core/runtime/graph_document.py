@@ -41,7 +41,12 @@ GraphAttr = None | bool | int | float | str | DimExpr | tuple["GraphAttr", ...]
 
 @dataclass(frozen=True, slots=True)
 class GraphTensor:
-    """The dtype and shape of one value."""
+    """The dtype and shape of one value.
+
+    Attributes:
+        dtype: its name, such as ``float32``.
+        shape: a size is an ``int``, or an expression of symbols, whose ``str`` is such as ``2*n``.
+    """
 
     dtype: str
     shape: tuple[Dim, ...]
@@ -52,7 +57,12 @@ class GraphTensor:
 
 @dataclass(frozen=True, slots=True)
 class GraphConstant:
-    """A constant that a function cites: the digest of its array, and its type (sizes are integers)."""
+    """A constant that a function cites.
+
+    Attributes:
+        digest: of its array.
+        tensor: its type; all sizes are integers.
+    """
 
     digest: str
     tensor: GraphTensor

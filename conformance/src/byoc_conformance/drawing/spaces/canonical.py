@@ -13,8 +13,13 @@ from byoc_conformance.drawing.spaces.space import Space, has_indices, schema_lev
 
 __all__ = ["canonical"]
 
-_SIZES: tuple[dict[int, int], ...] = ({}, {2: 7, 3: 17, 4: 9, 16: 33, 32: 5}, {2: 1, 3: 8, 5: 6, 16: 3})
-"""What stands in place of which size; equal ones change alike."""
+_SIZES: tuple[dict[int, int], ...] = (
+    {},
+    {2: 7, 3: 17, 4: 9, 16: 33, 32: 5},
+    {2: 70, 3: 130, 16: 131, 32: 67},
+    {2: 1, 3: 8, 5: 6, 16: 3},
+)
+"""What stands in place of which size; equal ones change alike. Some are more than a tile of a product."""
 _FEW_CASES = 4
 _OWN = "as it is"
 _INTEGERS = (0, 1, 2, -1)

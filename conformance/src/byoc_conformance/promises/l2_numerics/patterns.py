@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from byoc_core.dims import evaluate, symbols_of
 from byoc_core.errors import ByocError
 from byoc_core.ir import COMPOSITE, ConstantStore, Function, IRModule, TensorType
 from byoc_core.lint import find_instances
+from byoc_core.transform import evaluate_function
 from byoc_core.transform.rewrite import clone_function
 
 from byoc_conformance.drawing import POSITIVE_OPERANDS, draw_array, generator_of, to_positive
@@ -18,10 +19,13 @@ from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.subject import Attempt, Subject, call_unchanging
 
-__all__ = ["PROMISES"]
+__all__ = ["PROMISES", "draw_inputs"]
 
-_SIZES = (5, 2, 3, 7)
+_SIZES = ((5, 2, 3, 7), (17, 9, 12, 14))
+"""What symbols stand for in turn; the larger ones where the ops do not take the smaller ones."""
 _EXAMPLES_PER_INSTANCE = 2
+
+NDArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,16 +45,20 @@ def _compute_patterns(subject: Subject, case: str) -> Outcome:
     built = {name: found for name, found in taken.items() if name not in attempt.failures}
     if not built:
         raise NotCoveredError("it has no pattern of which an instance is taken")
-    texts: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}
+    judged: list[_Composite] = []
     for found in built.values():
-        text = _problem(subject, attempt, found)
-        if text:
-            texts.setdefault(found.pattern, []).append(text)
+        inputs = draw_inputs(attempt.module, found.function, subject.spec.seed)
+        if inputs is None:
+            continue
+        judged.append(found)
+        if text := _problem(subject, attempt, found, inputs):
+            texts.setdefault(found.pattern, text)
     if texts:
-        lines = (f"pattern `{pattern}`: {found[0]}" for pattern, found in texts.items())
-        raise FailedError("\n".join(lines))
-    patterns = len({found.pattern for found in built.values()})
-    return Outcome(text=f"{len(built)} instances of {patterns} patterns")
+        raise FailedError("\n".join(f"pattern `{pattern}`: {text}" for pattern, text in texts.items()))
+    if not judged:
+        raise NotCoveredError("for no instance that it takes sizes were found that the ops take")
+    return Outcome(text=f"{len(judged)} instances of {len({found.pattern for found in judged})} patterns")
 
 
 def _instances(subject: Subject, store: ConstantStore) -> Iterator[_Composite]:
@@ -76,19 +84,23 @@ def _composites(attempt: Attempt, name: str) -> set[str]:
     }
 
 
-def _problem(subject: Subject, attempt: Attempt, found: _Composite) -> str:
-    generator = generator_of(subject.spec.seed, found.function.name)
-    inputs = _draw_inputs(found.function, generator)
+def _problem(subject: Subject, attempt: Attempt, found: _Composite, inputs: Sequence[NDArray]) -> str:
+    """Return what is wrong with a call of an instance; empty where nothing is."""
+    what = f"{found.text}, called with {', '.join(str(list(array.shape)) for array in inputs)}"
     try:
         results = call_unchanging(attempt.vm, found.function.name, inputs)
     except (ByocError, FailedError) as error:
-        return f"{found.text}: {error}"
+        return f"{what}: {error}"
     verdict = subject.judge(attempt.module, found.function.name, inputs, results)
-    return "" if verdict.is_right else f"{found.text}: {verdict.text}"
+    return "" if verdict.is_right else f"{what}: {verdict.text}"
 
 
-def _draw_inputs(function: Function, generator: np.random.Generator) -> list[npt.NDArray[np.generic]]:
-    """Gives inputs; each symbol has one size, and what must be positive is."""
+def draw_inputs(module: IRModule, function: Function, seed: int) -> list[NDArray] | None:
+    """Return inputs of a function that the reference kernels take; ``None`` where none are found.
+
+    Each symbol has one size, and what must be positive is. Not all sizes will do: a convolution takes no image that is
+    smaller than its window.
+    """
     positive = {
         id(operand)
         for binding in function.walk()
@@ -97,12 +109,20 @@ def _draw_inputs(function: Function, generator: np.random.Generator) -> list[npt
     }
     types = [param.type for param in function.params if isinstance(param.type, TensorType)]
     symbols = sorted({name for type_ in types for dim in type_.shape or () for name in symbols_of(dim)})
-    sizes = {name: _SIZES[index % len(_SIZES)] for index, name in enumerate(symbols)}
-    arrays = []
-    for param, type_ in zip(function.params, types, strict=True):
-        array = draw_array(type_.dtype, tuple(evaluate(dim, sizes) for dim in type_.shape or ()), "normal", generator)
-        arrays.append(to_positive(array) if id(param) in positive else array)
-    return arrays
+    for choice in _SIZES if symbols else _SIZES[:1]:
+        generator = generator_of(seed, function.name)
+        sizes = {name: choice[index % len(choice)] for index, name in enumerate(symbols)}
+        arrays = []
+        for param, type_ in zip(function.params, types, strict=True):
+            shape = tuple(evaluate(dim, sizes) for dim in type_.shape or ())
+            array = draw_array(type_.dtype, shape, "normal", generator)
+            arrays.append(to_positive(array) if id(param) in positive else array)
+        try:
+            evaluate_function(module, function.name, arrays)
+        except ByocError:
+            continue
+        return arrays
+    return None
 
 
 PROMISES = (
