@@ -40,8 +40,8 @@ def thorough(session: nox.Session) -> None:
     folders = [f"{folder}/tests" for folder in PACKAGES.values()]
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_EXAMPLES": "thorough"}
     session.run("pytest", "-n", count_workers(), "-m", "hypothesis", *folders, *session.posargs, env=environment)
-    longer = ("conformance/tests/test_fakes.py", "core/tests/vm/test_soak.py")
-    session.run("pytest", "-n", count_workers(), *longer, env=environment)
+    soaks = ("core/tests/vm/test_soak.py", "plugins/dnnl/tests/test_dnnl_memory.py")
+    session.run("pytest", "-n", count_workers(), "conformance/tests/test_fakes.py", *soaks, env=environment)
     session.run("python", "-m", "conformance.tests.planted_faults", "--jobs", count_workers())
     for name in ("host", *PLUGINS):
         for others in ([], [f"--with={other}" for other in PLUGINS if other != name]):

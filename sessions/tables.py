@@ -9,7 +9,7 @@ DIFFERING_IN_CORE = (
     *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script", "script_sources")),
     *(
         f"core/tests/artifact/test_{name}.py"
-        for name in ("artifact", "fresh_process", "fuzzing", "hostile_artifact", "native_artifact", "shared_constants")
+        for name in ("artifact", "fresh_process", "hostile_artifact", "native_artifact", "shared_constants")
     ),
     *(f"core/tests/kernels/test_{name}.py" for name in ("kernels_dtypes", "numpy_kernel")),
     *(f"core/tests/cli/test_cli_{name}.py" for name in ("installed_commands", "models", "native", "shell")),
@@ -22,7 +22,7 @@ DIFFERING = (
     *(f"plugins/ccompiler/tests/test_ccompiler_{name}.py" for name in ("backend", "export", "seed_s002", "threads")),
     *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("extension", "native_calls")),
     "plugins/examplejson/tests",
-    *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "pytest_plugin", "subject")),
+    *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "subject")),
 )
 ASKING_FOR_PLUGINS = (
     *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
@@ -39,7 +39,7 @@ MINIMUM_TESTS = (
     *(path for path in DIFFERING if not path.startswith("plugins/ccompiler")),
     *(f"core/tests/{name}" for name in ("cli", "kernels", "scaffold", "test_dims.py", "test_dtypes.py")),
     *(f"core/tests/frontend/test_onnx_{name}.py" for name in ("errors", "models", "sizes", "transformers")),
-    "conformance/tests/test_command.py",
+    *(f"conformance/tests/test_{name}.py" for name in ("command", "pytest_plugin")),
     "conformance/tests/report",
 )
 """Tests of what calls other packages. Those of single ONNX ops want the newest opset, which needs the newest onnx."""

@@ -13,8 +13,7 @@ from byoc_core.backend import backends as installed_backends
 
 from benchmarks.soak import allowed_growth, list_work, soak
 
-IS_THOROUGH = os.environ.get("BYOC_EXAMPLES") == "thorough"
-NUM_CALLS = 20_000 if IS_THOROUGH else 5_000
+NUM_CALLS = 20_000 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 5_000
 LEAKY_CALLS = 200_000
 
 

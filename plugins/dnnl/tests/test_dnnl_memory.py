@@ -1,13 +1,17 @@
-"""Calls, threads and loads leave memory as it is; the long version is ``python -m benchmarks.run soak-dnnl``."""
+"""Calls, threads and loads leave memory as it is.
+
+``nox -s thorough`` makes more calls, and ``python -m benchmarks.run soak-dnnl`` makes most.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from benchmarks.soak import soak
 from benchmarks.soak_dnnl import allow, list_work
 
-NUM_CALLS = 1_000
+NUM_CALLS = 1_000 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 400
 
 
 def test_memory_is_steady(tmp_path: Path) -> None:
