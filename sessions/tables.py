@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ASKING_FOR_PLUGINS", "DIFFERING", "DIFFERING_IN_CORE", "LIBRARY_TESTS", "MINIMUM_TESTS"]
+__all__ = ["ASKING_FOR_PLUGINS", "DIFFERING", "LIBRARY_TESTS", "MINIMUM_TESTS"]
 
-DIFFERING_IN_CORE = (
+DIFFERING = (
     *(f"core/tests/{name}" for name in ("architecture", "native", "plugin", "runtime", "seeds", "vm")),
     *(f"core/tests/test_{name}.py" for name in ("driver", "errors", "file_replacement", "script", "script_sources")),
     *(
@@ -14,16 +14,13 @@ DIFFERING_IN_CORE = (
     *(f"core/tests/kernels/test_{name}.py" for name in ("kernels_dtypes", "numpy_kernel")),
     *(f"core/tests/cli/test_cli_{name}.py" for name in ("installed_commands", "models", "native", "shell")),
     "core/tests/debugging/test_debug_isolation.py",
-)
-"""Tests whose outcome may hang on the interpreter or on its numpy: of imports, parsing of Python, metadata, processes,
-threads, files, the C extension, warnings of numpy. The others compute on what these have tested."""
-DIFFERING = (
-    *DIFFERING_IN_CORE,
     *(f"plugins/ccompiler/tests/test_ccompiler_{name}.py" for name in ("backend", "export", "seed_s002", "threads")),
     *(f"plugins/dnnl/tests/test_dnnl_{name}.py" for name in ("extension", "native_calls")),
     "plugins/examplejson/tests",
     *(f"conformance/tests/test_{name}.py" for name in ("fresh_process", "subject")),
 )
+"""Tests whose outcome may hang on the interpreter or on its numpy: of imports, parsing of Python, metadata, processes,
+threads, files, the C extension, warnings of numpy. The others compute on what these have tested."""
 ASKING_FOR_PLUGINS = (
     *(f"core/tests/{name}" for name in ("architecture", "backend", "cli", "plugin", "scaffold", "seeds")),
     *(f"core/tests/host/test_host_{name}.py" for name in ("backend", "road")),

@@ -9,7 +9,7 @@ import nox
 from sessions.interpreters import MAIN, OTHERS, PYTHONS, THIRD, answers
 from sessions.packages import PACKAGES, ROOT, WITH_PEERS, group, install_peers, install_wheels, wheel
 from sessions.running import count_workers, run_tests
-from sessions.tables import ASKING_FOR_PLUGINS, DIFFERING, DIFFERING_IN_CORE, LIBRARY_TESTS, MINIMUM_TESTS
+from sessions.tables import ASKING_FOR_PLUGINS, DIFFERING, LIBRARY_TESTS, MINIMUM_TESTS
 
 
 @nox.session(python=PYTHONS[0], requires=["wheels"], reuse_venv=False)
@@ -69,12 +69,11 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
 def core_alone(session: nox.Session) -> None:
-    """Runs core's tests of what looks for plugins, and of what may differ between Pythons, where none is installed."""
+    """Runs core's tests of what looks for plugins where none is installed."""
     install_wheels(session, ("core",), *group("test"))
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
-    wanted = {*ASKING_FOR_PLUGINS, *DIFFERING_IN_CORE}
-    run_tests(session, *sorted(path for path in wanted if not wanted & set(map(str, Path(path).parents))))
+    run_tests(session, *ASKING_FOR_PLUGINS)
 
 
 def add_foreign(name: str, modules: str) -> None:
