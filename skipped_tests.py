@@ -58,6 +58,7 @@ RULES = (
     # Tests that belong to another run of nox, or to another environment.
     Rule("design", r"nox tests the installed wheel|the source tree", here.has_environment("BYOC_TEST_INSTALLED", "1")),
     Rule("design", r"`nox -s versions` says", here.has_environment("BYOC_WHEELS")),
+    Rule("design", r"`nox -s thorough` makes", here.has_environment("BYOC_EXAMPLES", "thorough")),
     Rule("design", r"switches the C extension off", here.has_environment("BYOC_NATIVE", "0", but=True)),
     Rule("design", r"sanitizers put fences", here.has_sanitizers_off),
     Rule("design", r"the report is GCC's|those of GCC's assembler", here.has_gcc_for_c),

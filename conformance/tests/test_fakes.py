@@ -42,7 +42,7 @@ STRANGERS = (
 )
 """Faults of a real backend that the kit once let pass."""
 TRIED = CAUGHT if IS_THOROUGH else one_for_each_promise()
-ALONE = ("last-lane", "finite-only-and-stated")
+ALONE = ("finite-only-and-stated",)
 ALL_ALONE = (
     "allows-any-core",
     "refuses-what-it-claims",

@@ -136,6 +136,7 @@ def test_what_is_there_is_no_reason_to_skip(reason: str) -> None:
         ("the source tree is under test; nox sets it", {"BYOC_TEST_INSTALLED": "1"}),
         ("nox tests the installed wheel, and says so", {"BYOC_TEST_INSTALLED": "1"}),
         ("`nox -s versions` says where the wheels are", {"BYOC_WHEELS": "dist"}),
+        ("`nox -s thorough` makes these calls", {"BYOC_EXAMPLES": "thorough"}),
         ("BYOC_NATIVE=0 switches the C extension off", {"BYOC_NATIVE": ""}),
         ("sanitizers put fences between the variables of a frame", {"BYOC_CC": ""}),
     ],
