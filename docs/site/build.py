@@ -148,7 +148,8 @@ def main() -> None:
         source = Path(temporary)
         gather(source)
         folders = ["-c", str(DOCS / "site"), "-d", str(source / ".trees"), str(source), str(target)]
-        command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-n", "-W", "--keep-going", *folders]
+        options = ["-q", "-j", "auto", "-b", "html", "-n", "-W", "--keep-going"]
+        command = [sys.executable, "-m", "sphinx", *options, *folders]
         done = subprocess.run(command, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
