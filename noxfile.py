@@ -6,14 +6,14 @@ outcome may hang on the interpreter or its numpy (``pythons``, the tables ``DIFF
 that ask what is installed, without plugins (``core-alone``, the table ``ASKING_FOR_PLUGINS``).
 ``nox -t matrix`` runs all tests on each Python.
 
-``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors`` and ``nox -s
-tvm-ffi``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many random
-graphs, ``nox -s fuzz``, which loads and runs mutants of artifacts, ``nox -s thorough``, which holds all properties to
-more examples and the kit to all faults, ``nox -s sanitizers``, which runs the C extensions' tests under gcc's
-sanitizers, ``nox -s sanitized-c``, which runs generated C under them, ``nox -s mutation``, which changes the code and
-counts the changes that no test notices, ``nox -s zig``, which compiles all that ccompiler's tests generate by zig,
-``nox -s release``, which builds and checks what a package index takes (``-- --rehearse`` before all that a release
-needs is there), and ``nox -s minimums``, which tries the oldest dependencies.
+``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors``, ``nox -s tvm-ffi``
+and ``nox -s site``, parts of others that are quick alone, ``nox -s partition-laws``, which tries partition on many
+random graphs, ``nox -s fuzz``, which loads and runs mutants of artifacts, ``nox -s thorough``, which holds all
+properties to more examples and the kit to all faults, ``nox -s sanitizers``, which runs the C extensions' tests under
+gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, ``nox -s mutation``, which changes the
+code and counts the changes that no test notices, ``nox -s zig``, which compiles all that ccompiler's tests generate
+by zig, ``nox -s release``, which builds and checks what a package index takes (``-- --rehearse`` before all that a
+release needs is there), and ``nox -s minimums``, which tries the oldest dependencies.
 
 Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
 (``nox --reuse-venv=no`` makes them anew), as is what C compilers made (``out/build-cache``, by a key of all that goes
@@ -53,7 +53,6 @@ nox.options.sessions = [
     "tvm",
     "versions",
     "docs",
-    "site",
     "demo",
 ]
 nox.options.reuse_venv = "yes"

@@ -179,13 +179,13 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
 
 
 def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield a trial for each other dtype that the op takes, and for common floats another one with constants."""
+    """Yield a trial for each other dtype that the op takes, and for common floats one with constants where there is."""
     case = op_cases()[op.name][0]
     dtypes = case.dtypes(op)[1:]
-    fixed = [trial for trial in trials if trial.constants and 0 not in trial.constants] or trials
+    fixed = [trial for trial in trials if trial.constants and 0 not in trial.constants]
     for turn, dtype in enumerate(dtypes):
         found = {}
-        for choice in (trials, fixed) if dtype in _COMMON_FLOATS else (trials,):
+        for choice in (trials, fixed) if fixed and dtype in _COMMON_FLOATS else (trials,):
             fitting = (choice[(turn * _DTYPE_STEP + offset) % len(choice)] for offset in range(len(choice)))
             drawn = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
             trial = Trial(op, case, dtype) if drawn is None else replace(drawn, dtype=dtype)
