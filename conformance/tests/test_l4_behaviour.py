@@ -83,6 +83,22 @@ def test_what_is_kept_each_time_is_a_leak() -> None:
         require_steady(work, rounds=50, what="call")
 
 
+def test_what_comes_to_an_end_is_no_leak() -> None:
+    """A cache that grows in each phase of a measurement, and is full when memory is measured anew."""
+    kept: list[bytes] = []
+    calls = 0
+
+    def work() -> int:
+        nonlocal calls
+        calls += 1
+        if calls <= 1250:  # 5 phases of 200 calls for the process, then 5 of 50 for Python
+            kept.append(bytes(100))
+        return 1
+
+    require_steady(work, rounds=50, what="call")
+    assert calls == 1500  # Python's memory was measured twice
+
+
 def test_what_is_kept_once_is_no_leak() -> None:
     kept: list[bytes] = []
 

@@ -20,6 +20,8 @@ __all__ = ["PROMISES", "require_steady"]
 
 _PHASES = 5
 """What the first two take is not judged: caches fill, and free memory is used up."""
+_MEASUREMENTS = 2
+"""How often memory must grow: a leak goes on, and what a cache of slow growth takes comes to an end."""
 _LONGER = 4
 """How many times longer phases are where the system counts: what is taken must exceed what was free."""
 _PYTHON_BYTES = 16.0
@@ -70,25 +72,34 @@ def require_steady(
         process_bytes: what may be left each time, of the whole process's memory.
 
     Raises:
-        FailedError: every phase but the first two took more than was allowed.
+        FailedError: every phase but the first two took more than was allowed, and did so again when measured anew.
     """
     for name, nbytes, allowed, count in (
         ("the process's memory", _process_nbytes, process_bytes, _LONGER * rounds),  # counting Python's leaves it free
         ("Python's memory", _python_nbytes, python_bytes, rounds),
     ):
-        sizes, times = [], 0
-        if nbytes is _python_nbytes:
-            tracemalloc.start()
-        try:
-            for _ in range(_PHASES):
-                times = sum(work() for _ in range(count))
-                gc.collect()
-                sizes.append(nbytes())
-        finally:
-            tracemalloc.stop()
-        least = min(after - before for before, after in pairwise(sizes[1:])) / times
-        if least > allowed:
+        least = 0.0
+        for _ in range(_MEASUREMENTS):
+            least = _least_growth(work, count, nbytes)
+            if least <= allowed:
+                break
+        else:
             raise FailedError(f"{name} grows by {least:.0f} bytes with every {what}, on and on")
+
+
+def _least_growth(work: Callable[[], int], count: int, nbytes: Callable[[], int]) -> float:
+    """Return by how much memory grew each time, in the phase in which it grew least; the first two do not count."""
+    sizes, times = [], 0
+    if nbytes is _python_nbytes:
+        tracemalloc.start()
+    try:
+        for _ in range(_PHASES):
+            times = sum(work() for _ in range(count))
+            gc.collect()
+            sizes.append(nbytes())
+    finally:
+        tracemalloc.stop()
+    return min(after - before for before, after in pairwise(sizes[1:])) / times
 
 
 def _python_nbytes() -> int:
