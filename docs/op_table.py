@@ -10,7 +10,7 @@ from byoc_core.authoring.csource_types import C_TYPES
 from byoc_core.backend.info import CompileContext, Rejection
 from byoc_core.dtypes import all_dtypes
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.ops.cases import OpCase, dtypes_of, new_function, op_cases
 
 __all__ = ["answers", "op_table_page"]
 
@@ -30,7 +30,7 @@ def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
     """Gives for each dtype that C has a type for the cases of an op with the backend's answers, ``None`` for yes."""
     found: dict[str, list[tuple[OpCase, Rejection | None]]] = {}
     for case in op_cases().get(op, ()):
-        for dtype in case.dtypes(default_ops()[op]):
+        for dtype in dtypes_of(case, default_ops()[op]):
             if dtype in C_TYPES:
                 _, binding = new_function(default_ops()[op], case.types(dtype), case.attrs)
                 answer = ccompiler.byoc_supports(binding, _CONTEXT)

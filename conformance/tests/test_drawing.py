@@ -30,7 +30,7 @@ from byoc_conformance.subject import Subject, SubjectSpec
 from byoc_core.dtypes import all_dtypes, dtype_name, float_limits, is_float
 from byoc_core.ir import ConstantStore, IRModule, TensorType, Trait, print_function, verify
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, op_cases
+from byoc_core.ops.cases import OpCase, dtypes_of, op_cases
 from byoc_core.transform import evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def test_no_function_is_drawn_twice() -> None:
 def test_every_op_is_tried_in_every_dtype_that_it_takes() -> None:
     for name, cases in op_cases().items():
         op = default_ops()[name]
-        taken = {dtype for case in cases[:1] for dtype in case.dtypes(op)}
+        taken = {dtype for case in cases[:1] for dtype in dtypes_of(case, op)}
         trials = [*canonical_trials(op), *drawn_trials(op, 0, 0, is_dynamic=False)]
         assert {trial.dtype for trial in trials} >= taken, name
 

@@ -27,7 +27,7 @@ from byoc_core.dims import Dim, parse_dim
 from byoc_core.errors import ScriptError
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.parser import parse_module
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import ObjectType, TensorType, tensor
 
 __all__ = ["Object", "Tensor", "constant", "dim", "function", "ir_module", "module_attrs", "parse", "region"]

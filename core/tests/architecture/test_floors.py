@@ -217,7 +217,7 @@ def test_the_floor_check_sees(module: str, source: str, expected: str) -> None:
     [
         ("byoc_core.vm.link", "from byoc_core.runtime.module import RuntimeModule\nimport numpy"),
         ("byoc_core.vm.link", "from .program import Program"),
-        ("byoc_core.opset.x", "from byoc_core.kernels import KERNELS"),
+        ("byoc_core.opset.x", "from byoc_core.opset.families import KERNELS"),
         ("byoc_core.runtime.x", "from byoc_core.opset.families import find_op"),
     ],
 )

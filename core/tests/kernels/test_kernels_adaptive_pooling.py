@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule, tensor
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import FunctionBuilder
+from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,9 +12,9 @@ import pytest
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import TensorType
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.opset.families import KERNELS
 
 _EXTREME: dict[str, dict[str, Any]] = {"clip": {"min": -1e40, "max": 1e40}, "nn.pad": {"pad_value": 1e40}}
 """Attributes that most dtypes cannot hold, by op name."""

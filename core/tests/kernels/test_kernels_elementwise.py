@@ -9,8 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from byoc_core.kernels import KERNELS
 from byoc_core.kernels.error_function import erf64, erfc64
+from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
 from scipy import special
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import float_limits, to_numpy
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from byoc_core.dtypes import all_dtypes
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import STRUCTURAL_OPS, TensorType
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import op_cases
+from byoc_core.ops.cases import dtypes_of, op_cases
 from byoc_core.ops.cases.case import new_function
 
 
@@ -26,7 +26,7 @@ def test_every_case_runs_in_every_dtype_and_gives_the_promised_types(name: str) 
     assert op.kernel is not None
     for index, case in enumerate(op_cases()[name]):
         attrs = op.normalise_attrs(case.attrs)
-        for dtype in case.dtypes(op):
+        for dtype in dtypes_of(case, op):
             _, binding = new_function(op, case.types(dtype), case.attrs)
             arrays = case.arrays(np.random.default_rng(index), dtype)
             given = op.kernel(*arrays, **attrs)
@@ -43,7 +43,7 @@ def test_every_case_runs_in_every_dtype_and_gives_the_promised_types(name: str) 
 def test_the_dtypes_of_an_op_are_those_its_rule_takes(name: str) -> None:
     op = default_ops()[name]
     for case in op_cases()[name]:
-        taken = case.dtypes(op)
+        taken = dtypes_of(case, op)
         assert taken[0] == case.dtype
         if any(operand.dtype is None for operand in case.operands):
             for dtype in set(all_dtypes()) - set(taken):

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
-from byoc_core.opset.opdef import OpRegistry, Trait
+from byoc_core.opset.families import KERNELS
+from byoc_core.opset.opdef import Trait
+from byoc_core.opset.registry import OpRegistry
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]

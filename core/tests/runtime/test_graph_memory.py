@@ -14,7 +14,7 @@ from byoc_core import VirtualMachine, build, parse
 from byoc_core.artifact import Executable, load
 from byoc_core.dims import evaluate, parse_dim
 from byoc_core.dtypes import to_numpy
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph import GraphModule
 from byoc_core.runtime.graph_document import (
     GraphAttr,

@@ -17,9 +17,9 @@ from byoc_core.dims import parse_dim
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError
 from byoc_core.host.backend import byoc_codegen
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.ops.cases import dtypes_of, new_function, op_cases
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph import GraphModule, KernelEngine
 from byoc_core.runtime.graph_document import (
     GraphAttr,
@@ -48,7 +48,7 @@ def spread_out(array: NDArray) -> NDArray:
 def test_a_region_of_one_op_gives_the_bits_of_its_kernel(name: str) -> None:
     op = default_ops()[name]
     for index, case in enumerate(op_cases()[name]):
-        for dtype in case.dtypes(op):
+        for dtype in dtypes_of(case, op):
             function, binding = new_function(op, case.types(dtype), case.attrs)
             module = byoc_codegen([function], CompileContext("host", None, {})).module
             assert module is not None

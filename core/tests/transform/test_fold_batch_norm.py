@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.ir import IRModule, tensor, verify
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import FunctionBuilder
+from byoc_core.opset.families import KERNELS
 from byoc_core.transform import FoldBatchNorm, evaluate_function
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -19,7 +19,7 @@ from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Function, TensorType
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.ops.cases import OpCase, dtypes_of, new_function, op_cases
 from byoc_core.runtime import threads
 from byoc_core.runtime.openmp import load_openmp
 
@@ -39,7 +39,7 @@ def _cases(names: str) -> Iterator[tuple[OpCase, str]]:
     """Yields the cases of ops that the backend accepts, each with a dtype."""
     for name in names.split():
         for case in op_cases()[name]:
-            for dtype in case.dtypes(default_ops()[name]):
+            for dtype in dtypes_of(case, default_ops()[name]):
                 _, binding = new_function(default_ops()[name], case.types(dtype), case.attrs)
                 answer = ccompiler.byoc_supports(binding, CONTEXT)
                 if isinstance(answer, Rejection):

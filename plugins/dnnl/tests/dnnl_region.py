@@ -13,8 +13,8 @@ from byoc_core.backend.info import CompileContext, Rejection, Support
 from byoc_core.dims import Dim, evaluate
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
 from byoc_core.ir import Binding, Constant, Function, FunctionBuilder, IRModule, TensorType, Value, Var
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.arguments import bind_symbols
 from byoc_core.runtime.module import TensorSpec
 from byoc_dnnl.capi import Isa

@@ -29,6 +29,7 @@ from byoc_core.errors import ByocError
 from byoc_core.ir import TensorType
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.ops.cases import dtypes_of as dtypes_taken
 from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 from byoc_dnnl.calls import shape_of
@@ -63,7 +64,7 @@ def cases_with_lowerings() -> list[tuple[OpCase, str]]:
         for op in LOWERINGS
         for case in op_cases()[op]
         for dtype in {case.dtype, *dtypes_of(op)}
-        if dtype in ("float32", "int8", "uint8") and dtype in case.dtypes(_op(op))
+        if dtype in ("float32", "int8", "uint8") and dtype in dtypes_taken(case, _op(op))
     ]
 
 

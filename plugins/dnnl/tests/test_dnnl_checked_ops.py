@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from byoc_core.backend.info import Rejection, Support
 from byoc_core.ir import Value, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.backend.info import Rejection
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.lowerings.functions import FINITE_ONLY
 from byoc_dnnl.reference import Reference

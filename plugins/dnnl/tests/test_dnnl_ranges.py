@@ -11,7 +11,7 @@ import pytest
 from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend.info import CompileContext
 from byoc_core.ir import Constant, Value, Var, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph_document import GraphFunction, GraphNode
 from byoc_core.transform import evaluate_function
 from byoc_dnnl.engine import Region as BuiltRegion

@@ -18,20 +18,14 @@ from byoc_core.ir.structural import (
 )
 from byoc_core.ir.structural_equality import structural_hash, structurally_equal
 from byoc_core.ir.verifier import verify, verify_function
-from byoc_core.opset.opdef import (
-    REQUIRED,
-    AttrKind,
-    AttrSpec,
-    AttrValue,
-    CostContext,
-    OpDef,
-    OperandSpec,
-    OpRegistry,
-    Trait,
-    TypeContext,
-    no_flops,
-)
+from byoc_core.opset.attributes import REQUIRED, AttrKind, AttrSpec, AttrValue
+from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
+from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import ObjectType, TensorType, Type, is_static, tensor
+
+CostContext = OpContext
+"""The name of :class:`OpContext` before 0.3."""
 
 __all__ = [
     "CALL",
@@ -54,6 +48,7 @@ __all__ = [
     "IRModule",
     "Location",
     "ObjectType",
+    "OpContext",
     "OpDef",
     "OpRegistry",
     "OperandSpec",

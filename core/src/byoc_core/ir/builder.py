@@ -11,7 +11,9 @@ from byoc_core.errors import IRError
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
-from byoc_core.opset.opdef import AttrValue, OpDef, OpRegistry
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import Type
 
 __all__ = ["FunctionBuilder"]

@@ -9,7 +9,9 @@ from typing import Any
 
 from byoc_core.errors import IRError, near_names
 from byoc_core.ir.constants import Constant, ConstantStore
-from byoc_core.opset.opdef import AttrValue, CostContext, OpDef
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.contexts import OpContext
+from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import Type
 
 __all__ = ["DEFAULT_NAME", "Binding", "Function", "IRModule", "Location", "Value", "Var"]
@@ -88,9 +90,9 @@ class Binding:
             raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results, not one")
         return self.results[0]
 
-    def cost_context(self) -> CostContext:
+    def cost_context(self) -> OpContext:
         """What the op's cost formulas read."""
-        return CostContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
+        return OpContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
 
     def __repr__(self) -> str:
         return f"<binding {', '.join(r.name for r in self.results)} = {self.op.name}>"

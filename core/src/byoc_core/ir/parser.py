@@ -18,7 +18,9 @@ from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
 from byoc_core.ir.script_hints import DECORATORS, hint_for, literal_hint, statement_hint
 from byoc_core.ir.script_reader import ScriptReader, script_name
 from byoc_core.ir.structural import CALL
-from byoc_core.opset.opdef import AttrValue, OpDef, OpRegistry
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import TensorType, Type
 
 __all__ = ["parse_function", "parse_module"]

@@ -12,9 +12,9 @@ from byoc_core.lower.aims import Aim
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.lower.view_ops import operand_layouts
 from byoc_core.lower.virtual_registers import VirtualRegisters
+from byoc_core.opset.layout import Layout
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
-from byoc_core.vm.layout import Layout
 from byoc_core.vm.program import RegisterKind
 
 __all__ = ["HOW_SIZES_ARE_KNOWN", "Buffers", "shape_of"]

@@ -23,12 +23,12 @@ from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.lower.view_ops import is_view_op
+from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.dataflow import check_dataflow
 from byoc_core.vm.footprints import Footprints, defines_all
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Ret
-from byoc_core.vm.layout import is_size, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 from byoc_core.vm.view_laws import check_memory, check_views
 

@@ -8,7 +8,7 @@ from byoc_core.ir.module import Binding, Value
 from byoc_core.lower.aims import Sharing
 from byoc_core.lower.buffers import Buffers
 from byoc_core.lower.view_ops import is_whole, result_layouts
-from byoc_core.vm.layout import Layout
+from byoc_core.opset.layout import Layout
 from byoc_core.vm.program import RegisterKind
 
 __all__ = ["emit_view_op"]

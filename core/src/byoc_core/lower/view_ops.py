@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from byoc_core.dims import Dim
 from byoc_core.ir.module import Binding, Value
+from byoc_core.opset.layout import Layout
 from byoc_core.opset.opdef import Trait
 from byoc_core.opset.types import TensorType
-from byoc_core.vm.layout import Layout
 
 __all__ = ["is_view_op", "is_whole", "operand_layouts", "result_layouts"]
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from byoc_core.ir.structural import STRUCTURAL_OPS
 from byoc_core.opset.families import FAMILIES, ops_of
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 
 __all__ = ["default_ops"]
 

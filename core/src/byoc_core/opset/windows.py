@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from byoc_core.dims import Dim, ceildiv, dim_min
 from byoc_core.errors import IRTypeError
-from byoc_core.opset.opdef import AttrValue, TypeContext
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.contexts import TypeContext
 
 __all__ = [
     "DATA_LAYOUTS",

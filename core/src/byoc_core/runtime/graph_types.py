@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ArtifactError, IRTypeError
-from byoc_core.opset.opdef import AttrKind, OpDef, TypeContext
+from byoc_core.opset.attributes import AttrKind
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.graph_document import GraphAttr, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec

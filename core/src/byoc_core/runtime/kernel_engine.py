@@ -35,7 +35,7 @@ class KernelEngine(GraphEngine):
     ) -> None:
         self._has_own_kernels = kernels is None
         if kernels is None:
-            from byoc_core.kernels import KERNELS
+            from byoc_core.opset.families import KERNELS
 
             kernels = KERNELS
         self._kernels: Mapping[str, Kernel] = {**plugin_kernels, **kernels} if plugin_kernels else kernels

@@ -23,7 +23,7 @@ __all__ = ["PluginKernel", "check_results", "core_kernel", "find_kernels", "find
 
 def core_kernel(op: str) -> Callable[..., Any] | None:
     """Return the kernel of the core's own op of that name, ``None`` where the core has no such op."""
-    from byoc_core.kernels import KERNELS  # the kernels, which most processes do without
+    from byoc_core.opset.families import KERNELS  # the kernels, which most processes do without
 
     return KERNELS.get(op)
 

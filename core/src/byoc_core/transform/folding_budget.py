@@ -12,7 +12,7 @@ from math import prod
 
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Type, Value
 from byoc_core.ir.sizes import is_data_dependent
-from byoc_core.opset.opdef import CostContext
+from byoc_core.opset.contexts import OpContext
 
 __all__ = ["FoldingBudget", "declared_nbytes", "distinct_nbytes", "folding_cost", "selection_nbytes"]
 
@@ -95,7 +95,7 @@ def folding_cost(binding: Binding) -> int | None:
     The cost is the bytes that the kernel reads and writes, its FLOPs, the elements that padding adds, and what the
     rounds of its Python loops take. ``None`` where a size is not known.
     """
-    context = CostContext(
+    context = OpContext(
         tuple(operand.type for operand in binding.operands),
         tuple(result.type for result in binding.results),
         binding.attrs,

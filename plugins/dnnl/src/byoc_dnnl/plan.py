@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 from byoc_core.dtypes import to_numpy
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 

@@ -15,7 +15,7 @@ from byoc_core.dtypes import all_dtypes
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Trait, Value, Var, print_function
 from byoc_core.lint import find_instances
-from byoc_core.ops.cases import OpCase, function_of, new_function, op_cases
+from byoc_core.ops.cases import OpCase, dtypes_of, function_of, new_function, op_cases
 from byoc_core.transform.rewrite import clone_function
 
 from byoc_conformance.outcome import NotCoveredError
@@ -91,7 +91,7 @@ def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = N
         limit: how many cases, of those in the order from the most common to the rarest.
     """
     for place, case in enumerate(op_cases()[op.name][:limit]):
-        for dtype in case.dtypes(op) if place == 0 else (case.dtype,):
+        for dtype in dtypes_of(case, op) if place == 0 else (case.dtype,):
             yield CaseFunction(op.name, dtype, "static", new_function(op, case.types(dtype), case.attrs)[0], case)
         if place < _VARIED_CASES:
             yield from _variants(op, case, constants)
@@ -178,7 +178,7 @@ def variants_in_all_dtypes(subject: Subject) -> Asked:
     items: list[CaseFunction] = []
     for name in op_cases():
         op, case = subject.ops[name], op_cases()[name][0]
-        for dtype in case.dtypes(op):
+        for dtype in dtypes_of(case, op):
             items += _variants(op, replace(case, dtype=dtype), constants)
     return attempt_of(subject, items, constants)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from byoc_core.ir.module import IRModule
-    from byoc_core.opset.opdef import OpRegistry
+    from byoc_core.opset.registry import OpRegistry
 
 __all__ = ["from_onnx"]
 

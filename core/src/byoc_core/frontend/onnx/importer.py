@@ -25,7 +25,7 @@ from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import IRModule, Value, Var
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 
 __all__ = ["GraphImporter", "import_model"]
 

@@ -8,7 +8,7 @@ from byoc_core.frontend.onnx.symbols import NameTable
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import ConstantStore
 from byoc_core.ir.module import Function, Value, Var
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import Type
 
 __all__ = ["Region"]

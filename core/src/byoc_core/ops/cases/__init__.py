@@ -10,18 +10,20 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from byoc_core.ops.cases.case import OpCase, OperandCase, array_of, function_of, infer_case, new_function
+from byoc_core.ops.cases.case import dtypes_of, function_of, infer_case, new_function
+from byoc_core.opset.cases import OpCase, OperandCase, array_of
 
-__all__ = ["OpCase", "OperandCase", "array_of", "function_of", "infer_case", "new_function", "op_cases"]
+__all__ = ["OpCase", "OperandCase", "array_of", "dtypes_of", "function_of", "infer_case", "new_function", "op_cases"]
 
 
 @cache
 def op_cases() -> Mapping[str, tuple[OpCase, ...]]:
     """Gives the cases of each op by its name, those of an op in the order from the most common to the rarest."""
-    from byoc_core.ops.cases import movement, networks, pointwise
+    from byoc_core.ops.cases import movement, networks
+    from byoc_core.ops.registry import default_ops
 
-    found: dict[str, list[OpCase]] = {}
-    for family in (pointwise, networks, movement):
+    found = {name: list(op.canonical_cases) for name, op in default_ops().items() if op.canonical_cases}
+    for family in (networks, movement):
         for item in family.CASES:
             found.setdefault(item.op, []).append(item)
     return MappingProxyType({name: tuple(cases) for name, cases in found.items()})

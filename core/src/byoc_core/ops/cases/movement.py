@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from byoc_core.ops.cases.case import OpCase, OperandCase, Shape, case, integers
+from byoc_core.ops.cases.case import case
+from byoc_core.opset.cases import OpCase, OperandCase, Shape, integers
 
 __all__ = ["CASES"]
 

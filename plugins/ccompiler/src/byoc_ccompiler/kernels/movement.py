@@ -11,7 +11,7 @@ from byoc_core.authoring.csource_types import c_dim, c_literal
 from byoc_core.backend.info import Rejection
 from byoc_core.dims import Dim, dim_max, dim_min, product
 from byoc_core.ir import Binding, TensorType
-from byoc_core.kernels.shape import OPEN_BOUND
+from byoc_core.opset.families.shape_kernels import OPEN_BOUND
 
 from byoc_ccompiler.attributes import axis_of, dims_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily

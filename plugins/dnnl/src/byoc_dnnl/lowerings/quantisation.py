@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument

@@ -10,8 +10,10 @@ from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.ir.module import Value
 from byoc_core.ops import default_ops
-from byoc_core.opset.data_dependent import range_length, result_types
-from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.families.data_dependent import range_length, result_types
+from byoc_core.opset.opdef import OpDef
 from byoc_core.transform.folding_budget import selection_nbytes
 
 __all__ = ["IMPORTERS", "emit_range"]

@@ -1,0 +1,163 @@
+"""Quantisation: floats as integers with a scale and a zero point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from byoc_core.dims import ceildiv
+from byoc_core.kernels.indices import check_array_shape
+from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, dtype_of
+from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
+from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.type_rules import (
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    flops_per_element,
+    require_equal,
+    require_kind,
+    require_rank,
+    require_same_dtype,
+    resolve_axis,
+)
+from byoc_core.opset.types import TensorType, Type
+
+__all__ = ["OPS", "dequantize", "quantize"]
+
+
+def quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
+    """Gives ``round(x / scale) + zero_point``, halves to even, limited to the type of ``zero_point``; NaN gives 0.
+
+    Raises:
+        ExecutionError: there is not one parameter for each index, or block, of the axis.
+    """
+    divisor, zero = _spread("quantize", scale, zero_point, x, axis, block_size)
+    wide = working_dtype(x.dtype)
+    shifted = np.rint(x.astype(wide, copy=False) / divisor.astype(wide, copy=False)) + zero.astype(wide)
+    limited = np.clip(np.where(np.isnan(shifted), 0, shifted), lowest(zero_point.dtype), highest(zero_point.dtype))
+    return np.asarray(limited).astype(zero_point.dtype)
+
+
+def dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
+    """Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.
+
+    Raises:
+        ExecutionError: there is not one parameter for each index, or block, of the axis.
+    """
+    factor, zero = _spread("dequantize", scale, zero_point, x, axis, block_size)
+    wide = working_dtype(scale.dtype)
+    steps = x.astype(np.int64) - zero.astype(np.int64)
+    result = steps.astype(wide) * factor.astype(wide, copy=False)
+    return np.asarray(result).astype(scale.dtype, copy=False)
+
+
+def _spread(
+    op: str, scale: NDArray, zero_point: NDArray, x: NDArray, axis: int, block_size: int
+) -> tuple[NDArray, NDArray]:
+    """Gives both parameters (one value, one for each index of an axis, or one for each block) as they broadcast."""
+    if scale.ndim == 0:
+        return scale, zero_point
+    axis %= x.ndim
+    size = x.shape[axis]
+    shape = (*x.shape[:axis], -(-size // block_size), *x.shape[axis + 1 :]) if block_size else (size,)
+    check_array_shape(op, "scale", scale.shape, shape)
+    check_array_shape(op, "zero_point", zero_point.shape, shape)
+    if block_size:
+        block = np.arange(size) // block_size
+        return scale.take(block, axis=axis), zero_point.take(block, axis=axis)
+    broadcast = [size if other == axis else 1 for other in range(x.ndim)]
+    return scale.reshape(broadcast), zero_point.reshape(broadcast)
+
+
+KERNELS: dict[str, Callable[..., NDArray]] = {
+    "dequantize": NumpyKernel(dequantize, gives=dtype_of(1)),
+    "quantize": NumpyKernel(quantize, gives=dtype_of(2)),
+}
+
+
+_QUANTISED = ("int4", "int8", "int16", "uint8", "uint16")
+_ATTRS = (
+    AttrSpec("axis", AttrKind.INT, 1, doc="The axis that parameters of rank 1, or blocks, run along."),
+    AttrSpec("block_size", AttrKind.INT, 0, doc="Indices of ``axis`` that share a parameter; 0: no blocks."),
+)
+_SHAPES_DOC = (
+    "Shapes: ``scale`` and ``zero_point`` are scalars, or ``(C,)`` along ``axis``, or, in blocks of ``B``, as ``x`` "
+    "with ``ceil(C / B)`` in place of the size ``C`` of ``axis``; the result is as ``x``."
+)
+
+
+def _check_blocks(context: TypeContext, block_size: int) -> None:
+    shape = context.shape(0)
+    axis = resolve_axis(context, context.attrs["axis"], len(shape))
+    for index in (1, 2):
+        require_rank(context, index, len(shape), "as operand `x`, because parameters are in blocks")
+        for other, size in enumerate(shape):
+            wanted, meaning = (ceildiv(size, block_size), "blocks") if other == axis else (size, "as operand `x`")
+            require_equal(context, index, other, wanted, meaning)
+
+
+def _check_parameters(context: TypeContext) -> None:
+    shape, block_size = context.shape(0), context.attrs["block_size"]
+    if block_size < 0:
+        raise context.error("attribute `block_size` is negative", got=block_size, expected="0 or more")
+    if block_size:
+        _check_blocks(context, block_size)
+        return
+    for index in (1, 2):
+        found = context.shape(index)
+        if len(found) > 1 or len(found) != len(context.shape(1)):
+            raise context.error(
+                f"has rank {len(found)}", operand=index, expected="rank 0 or 1, the same for scale and zero point"
+            )
+        if found:
+            axis = resolve_axis(context, context.attrs["axis"], len(shape))
+            require_equal(context, index, 0, shape[axis], f"as axis {axis} of operand `x`")
+
+
+def _infer_quantize(context: TypeContext) -> tuple[Type, ...]:
+    type_ = require_kind(context, 0, FLOAT_KINDS)
+    require_same_dtype(context, 0, 1)
+    zero = context.tensor(2)
+    if zero.dtype not in _QUANTISED:
+        raise context.error(
+            "has a dtype that the op does not give", operand=2, got=zero.dtype, expected=" or ".join(_QUANTISED)
+        )
+    _check_parameters(context)
+    return (TensorType(type_.shape, zero.dtype),)
+
+
+def _infer_dequantize(context: TypeContext) -> tuple[Type, ...]:
+    type_ = require_kind(context, 0, INTEGER_KINDS)
+    scale = require_kind(context, 1, FLOAT_KINDS)
+    require_same_dtype(context, 0, 2)
+    _check_parameters(context)
+    return (TensorType(type_.shape, scale.dtype),)
+
+
+_OPERANDS = tuple(OperandSpec(name) for name in ("x", "scale", "zero_point"))
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "quantize",
+        _OPERANDS,
+        _infer_quantize,
+        attrs=_ATTRS,
+        flops=flops_per_element(3),
+        kernel=as_numpy_kernel(KERNELS["quantize"]),
+        doc="Gives ``round(x / scale) + zero_point``, halves to even, limited to the dtype of ``zero_point``, which is "
+        f"the result's.\n\n{_SHAPES_DOC}",
+    ),
+    OpDef(
+        "dequantize",
+        _OPERANDS,
+        _infer_dequantize,
+        attrs=_ATTRS,
+        flops=flops_per_element(2),
+        kernel=as_numpy_kernel(KERNELS["dequantize"]),
+        doc=f"Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.\n\n{_SHAPES_DOC}",
+    ),
+)
+"""The family's ops."""
