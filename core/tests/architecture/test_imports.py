@@ -94,6 +94,12 @@ def test_a_bare_import_reads_plugin_metadata_and_settings() -> None:
     assert "byoc_core.backend.registry" in modules_after(later)
 
 
+@pytest.mark.parametrize("room", ["csource", "graph", "threads"])
+def test_a_room_of_the_runtime_loads_none_of_its_modules_by_itself(room: str) -> None:
+    loaded = modules_after(f"import byoc_core.runtime.{room}")
+    assert {name for name in loaded if name.startswith("byoc_core.runtime.")} == {f"byoc_core.runtime.{room}"}
+
+
 def test_a_malformed_setting_does_not_break_the_import() -> None:
     asked = (
         "import os\nos.environ['BYOC_PREFER'] = 'malformed'\nimport byoc_core\n"
