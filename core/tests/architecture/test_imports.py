@@ -19,6 +19,7 @@ UNUSED = HEAVY - {"ctypes", "pluggy"} | {
     "byoc_core.cli",
     "byoc_core.driver",
     "byoc_core.ir",
+    "byoc_core.reporting",
     "importlib.metadata",
 }
 """What loading and running an artifact of the core's own runtimes has no need of."""

@@ -13,10 +13,10 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from byoc_core.artifact.report import flops_count, render_report
-from byoc_core.artifact.report_page.layout import lay_out
-from byoc_core.offload_shares import HOST, items_of
 from byoc_core.printable import to_printable
+from byoc_core.reporting.page.layout import lay_out
+from byoc_core.reporting.shares import HOST, items_of
+from byoc_core.reporting.text import flops_count, render_report
 
 __all__ = ["render_page"]
 

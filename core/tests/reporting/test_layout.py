@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from byoc_core.artifact.report_page.layout import lay_out
+from byoc_core.reporting.page.layout import lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 

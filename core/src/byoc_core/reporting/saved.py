@@ -9,8 +9,8 @@ from typing import Any
 
 from byoc_core.dims import Dim, read_dim, total
 from byoc_core.errors import IRTypeError
-from byoc_core.offload_shares import HOST, MAX_FLOPS, apportion, count_expression, items_of
 from byoc_core.printable import to_printable
+from byoc_core.reporting.shares import HOST, MAX_FLOPS, apportion, count_expression, items_of
 from byoc_core.runtime.sets_of_sizes import MAX_SIZE
 from byoc_core.runtime.specialised import SpecialisedModule
 

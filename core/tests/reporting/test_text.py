@@ -6,11 +6,11 @@ import contextlib
 from typing import Any
 
 import pytest
-from byoc_core.artifact.offload_gate import check_offload
-from byoc_core.artifact.report import flops_text, percent, render_report
 from byoc_core.dims import parse_dim
 from byoc_core.errors import OptionsError, PartitionError
-from byoc_core.offload_shares import apportion, decisive_reasons
+from byoc_core.reporting.gate import check_offload
+from byoc_core.reporting.shares import apportion, decisive_reasons
+from byoc_core.reporting.text import flops_text, percent, render_report
 from hypothesis import given
 from hypothesis import strategies as st
 

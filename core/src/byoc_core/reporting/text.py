@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from byoc_core.offload_shares import (
+from byoc_core.printable import to_printable
+from byoc_core.reporting.shares import (
     HOST,
     MAX_FLOPS,
     count_expression,
@@ -25,7 +26,6 @@ from byoc_core.offload_shares import (
     items_of,
     reason_keys,
 )
-from byoc_core.printable import to_printable
 
 __all__ = ["counting", "flops_count", "flops_text", "host_reasons", "percent", "render_report", "to_printable"]
 

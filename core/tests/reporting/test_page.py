@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from byoc_core.artifact.report_page import render_page
+from byoc_core.reporting.page import render_page
 
 py_mini_racer = pytest.importorskip("py_mini_racer")
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from byoc_core.artifact.report import counting, host_reasons
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.printable import to_printable
+from byoc_core.reporting.text import counting, host_reasons
 
 __all__ = ["check_offload"]
 

@@ -1,7 +1,7 @@
 """Shares of the work in an offload report: who has how much of the FLOPs, every symbolic size counted as some number.
 
-On the lowest floor, because whoever compiles a model counts with sizes of one, and whoever reads its artifact may count
-with others. The report may come from anywhere: what is no work counts as none.
+Compiling a model counts with sizes of one; whoever reads its artifact may count with others. The report may
+come from anywhere: what is no work counts as none.
 """
 
 from __future__ import annotations
