@@ -12,7 +12,7 @@ from byoc_core.ir import REQUIRED, AttrSpec, OpDef, OperandSpec
 from byoc_core.pattern import CompositePattern
 from byoc_core.runtime import RuntimeInfo
 from byoc_core.runtime.graph import GraphEngine
-from byoc_core.runtime.graph_document import GraphConstant, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphConstant, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import CallTraits, NativeEntry, Signature, TensorSpec
 

@@ -71,7 +71,7 @@ MODULES = (
     "byoc_core.pattern",
     "byoc_core.runtime",
     "byoc_core.runtime.graph",
-    "byoc_core.runtime.graph_document",
+    "byoc_core.runtime.graph.document",
     "byoc_core.runtime.hooks",
     "byoc_core.runtime.module",
     "byoc_core.runtime.threads",

@@ -18,7 +18,7 @@ from byoc_core.ir.structural import COMPOSITE
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph import GraphEngine, GraphModule
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.registry import runtimes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from byoc_core.native.toolchain import find_toolchain, has_parallel_loops
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 from core.tests.fresh_process import answer_of
 

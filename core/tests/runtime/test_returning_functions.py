@@ -13,8 +13,8 @@ from byoc_core import VirtualMachine, build, load, load_module, parse
 from byoc_core.dims import parse_dim
 from byoc_core.errors import ArtifactError, CallError, ExecutionError, LinkError
 from byoc_core.runtime.graph import GraphModule, load_graph, save_graph
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor
-from byoc_core.runtime.graph_encoding import decode_document, encode_document
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.encoding import decode_document, encode_document
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import PackedFunction, RuntimeModule, Signature, TensorSpec
 from byoc_core.runtime.serial import SerialModule

@@ -21,7 +21,7 @@ from byoc_core.ir import Function, TensorType
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, dtypes_of, new_function, op_cases
 from byoc_core.runtime import threads
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))

@@ -30,7 +30,7 @@ from byoc_core.ir import TensorType
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
 from byoc_core.ops.cases import dtypes_of as dtypes_taken
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 from byoc_dnnl.calls import shape_of
 from byoc_dnnl.engine import DnnlModule

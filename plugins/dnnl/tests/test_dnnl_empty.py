@@ -17,7 +17,7 @@ from byoc_core.ir import Binding, FunctionBuilder, IRModule, TensorType, Var, te
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, new_function, op_cases
 from byoc_core.opset.families import KERNELS
-from byoc_core.runtime.graph_document import GraphDocument
+from byoc_core.runtime.graph.document import GraphDocument
 from byoc_dnnl.engine import DnnlModule
 from byoc_dnnl.lowerings import LOWERINGS
 

@@ -18,7 +18,7 @@ from byoc_core.backend.info import Rejection
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.ir import Binding, tensor
 from byoc_core.opset.families import KERNELS
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction
 from byoc_dnnl.engine import DnnlModule
 from byoc_dnnl.lowerings.geometry import MAX_TAPS
 from hypothesis import event, given

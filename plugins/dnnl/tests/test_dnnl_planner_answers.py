@@ -8,7 +8,7 @@ import byoc_dnnl.planner
 import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph_document import GraphConstant, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphConstant, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
 from byoc_dnnl.calls import calls_of

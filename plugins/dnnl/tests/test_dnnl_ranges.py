@@ -12,7 +12,7 @@ from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend.info import CompileContext
 from byoc_core.ir import Constant, Value, Var, tensor
 from byoc_core.opset.families import KERNELS
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode
+from byoc_core.runtime.graph.document import GraphFunction, GraphNode
 from byoc_core.transform import evaluate_function
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.engine import open_engine

@@ -11,9 +11,9 @@ from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
 from byoc_core.errors import BackendNotFoundError, ByocError, PluginError
-from byoc_core.offload_shares import HOST
 from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence, installed
 from byoc_core.plugin.handle import PluginHandle
+from byoc_core.reporting.shares import HOST
 
 if TYPE_CHECKING:
     from byoc_core.opset.opdef import OpDef

@@ -22,8 +22,8 @@ def advise_sizes(executable: Executable, backends: Sequence[str]) -> str | None:
     """
     from byoc_core.backend.registry import backends as installed_backends
     from byoc_core.dims import shape_symbols
-    from byoc_core.offload_shares import HOST, items_of
     from byoc_core.printable import to_printable
+    from byoc_core.reporting.shares import HOST, items_of
 
     reasons = [
         (reason.get("backend"), reason.get("code"))

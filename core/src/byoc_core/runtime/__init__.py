@@ -3,6 +3,10 @@
 What a runtime plugin needs is here: :class:`RuntimeModule` and :class:`PackedFunction`, the hooks
 (:mod:`byoc_core.runtime.hooks`), and the run halves of the authoring kits (:class:`GraphModule` with
 :class:`GraphEngine`, :class:`CSourceModule`). Names are imported when they are first used.
+
+At the top of the package are calls: modules, signatures, arguments, hooks, the registry, and the plugins that the
+core's entry points name. Below it are :mod:`~byoc_core.runtime.graph` and :mod:`~byoc_core.runtime.csource`, the run
+halves of the two kits, and :mod:`~byoc_core.runtime.threads`.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
         load_graph,
         save_graph,
     )
-    from byoc_core.runtime.graph_document import (
+    from byoc_core.runtime.graph.document import (
         GraphConstant,
         GraphDocument,
         GraphFunction,
@@ -100,7 +104,7 @@ _HOMES = {
         "load_graph",
         "save_graph",
     ),
-    "graph_document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
+    "graph.document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
     "hooks": ("LoadContext", "RuntimeInfo", "hookimpl"),
     "module": ("CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),
     "registry": ("runtimes",),

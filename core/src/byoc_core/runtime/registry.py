@@ -12,11 +12,11 @@ from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_abs
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.delegating import DelegatingModule
-from byoc_core.runtime.fork_guard import UnforkedModule
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status, ask_status
+from byoc_core.runtime.threads.fork_guard import UnforkedModule
 
 __all__ = ["RuntimeHandle", "Runtimes", "runtimes"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from byoc_core.artifact import loading
 from byoc_core.errors import IRTypeError
 from byoc_core.opset.families import convolution_kernels, pooling_kernels
-from byoc_core.runtime import graph_encoding
+from byoc_core.runtime.graph import encoding as graph_encoding
 from numpy.lib.stride_tricks import as_strided
 
 __all__ = ["SABOTAGES"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph_document import GraphFunction, GraphTensor
+from byoc_core.runtime.graph.document import GraphFunction, GraphTensor
 from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of

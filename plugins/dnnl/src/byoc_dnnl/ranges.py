@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.ranges_constants import ConstantRanges
 
 if TYPE_CHECKING:
-    from byoc_core.runtime.graph_document import GraphFunction
+    from byoc_core.runtime.graph.document import GraphFunction
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.precision import Precision

@@ -6,7 +6,7 @@ from typing import cast
 
 from byoc_core.errors import ArtifactError
 from byoc_core.runtime.graph import check_graph, save_graph
-from byoc_core.runtime.graph_encoding import GRAPH_VERSION, decode_document
+from byoc_core.runtime.graph.encoding import GRAPH_VERSION, decode_document
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status

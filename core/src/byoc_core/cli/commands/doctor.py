@@ -159,8 +159,8 @@ def _find_num_threads() -> Finding:
 
 
 def _find_openmp() -> Finding:
-    from byoc_core.runtime.openmp import OPENMP_NAME, SPIN_COUNT
     from byoc_core.runtime.threads import use_openmp
+    from byoc_core.runtime.threads.openmp import OPENMP_NAME, SPIN_COUNT
 
     library = use_openmp()
     if library is None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE, Binding, IRModule
-from byoc_core.offload_shares import HOST, VIEW, items_of
 from byoc_core.partitioning.op_sites import walk_bodies, walk_ops
+from byoc_core.reporting.shares import HOST, VIEW, items_of
 
 __all__ = ["comment_ops"]
 

@@ -16,7 +16,7 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Isa
 
 if TYPE_CHECKING:
-    from byoc_core.runtime.graph_document import GraphTensor
+    from byoc_core.runtime.graph.document import GraphTensor
 
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.planner import Planner
