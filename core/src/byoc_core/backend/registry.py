@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from byoc_core.reporting.shares import HOST
 if TYPE_CHECKING:
     from byoc_core.opset.opdef import OpDef
 
-__all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends"]
+__all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends", "find_registry"]
 
 HOST_NAME = HOST
 """The name of the core's own backend, which takes everything."""
@@ -88,6 +88,22 @@ class Backends:
         host = ordered.pop(HOST_NAME, None)
         return (*ordered.values(), host or self.get(HOST_NAME))
 
+    def lookup(self, given: Iterable[str | object] = ()) -> Callable[[str], BackendHandle]:
+        """Return a look-up by name in which given backends come before the registry's own.
+
+        Args:
+            given: names, plugin objects or handles.
+
+        Raises:
+            PluginError: one cannot be used.
+        """
+        own = {handle.name: handle for handle in map(self.get, given)}
+        return lambda name: own[name] if name in own else self.get(name)
+
+    def holds(self, handle: BackendHandle) -> bool:
+        """Return whether the registry has the plugin of a handle under the handle's name."""
+        return handle.name in self.names() and self.get(handle.name).plugin is handle.plugin
+
     def ops(self, chosen: Iterable[str | object]) -> tuple[OpDef, ...]:
         """Gives the ops that these backends bring, in the order given."""
         return tuple(op for item in chosen for op in self.get(item).ops())
@@ -109,3 +125,12 @@ def backends() -> Backends:
     Metadata and the environment are read with the first call, plugin code when a backend is asked for.
     """
     return Backends(installed(BACKENDS_GROUP))
+
+
+def find_registry(given: Backends | None = None) -> Backends:
+    """Return the registry that a caller handed in; without one, the registry of this process.
+
+    Passes and functions that users call by themselves take names of backends and an optional registry. All of them
+    resolve the names here. What runs inside of a compilation is handed a registry.
+    """
+    return backends() if given is None else given

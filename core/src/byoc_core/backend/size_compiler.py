@@ -8,7 +8,7 @@ from typing import Any
 from byoc_core.backend.first_use import FirstUse
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import CompileContext
-from byoc_core.backend.registry import backends
+from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import Function, is_pure, verify
 from byoc_core.ops import default_ops
@@ -39,18 +39,21 @@ def held_sizes(modules: Iterable[RuntimeModule]) -> list[dict[str, Any]]:
     ]
 
 
-def compiler() -> Callable[..., RuntimeModule | SizesRefused]:
+def compiler(registry: Backends | None = None) -> Callable[..., RuntimeModule | SizesRefused]:
     """Return what compiles regions of a loaded artifact for sizes that the artifact does not hold.
 
     Give it to :func:`byoc_core.load`. It needs the backends of these regions, and their tools.
+
+    Args:
+        registry: has the backends; by default those installed for this process.
     """
-    return _compile
 
+    def compile_sizes(recipe: Recipe, name: str, sizes: Mapping[str, int]) -> RuntimeModule | SizesRefused:
+        handle = find_registry(registry).get(recipe.backend)
+        function, context = _prepared(handle, recipe, name)
+        return FirstUse(handle, {name: function}, context)(name, sizes)
 
-def _compile(recipe: Recipe, name: str, sizes: Mapping[str, int]) -> RuntimeModule | SizesRefused:
-    handle = backends().get(recipe.backend)
-    function, context = _prepared(handle, recipe, name)
-    return FirstUse(handle, {name: function}, context)(name, sizes)
+    return compile_sizes
 
 
 def _prepared(handle: BackendHandle, recipe: Recipe, name: str) -> tuple[Function, CompileContext]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.backend import BackendHandle, BackendInfo
-from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
 from byoc_core.debugging.compiling import result_names
 from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
@@ -43,6 +43,7 @@ def check_region(
     tolerance: Tolerance | None = None,
     isolate: bool = False,
     deadline: float = DEADLINE,
+    registry: Backends | None = None,
 ) -> RegionCheck:
     """Compiles a function that is annotated for a backend, runs it, and compares with the reference kernels.
 
@@ -55,6 +56,7 @@ def check_region(
         tolerance: how much error is taken for rounding.
         isolate: compile and run in a process of its own: a crash is then a finding.
         deadline: seconds that this process may take.
+        registry: the backends that names stand for; by default those installed for this process.
 
     Raises:
         OptionsError: the function is not annotated, its backend is not listed, or it cannot be isolated.
@@ -65,16 +67,19 @@ def check_region(
     backend = function.attrs.get("Codegen")
     if backend is None:
         raise OptionsError(f"function `{name}`", "is not annotated with `Codegen`")
-    handles = [installed_backends().get(item) for item in backends or [str(backend)]]
+    known = find_registry(registry)
+    handles = [known.get(item) for item in backends or [str(backend)]]
     if backend not in [handle.name for handle in handles]:
         raise OptionsError("backends", f"do not have the function's own, `{backend}`")
     given = [inputs[param.name] for param in function.params] if isinstance(inputs, Mapping) else inputs
-    with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
+    with open_runner(handles, options or {}, known, isolate=isolate, deadline=deadline) as runner:
         checker = RegionChecker(runner, tolerance or Tolerance(), handles, options or {})
         return checker.check(module, name, [np.asarray(array) for array in given]).verdict
 
 
-def open_runner(handles: Sequence[BackendHandle], options: Options, *, isolate: bool, deadline: float) -> RegionRunner:
+def open_runner(
+    handles: Sequence[BackendHandle], options: Options, registry: Backends, *, isolate: bool, deadline: float
+) -> RegionRunner:
     """Gives a runner to be used in a ``with`` statement.
 
     Raises:
@@ -83,8 +88,8 @@ def open_runner(handles: Sequence[BackendHandle], options: Options, *, isolate: 
     if not 0 < deadline <= threading.TIMEOUT_MAX:
         raise OptionsError("deadline", "is no time to wait", got=deadline, expected="seconds, more than 0")
     if isolate:
-        return IsolatedRunner(handles, options, deadline)
-    return LocalRunner(handles, options)
+        return IsolatedRunner(handles, options, deadline, registry)
+    return LocalRunner(handles, options, registry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from typing import Any, Self
 
 import numpy.typing as npt
 
-from byoc_core.backend import BackendHandle
-from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import BackendHandle, Backends
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.calling import CallOutcome, ResultSpec
 from byoc_core.debugging.compiling import extract_region
@@ -28,15 +27,16 @@ __all__ = ["IsolatedRunner", "check_isolable"]
 NDArray = npt.NDArray[Any]
 
 
-def check_isolable(handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
+def check_isolable(
+    handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]], registry: Backends
+) -> None:
     """Checks that another process can have the same backends and options.
 
     Raises:
         OptionsError: a backend is an object that only this process has, or an option is no plain value.
     """
     for handle in handles:
-        known = handle.name in installed_backends().names()
-        if not known or installed_backends().get(handle.name).plugin is not handle.plugin:
+        if not registry.holds(handle):
             raise OptionsError(
                 "isolate", f"backend `{handle.name}` is an object of this process; another process cannot have it"
             )
@@ -61,15 +61,20 @@ class IsolatedRunner:
         handles: the backends; installed ones.
         options: each backend's options, by backend name: plain JSON values.
         deadline: seconds that compiling and calling a region may take.
+        registry: the installed backends.
 
     Raises:
         OptionsError: see :func:`check_isolable`.
     """
 
     def __init__(
-        self, handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]], deadline: float
+        self,
+        handles: Sequence[BackendHandle],
+        options: Mapping[str, Mapping[str, object]],
+        deadline: float,
+        registry: Backends,
     ) -> None:
-        check_isolable(handles, options)
+        check_isolable(handles, options, registry)
         self._setup = {"backends": [handle.name for handle in handles], "options": options}
         self._deadline = deadline
         self._regions: dict[int, tuple[Function, _Written]] = {}

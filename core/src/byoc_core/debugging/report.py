@@ -95,6 +95,7 @@ class DebugReport:
         results: the figures of these results.
         isolated: whether regions ran in a process of their own.
         deadline: the seconds that this process had for each.
+        origins: the distribution and version of each backend that comes from one, by backend name.
     """
 
     regions: tuple[RegionReport, ...]
@@ -105,6 +106,7 @@ class DebugReport:
     results: tuple[OutputError, ...] = ()
     isolated: bool = False
     deadline: float = DEADLINE
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_right(self) -> bool:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from byoc_core.backend import backends as installed_backends
 from byoc_core.debugging.arrays import save_arrays
 from byoc_core.debugging.compiling import extract_region
 from byoc_core.debugging.narrowing import op_label
 from byoc_core.debugging.report import DebugReport, FailingCase
-from byoc_core.errors import OptionsError, PluginError
+from byoc_core.errors import OptionsError
 from byoc_core.file_replacement import replace_file
 from byoc_core.version import __version__
 
@@ -134,7 +133,7 @@ def _script(case: FailingCase, report: DebugReport) -> str:
         what=f"Region `{case.name}` of backend `{verdict.backend}` diverges ({verdict.verdict}).",
         ops=ops,
         found="\n".join(f"# {line}".rstrip() for line in (*found, *guilt)),
-        versions=_versions(verdict.backend),
+        versions=_versions(report.origins.get(verdict.backend)),
         backend=verdict.backend,
         name=case.name,
         options=_literal(options),
@@ -144,14 +143,9 @@ def _script(case: FailingCase, report: DebugReport) -> str:
     )
 
 
-def _versions(backend: str) -> str:
-    texts = [f"byoc-core {__version__}"]
-    try:
-        record = installed_backends().get(backend).record
-        texts += [f"{record.distribution} {record.version}"] if record.distribution else []
-    except PluginError:
-        pass  # an object of the session's own process; the script says what it needs
-    return ", ".join([*texts, f"numpy {np.__version__}"])
+def _versions(origin: str | None) -> str:
+    """Return the versions to note; an object of the session's own process has no origin."""
+    return ", ".join(filter(None, [f"byoc-core {__version__}", origin, f"numpy {np.__version__}"]))
 
 
 def _literal(options: Mapping[str, Mapping[str, object]]) -> str:

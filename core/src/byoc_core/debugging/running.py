@@ -8,8 +8,7 @@ from typing import Any, Protocol, Self
 
 import numpy.typing as npt
 
-from byoc_core.backend import BackendHandle
-from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import BackendHandle, Backends
 from byoc_core.debugging.calling import CallOutcome, ResultSpec, call_region
 from byoc_core.debugging.compiling import CompiledRegion, RefusedError, compile_region, extract_region, result_names
 from byoc_core.debugging.findings import REFUSED, Finding
@@ -47,12 +46,15 @@ class LocalRunner:
     """Runs regions in this process, each compiled once.
 
     Args:
-        handles: the backends; one that a function is annotated for and that is not among them is an installed one.
+        handles: the backends.
         options: each backend's options, by backend name.
+        registry: has the backends that functions are annotated for and that are not among ``handles``.
     """
 
-    def __init__(self, handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]]) -> None:
-        self._handles = {handle.name: handle for handle in handles}
+    def __init__(
+        self, handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]], registry: Backends
+    ) -> None:
+        self._find = registry.lookup(handles)
         self._options = options
         self._compiled: dict[int, tuple[Function, CompiledRegion | Finding]] = {}
 
@@ -69,9 +71,8 @@ class LocalRunner:
     def _compile(self, module: IRModule, region: Function) -> CompiledRegion | Finding:
         backend = str(region.attrs["Codegen"])
         try:
-            handle = self._handles[backend] if backend in self._handles else installed_backends().get(backend)
             extracted = extract_region(module, region.name)
-            return compile_region(extracted, region.name, handle, self._options.get(backend, {}))
+            return compile_region(extracted, region.name, self._find(backend), self._options.get(backend, {}))
         except RefusedError as error:
             return Finding(REFUSED, str(error))
         except ByocError as error:

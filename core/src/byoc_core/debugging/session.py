@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.info import coarsest_roundoff
-from byoc_core.backend.registry import HOST_NAME
+from byoc_core.backend.registry import HOST_NAME, BackendHandle, Backends, find_registry
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
 from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
@@ -79,9 +78,10 @@ def debug_model(
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
     arrays = _ordered_inputs(module[function], inputs)
     sizes = bind_symbols(signature_of(module[function]).inputs, arrays)
-    handles = [handle for handle in installed_backends().order(backends) if handle.name != HOST_NAME]
+    registry = find_registry()
+    handles = [handle for handle in registry.order(backends) if handle.name != HOST_NAME]
     chosen = tolerance or Tolerance()
-    with open_runner(handles, options or {}, isolate=isolate, deadline=deadline) as runner:
+    with open_runner(handles, options or {}, registry, isolate=isolate, deadline=deadline) as runner:
         carved = carve_regions(
             module,
             backends,
@@ -109,8 +109,22 @@ def debug_model(
         references = References(carved, function, arrays, coarsest_roundoff(infos), finite_only=finite_only)
         findings, errors = compare_outputs(results, names, references, chosen)
     return DebugReport(
-        reports, tuple(walk.checks), chosen, options or {}, tuple(findings), tuple(errors), isolate, deadline
+        reports,
+        tuple(walk.checks),
+        chosen,
+        options or {},
+        tuple(findings),
+        tuple(errors),
+        isolate,
+        deadline,
+        _origins(handles, registry),
     )
+
+
+def _origins(handles: Sequence[BackendHandle], registry: Backends) -> dict[str, str]:
+    """Return the distribution and version of each backend that the registry has from one."""
+    records = {handle.name: registry.get(handle.name).record for handle in handles if registry.holds(handle)}
+    return {name: f"{record.distribution} {record.version}" for name, record in records.items() if record.distribution}
 
 
 def signature_of(function: Function) -> Signature:

@@ -30,8 +30,9 @@ def main(setup: Mapping[str, Any]) -> None:
 
 class _Worker:
     def __init__(self, names: list[str], options: Mapping[str, Mapping[str, object]]) -> None:
-        self._runner = LocalRunner([backends().get(name) for name in names], options)
-        self._ops = default_ops().extended(backends().ops(names))
+        registry = backends()
+        self._runner = LocalRunner([registry.get(name) for name in names], options, registry)
+        self._ops = default_ops().extended(registry.ops(names))
         self._modules: dict[str, IRModule] = {}
         self._constants = ConstantStore()
         self._read: set[str] = set()

@@ -11,9 +11,8 @@ from typing import Any
 
 from byoc_core.artifact import Executable
 from byoc_core.backend import BackendHandle
-from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.contained import ContainedBackend, HookFailure
-from byoc_core.backend.registry import HOST_NAME
+from byoc_core.backend.registry import HOST_NAME, find_registry
 from byoc_core.backend.size_compiler import held_sizes
 from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.explanation import Explanation
@@ -28,6 +27,7 @@ from byoc_core.lower import lower
 from byoc_core.partitioning import (
     PartitionLog,
     PartitionOptions,
+    PartitionRequest,
     PeelViews,
     Policy,
     Refusal,
@@ -231,7 +231,7 @@ def pass_names(backends: Sequence[str | object] = ()) -> tuple[str, ...]:
     Raises:
         BackendNotFoundError: a backend is not installed.
     """
-    names = [handle.name for handle in installed_backends().order(backends)]
+    names = [handle.name for handle in find_registry().order(backends)]
     asked = [name for name in names if name != HOST_NAME]
     preparations = [*map(pass_name, default_passes()), *map(_prepare_name, asked), UniqueNames.__name__]
     partitions = [*([_PARTITION] if asked else []), _PARTITION_HOST]
@@ -267,7 +267,7 @@ class _Build:
             raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
         self._module = module
         self._failures: list[HookFailure] = []
-        handles = installed_backends().order(backends)
+        handles = find_registry().order(backends)
         is_strict = chosen.strict or chosen.fallback == "error"
         self._handles = [
             handle if is_strict or handle.name == HOST_NAME else ContainedBackend(handle, self._failures)
@@ -430,9 +430,8 @@ class _Build:
         names = {handle.name for handle in handles}
         options = {name: given for name, given in self._options.items() if name in names}
         constraints = self._constraints if name == _PARTITION else Constraints()
-        pipeline = partition_pipeline(
-            handles, lambda _: constraints, policy=policy, options=options, log=self._log, verify_input=False
-        )
+        request = PartitionRequest(handles, options, self._log)
+        pipeline = partition_pipeline(request, lambda _: constraints, policy, verify_input=False)
 
         def carve(given: IRModule) -> IRModule:
             return pipeline(given)

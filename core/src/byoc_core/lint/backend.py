@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 
-from byoc_core.backend import BackendHandle, CompileContext, backends
+from byoc_core.backend import BackendHandle, CompileContext
+from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import ByocError, HookError
 from byoc_core.ir import OpRegistry
 from byoc_core.lint.checks import Trial, lint_check, lint_instances, try_instances
@@ -21,7 +22,9 @@ from byoc_core.pattern import CompositePattern
 __all__ = ["lint_backend"]
 
 
-def lint_backend(backend: str | object, *, compile_claims: bool = False) -> tuple[Finding, ...]:
+def lint_backend(
+    backend: str | object, *, compile_claims: bool = False, registry: Backends | None = None
+) -> tuple[Finding, ...]:
     """Gives what is wrong with a backend's declaration, patterns and rules, errors first.
 
     Its hooks are asked about canonical cases only, so what it gives back is true of those; none is no proof.
@@ -30,12 +33,13 @@ def lint_backend(backend: str | object, *, compile_claims: bool = False) -> tupl
     Args:
         backend: its name, a plugin object or a handle.
         compile_claims: also compiles every case that the backend claims, which may need its tools and take long.
+        registry: the backends that names stand for; by default those installed for this process.
 
     Raises:
         BackendNotFoundError: no backend of that name is installed.
         PluginError: the plugin cannot be used at all; says why.
     """
-    handle = backends().get(backend)
+    handle = find_registry(registry).get(backend)
     findings = list(dict.fromkeys(_lint(handle, compile_claims=compile_claims)))
     order = {"error": 0, "warning": 1}
     return tuple(sorted(findings, key=lambda f: (order[f.severity], f.pattern, f.where, f.code, f.text)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claim_by_policy import ClaimByPolicy
@@ -23,7 +23,14 @@ from byoc_core.transform import Sequential, UniqueNames
 from byoc_core.transform.capture_sizes import CaptureSizes
 from byoc_core.transform.pass_ import Pass
 
-__all__ = ["check_module", "check_option_owners", "partition", "partition_pipeline"]
+__all__ = [
+    "check_backends",
+    "check_module",
+    "check_option_owners",
+    "check_policy",
+    "partition",
+    "partition_pipeline",
+]
 
 
 def partition(
@@ -34,6 +41,7 @@ def partition(
     options: Mapping[str, Mapping[str, object]] | None = None,
     log: PartitionLog | None = None,
     partition_options: PartitionOptions | None = None,
+    registry: Backends | None = None,
 ) -> IRModule:
     """Carves out the regions that backends claim.
 
@@ -44,6 +52,7 @@ def partition(
         options: each backend's options, by backend name.
         log: gets the refusals.
         partition_options: the user's constraints.
+        registry: the backends that names stand for; by default those installed for this process.
 
     Returns:
         The module with a function for every region, annotated with ``Codegen`` and ``global_symbol``. Ops that nobody
@@ -58,40 +67,44 @@ def partition(
         InternalError: the result is not the same program.
     """
     check_module(module)
-    if isinstance(backends, str):
-        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
+    check_backends(backends)
+    known = find_registry(registry)
+    handles = [known.get(backend) for backend in backends]
     wishes = partition_options or PartitionOptions()
-    names = [handle.name for handle in map(installed_backends().get, backends)]
+    names = [handle.name for handle in handles]
+    request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog(), registry=known)
     return partition_pipeline(
-        backends, lambda given: Constraints.resolve(wishes, given, names), policy=policy, options=options, log=log
+        request,
+        lambda given: Constraints.resolve(wishes, given, names),
+        policy,
+        tells_near_misses=log is not None,
     )(module)
 
 
 def partition_pipeline(
-    backends: Sequence[str | object],
+    request: PartitionRequest,
     constrain: Callable[[IRModule], Constraints],
-    *,
     policy: Policy | None = None,
-    options: Mapping[str, Mapping[str, object]] | None = None,
-    log: PartitionLog | None = None,
+    *,
     verify_input: bool = True,
+    tells_near_misses: bool = True,
 ) -> Pass:
-    """Gives the pass of :func:`partition`, which has the meaning of all arguments but two.
+    """Return the pass of :func:`partition`.
 
     Args:
-        backends: names, plugin objects or handles.
-        constrain: gives the constraints on a module with unique names.
-        policy: who takes what.
-        options: each backend's options.
-        log: gets the refusals.
+        request: the backends, their options, and the log that gets the refusals.
+        constrain: returns the constraints on a module with unique names.
+        policy: who takes what; greedy by order by default.
         verify_input: ``False`` where the module has been verified already.
+        tells_near_misses: whether the log gets near misses of patterns too.
+
+    Raises:
+        OptionsError: options for a backend that is not listed; ``policy`` is none.
     """
-    handles = [installed_backends().get(backend) for backend in backends]
-    check_option_owners(options or {}, [handle.name for handle in handles])
-    request = PartitionRequest(handles, options or {}, log if log is not None else PartitionLog())
+    check_option_owners(request.options, [handle.name for handle in request.backends])
     chosen: Policy = policy if policy is not None else GreedyByOrder()
-    _check_policy(chosen)
-    return _Partition(chosen, request, constrain, verify_input, tells_near_misses=log is not None)
+    check_policy(chosen)
+    return _Partition(chosen, request, constrain, verify_input, tells_near_misses)
 
 
 @dataclass(frozen=True)
@@ -152,7 +165,12 @@ class _Partition(Pass):
         return MergeCompositeFunctions(sideways, separated)(claimed)
 
 
-def _check_policy(policy: object) -> None:
+def check_policy(policy: object) -> None:
+    """Check that a user gave a policy.
+
+    Raises:
+        OptionsError: it is something else.
+    """
     if isinstance(policy, type):
         raise OptionsError("policy", "is a class", got=policy.__name__, expected=f"an instance: {policy.__name__}()")
     if not callable(policy):
@@ -169,6 +187,16 @@ def check_module(module: object) -> None:
     if not isinstance(module, IRModule):
         hint = "Import a model with `byoc_core.from_onnx`, or parse script with `byoc_core.parse`."
         raise OptionsError("module", "is not an IRModule", got=type(module).__name__, hint=hint)
+
+
+def check_backends(backends: object) -> None:
+    """Check that a user gave a list of backends.
+
+    Raises:
+        OptionsError: it is a single name.
+    """
+    if isinstance(backends, str):
+        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from byoc_core.backend import BackendHandle
-from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import CodegenError
 from byoc_core.ir import (
     CALL,
@@ -51,12 +51,14 @@ class RunCodegen(Pass):
         entry_functions: removes functions that none of these reaches; ``None`` keeps all others.
         backends: plugin objects, or handles, to use under their names instead of installed plugins.
         handover: what to do with refused functions; by default a refusal is an error.
+        registry: the backends that names stand for; by default those installed for this process.
     """
 
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     entry_functions: tuple[str, ...] | None = None
     backends: Sequence[object] = ()
     handover: Handover | None = None
+    registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with external calls.
@@ -100,8 +102,7 @@ class RunCodegen(Pass):
         return found
 
     def _handle(self, name: str) -> BackendHandle:
-        given = {handle.name: handle for handle in map(installed_backends().get, self.backends)}
-        return given[name] if name in given else installed_backends().get(name)
+        return find_registry(self.registry).lookup(self.backends)(name)
 
     def _compile(self, module: IRModule, backend: str, functions: list[Function]) -> IRModule:
         handle = self._handle(backend)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from byoc_core.backend import BackendHandle, CompileContext, backends
+from byoc_core.backend import BackendHandle, CompileContext
+from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.ir import STRUCTURAL_OPS, Function, IRModule
 from byoc_core.partitioning.claiming.admission import Admission, admit_all, new_admission
 from byoc_core.partitioning.log import PartitionLog, Refusal
@@ -25,12 +26,14 @@ class AnnotateSupported(Pass):
         options: the backend's options.
         log: gets the refusals.
         admit: asked before the backend; what it turns away stays unclaimed.
+        registry: the backends that names stand for; by default those installed for this process.
     """
 
     backend: str | object
     options: Mapping[str, object] = field(default_factory=dict)
     log: PartitionLog | None = None
     admit: Admission = admit_all
+    registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with claims.
@@ -41,7 +44,7 @@ class AnnotateSupported(Pass):
 
         Cost: the hook is asked once per unclaimed op.
         """
-        handle = backends().get(self.backend)
+        handle = find_registry(self.registry).get(self.backend)
         context = handle.context(module, self.options)
         admit = new_admission(handle, self.admit)
 

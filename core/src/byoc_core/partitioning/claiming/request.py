@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from byoc_core.backend import BackendHandle
+from byoc_core.backend.registry import BackendHandle, Backends, find_registry
 from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claiming.admission import Admission, admit_all, join_admissions, new_admission
@@ -33,12 +33,14 @@ class PartitionRequest:
         log: gets the refusals.
         admissions: by backend name, what the user's constraints let it be asked for. :meth:`claim` asks by itself;
             a policy that sets claims in another way asks :meth:`admission`.
+        registry: all backends that there are, those that take no part too.
     """
 
     backends: Sequence[BackendHandle]
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     log: PartitionLog = field(default_factory=PartitionLog)
     admissions: Callable[[str], Admission] = lambda _: admit_all
+    registry: Backends = field(default_factory=find_registry, repr=False)
 
     def admission(self, backend: BackendHandle) -> Admission:
         """Gives the condition on what a backend may claim: the core's, then the user's."""

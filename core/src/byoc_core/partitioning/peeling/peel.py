@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from byoc_core.backend import BackendHandle
-from byoc_core.backend import backends as installed_backends
-from byoc_core.backend.registry import HOST_NAME
+from byoc_core.backend.registry import HOST_NAME, Backends, find_registry
 from byoc_core.dims import bound_symbols
 from byoc_core.ir import CALL, Binding, Function, IRModule, TensorType, Var
 from byoc_core.ir.sizes import cited_symbols, is_data_dependent
@@ -46,10 +44,12 @@ class PeelViews(Pass):
     Attributes:
         backends: plugin objects, or handles, to use under their names instead of installed plugins.
         keeps: tells of an op, by its function and its name, whether it stays in its region.
+        registry: the backends that names stand for; by default those installed for this process.
     """
 
     backends: Sequence[object] = ()
     keeps: Keeps = field(default=_keep_nothing, repr=False)
+    registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module with views in the callers; a second run changes nothing. Cost: linear.
@@ -72,9 +72,9 @@ class PeelViews(Pass):
         return module.with_functions({name: function for name, function in kept.items() if function is not None})
 
     def _is_strided(self, regions: Mapping[str, Function]) -> dict[str, bool]:
-        given: dict[str, BackendHandle] = {h.name: h for h in map(installed_backends().get, self.backends)}
+        find = find_registry(self.registry).lookup(self.backends)
         names = dict.fromkeys(str(region.attrs["Codegen"]) for region in regions.values())
-        return {name: (given.get(name) or installed_backends().get(name)).info().strided for name in names}
+        return {name: find(name).info().strided for name in names}
 
 
 def _regions_called_once(module: IRModule) -> dict[str, Function]:

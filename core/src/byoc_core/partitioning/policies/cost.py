@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from byoc_core.backend import backends as installed_backends
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import Binding, IRModule
@@ -68,7 +67,7 @@ class ByCost:
 
         Cost: the claims of :class:`GreedyByOrder` three times, seldom four, and near-linear in the ops beyond that.
         """
-        self._check_machines([handle.name for handle in request.backends])
+        self._check_machines(request)
         asked = [handle for handle in request.backends if handle.name != HOST_NAME]
         if asked and not _is_partitioned(module, [handle.name for handle in asked]):
             module = _claim_best(self, module, replace(request, backends=asked))
@@ -77,8 +76,9 @@ class ByCost:
                 module = request.claim(module, handle)
         return module
 
-    def _check_machines(self, names: Sequence[str]) -> None:
-        installed = {record.name for record in installed_backends().list()}
+    def _check_machines(self, request: PartitionRequest) -> None:
+        names = [handle.name for handle in request.backends]
+        installed = {record.name for record in request.registry.list()}
         for name in self.machines:
             if name not in {*names, HOST_NAME, *installed}:
                 raise OptionsError(
