@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.debugging import References, Tolerance, compare_outputs
 from byoc_core.debugging.rounding import (
-    NORMWISE,
     Rule,
     operations_per_element,
+    rounding_of,
     rule_of,
     ulps_of,
     unit_magnitude,
@@ -209,7 +209,7 @@ class _OneOp:
 
     def _sum_of_magnitudes(self, operands: Sequence[NDArray]) -> NDArray:
         (magnitude,) = evaluate_binding(self._binding, [np.abs(operand) for operand in operands], {})
-        if self._binding.op.name in NORMWISE:
+        if rounding_of(self._binding).is_normwise:
             return np.full(magnitude.shape, magnitude.max(initial=0.0, where=np.isfinite(magnitude)))
         return magnitude
 

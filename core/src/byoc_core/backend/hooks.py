@@ -252,7 +252,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
 
         @hookimpl
         def byoc_estimate(function):
-            flops = sum(binding.op.flops(binding.cost_context()) for binding in function.walk())
+            flops = sum(binding.op.flops(binding.context()) for binding in function.walk())
             return Estimate(seconds=flops / 8e12, call_seconds=20e-6, bytes_per_second=8e9)
     """
 

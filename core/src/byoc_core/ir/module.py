@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -90,9 +91,19 @@ class Binding:
             raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results, not one")
         return self.results[0]
 
-    def cost_context(self) -> OpContext:
-        """What the op's cost formulas read."""
+    def context(self) -> OpContext:
+        """Return the types and attributes that the op's formulas and rules read."""
         return OpContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
+
+    def cost_context(self) -> OpContext:
+        """Deprecated since 0.2: use :meth:`context`."""
+        warnings.warn(
+            "`Binding.cost_context` is deprecated since byoc-core 0.2 and will be removed in 0.4: "
+            "use `Binding.context`.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.context()
 
     def __repr__(self) -> str:
         return f"<binding {', '.join(r.name for r in self.results)} = {self.op.name}>"

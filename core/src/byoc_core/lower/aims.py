@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.lower.view_ops import is_view_op, is_whole
+from byoc_core.ir.structural import CALL, CALL_DPS_PACKED
+from byoc_core.opset.opdef import Trait
 from byoc_core.runtime.module import CallTraits
 
 __all__ = ["Aim", "Sharing", "aims_of", "compact_only"]
@@ -79,8 +80,8 @@ def aims_of(
             maker = makers.get(operand) if isinstance(operand, Var) else None
             if not isinstance(operand, Var) or maker is None or operand in aims or operand in taken:
                 continue
-            if maker.op.name in ("call", "call_dps_packed") or _can_own(maker, sharing):
-                is_free = is_view_op(maker) or takes_strides(maker, traits)
+            if maker.op in (CALL, CALL_DPS_PACKED) or _can_own(maker, sharing):
+                is_free = maker.op.view is not None or takes_strides(maker, traits)
                 aims[operand] = Aim(owner, index, is_free and operand not in rigid)
                 depths[operand] = depth
     return aims
@@ -88,14 +89,16 @@ def aims_of(
 
 def _wants_operands(owner: Binding, has_place: bool, rigid: Collection[Value]) -> bool:
     """Tells whether a view op needs its operand elsewhere: one whose result lies nowhere else is a view of it."""
-    is_ordered = owner.op.name == "permute_dims" and owner.results[0] in rigid
-    return has_place or is_ordered or owner.op.name == "concat"
+    rule = owner.op.view
+    moves_elements = rule is not None and rule.is_whole and not owner.op.has_trait(Trait.RESHAPING)
+    return has_place or (moves_elements and owner.results[0] in rigid) or (rule is not None and rule.joins)
 
 
 def _can_own(binding: Binding, sharing: Sharing) -> bool:
-    if binding.op.name == "concat":
-        return sharing >= Sharing.PARTS
-    return is_view_op(binding) and is_whole(binding) and sharing >= Sharing.WHOLE
+    rule = binding.op.view
+    if rule is None:
+        return False
+    return sharing >= Sharing.PARTS if rule.joins else rule.is_whole and sharing >= Sharing.WHOLE
 
 
 def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Value]:
@@ -106,11 +109,11 @@ def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Val
     return {
         operand
         for binding in body.bindings
-        if not is_view_op(binding) and not takes_strides(binding, traits)
+        if binding.op.view is None and not takes_strides(binding, traits)
         for operand in binding.operands
     }
 
 
 def takes_strides(binding: Binding, traits: Callable[[str], CallTraits]) -> bool:
     """Tells whether a call takes, and fills, tensors with strides."""
-    return binding.op.name == "call_dps_packed" and traits(str(binding.attrs["symbol"])).strided
+    return binding.op is CALL_DPS_PACKED and traits(str(binding.attrs["symbol"])).strided

@@ -10,7 +10,6 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Value, Var
 from byoc_core.lower.aims import Aim
 from byoc_core.lower.tables import ProgramTables
-from byoc_core.lower.view_ops import operand_layouts
 from byoc_core.lower.virtual_registers import VirtualRegisters
 from byoc_core.opset.layout import Layout
 from byoc_core.opset.types import TensorType, Type
@@ -144,7 +143,7 @@ class Buffers:
         """Gives where the operands of a view op have to lie that makes its result in a register."""
         key = (owner.results[0], register)
         if key not in self._operand_layouts:
-            self._operand_layouts[key] = operand_layouts(owner, self.registers.layout(register))
+            self._operand_layouts[key] = _operand_layouts(owner, self.registers.layout(register))
         return self._operand_layouts[key]
 
     def _is_placed(self, var: Var) -> bool:
@@ -164,3 +163,8 @@ class Buffers:
 def shape_of(type_: TensorType) -> tuple[int | DimExpr, ...]:
     """Gives the sizes of a tensor of known rank."""
     return type_.shape or ()
+
+
+def _operand_layouts(owner: Binding, layout: Layout) -> list[Layout | None]:
+    rule = owner.op.view
+    return [None] * len(owner.operands) if rule is None else rule.operand_layouts(owner.context(), layout)

@@ -16,13 +16,13 @@ from itertools import chain
 from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
+from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
 from byoc_core.lower.aims import Sharing, aims_of, compact_only
 from byoc_core.lower.assign_registers import assign_registers
 from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
 from byoc_core.lower.tables import ProgramTables
-from byoc_core.lower.view_ops import is_view_op
 from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.module import TensorSpec
@@ -52,7 +52,7 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
         CodegenError: see :func:`byoc_core.lower.lower`.
     """
     plain = _Lowering(function, tables, Sharing.NONE).run()
-    if not any(is_view_op(binding) for binding in function.walk()):
+    if not any(map(_is_view, function.walk())):
         return plain
     shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
     sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
@@ -61,8 +61,12 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
         if is_size(plain.arena_nbytes - found.arena_nbytes, sizes) and _is_provable(found, tables):
             return found
     if not _is_provable(plain, tables):
-        raise _without_code(f"function `{function.name}`", next(filter(is_view_op, function.walk())))
+        raise _without_code(f"function `{function.name}`", next(filter(_is_view, function.walk())))
     return plain
+
+
+def _is_view(binding: Binding) -> bool:
+    return binding.op.view is not None
 
 
 def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
@@ -155,26 +159,24 @@ class _Lowering:
             return not (is_round and var in targets) and self._symbols(var) <= self._buffers.input_symbols
 
         rigid: set[Value] = set()
-        if any(map(is_view_op, body.bindings)):
+        if any(map(_is_view, body.bindings)):
             rigid = compact_only(body, self._tables.traits)
             aims = aims_of(body, targets, may_own, self._tables.traits, rigid, self._sharing)
             self._buffers.aims.update(aims)
+        emitters = {
+            CALL: self._emit_call,
+            CALL_DPS_PACKED: self._emit_dps,
+            CALL_PACKED: self._emit_packed,
+            IF: self._emit_if,
+            LOOP: self._emit_loop,
+        }
         for binding in body.bindings:
-            match binding.op.name:
-                case "call":
-                    self._emit_call(binding)
-                case "call_dps_packed":
-                    self._emit_dps(binding)
-                case "call_packed":
-                    self._emit_packed(binding)
-                case "if":
-                    self._emit_if(binding)
-                case "loop":
-                    self._emit_loop(binding)
-                case _:
-                    is_done = is_view_op(binding) and emit_view_op(binding, self._buffers, rigid, self._sharing)
-                    if not is_done:
-                        raise _without_code(self._where, binding)
+            if binding.op in emitters:
+                emitters[binding.op](binding)
+            elif binding.op.view is None or not emit_view_op(
+                binding, binding.op.view, self._buffers, rigid, self._sharing
+            ):
+                raise _without_code(self._where, binding)
 
     def _operands(self, binding: Binding) -> tuple[int, ...]:
         return tuple(self._buffers.place(operand) for operand in binding.operands)

@@ -10,11 +10,11 @@ from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, IRModule, Trait, Value
 from byoc_core.ops import default_ops
-from byoc_core.ops.identity import is_identity, permutation_of
+from byoc_core.ops.identity import is_identity
 from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
-from byoc_core.transform.tensors import dtype_of, shape_of
+from byoc_core.transform.tensors import dtype_of, permutation_of, shape_of
 
 __all__ = ["Canonicalise"]
 

@@ -11,12 +11,13 @@ from functools import cached_property
 from byoc_core.dims import Dim, is_nonnegative
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, TensorType, Value, Var, infer_results
 from byoc_core.ops import default_ops
+from byoc_core.opset.permutation import Order, Permutable, inverse
 from byoc_core.pattern import FunctionIndex
 from byoc_core.transform.pass_ import Pass
-from byoc_core.transform.permuted_ops import Order, Permutable, as_permutable, inverse, store
+from byoc_core.transform.permuted_ops import as_permutable, store
 from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
 from byoc_core.transform.rewriter import RewriteGraph, Rules, is_open, is_own, rewrite_module
-from byoc_core.transform.tensors import rank_of, shape_of
+from byoc_core.transform.tensors import permutation_of, rank_of, shape_of
 
 __all__ = ["MoveTransposes"]
 
@@ -62,13 +63,6 @@ class MoveTransposes(Pass):
         return after
 
 
-def _order_of(binding: Binding) -> Order:
-    rank = rank_of(binding.results[0]) or 0
-    axes = binding.attrs["axes"]
-    given = axes if isinstance(axes, tuple) else tuple(reversed(range(rank)))
-    return tuple(axis % rank for axis in given if isinstance(axis, int))
-
-
 def _nbytes(value: Value) -> Dim | None:
     return value.type.nbytes if isinstance(value.type, TensorType) else None
 
@@ -100,11 +94,11 @@ class _Group:
             for position in permutable.operands:
                 made = self.index.producer(binding.operands[position])
                 if made is not None and _is_transpose(made[0]):
-                    found[_order_of(made[0])] += 1
+                    found[permutation_of(made[0])] += 1
             for result in binding.results if not permutable.dropped else ():
                 for user in self.index.users(result):
                     if id(user) not in self._inside and _is_transpose(user):
-                        found[inverse(_order_of(user))] += 1
+                        found[inverse(permutation_of(user))] += 1
         return [order for order, _ in found.most_common(2) if len(order) == self.members[0][1].rank]
 
     def measured(self, order: Order) -> _Group:
@@ -153,7 +147,7 @@ class _Group:
 
     def _measure_transpose(self, binding: Binding, stored: Mapping[int, Order], read: Mapping[int, Value]) -> None:
         """Counts what a transpose becomes: one for readers in the program, one for readers in the order, or nothing."""
-        (value,), own = binding.results, _order_of(binding)
+        (value,), own = binding.results, permutation_of(binding)
         unchanged = tuple(range(len(own)))
         axes = _composed(stored.get(id(binding.operands[0]), unchanged), own)
         is_read = id(value) in read and not _is_all_ones(value)
@@ -289,7 +283,7 @@ class _Writer:
     def _write_transpose(self, binding: Binding) -> None:
         """Writes a transpose of what is stored in an order already."""
         stored, order = self._program[id(binding.operands[0])]
-        axes = _composed(order, _order_of(binding))
+        axes = _composed(order, permutation_of(binding))
         self._mapping[id(binding.results[0])] = self._transposed(stored, axes, binding.results[0].name)
 
     def _in_program(self, value: Value) -> Value:
@@ -321,7 +315,7 @@ class _Writer:
         made = self._index.producer(value)
         if id(value) not in self._program and made is not None and _is_transpose(made[0]):
             source, axes = self._source_in_program(made[0].operands[0])
-            return source, _composed(axes, _order_of(made[0]))
+            return source, _composed(axes, permutation_of(made[0]))
         return self._source_in_program(value)
 
     def _source_in_program(self, value: Value) -> tuple[Value, Order]:
@@ -356,7 +350,7 @@ def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Va
 def _swapped(value: Value, graph: RewriteGraph) -> Value | None:
     """Gives the matrix whose transpose a value is, if nothing else reads that."""
     made = graph.maker(value, "permute_dims")
-    if made is None or graph.num_uses(value) != 1 or _order_of(made) != (1, 0):
+    if made is None or graph.num_uses(value) != 1 or permutation_of(made) != (1, 0):
         return None
     return made.operands[0]
 

@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from byoc_core.ir import Binding, TensorType, Value, Var
-from byoc_core.lower import is_view_op, operand_layouts, result_layouts
-from byoc_core.ops import default_ops
-from byoc_core.vm import Layout, compact_layout
+from byoc_core.ops import Layout, compact_layout, default_ops
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Group
@@ -103,7 +101,7 @@ class _Planner:
     def _parts(self, step: Step) -> list[tuple[Value, Place | None]]:
         """Gives where each operand of a view op has to lie so that its result needs no copy."""
         whole = self._find(step.result)
-        layouts = operand_layouts(step.binding, whole.layout)
+        layouts = _operand_layouts(step, whole.layout)
         places = [None if layout is None else Place(whole.base, layout.canonical) for layout in layouts]
         return list(zip(step.operands, places, strict=True))
 
@@ -111,7 +109,7 @@ class _Planner:
         """Has the operands of a view op made in its result, where that is bound to lie somewhere."""
         if len(step.binding.results) > 1:
             return
-        if step.op != "concat" and step.result not in self._results and step.result not in self._of:
+        if not _joins(step) and step.result not in self._results and step.result not in self._of:
             return
         for operand, place in self._parts(step):
             if place is not None and self._can_be_placed(operand, place):
@@ -126,7 +124,7 @@ class _Planner:
             is_written = access <= self._write_access(group, step, index)
         else:
             # A view op makes it by copies, unless its own operands can be placed in turn.
-            is_written = step.op == "concat" or operand_layouts(step.binding, place.layout)[0] is not None
+            is_written = _joins(step) or _operand_layouts(step, place.layout)[0] is not None
         return is_written and self._can_be_read(value, access)
 
     def _can_be_read(self, value: Value, access: Access) -> bool:
@@ -155,7 +153,7 @@ class _Planner:
             ]
         source = self._find(step.operands[0])
         copies = []
-        for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
+        for result, layout in zip(step.binding.results, _result_layouts(step, source.layout), strict=True):
             place = None if layout is None else Place(source.base, layout.canonical)
             if place is not None and self._find(result) == place:
                 continue  # its operand was made in it
@@ -184,11 +182,27 @@ class _Planner:
 
 def _is_view(group: Group) -> bool:
     step = group.steps[0]
-    if len(group.steps) > 1 or not is_view_op(step.binding) or step.op == "broadcast_to":
+    if len(group.steps) > 1 or step.binding.op.view is None:
         return False
-    if step.op == "concat":
-        return None not in operand_layouts(step.binding, compact_layout(shape_of(step.result)))
-    return None not in result_layouts(step.binding, compact_layout(shape_of(step.operands[0])))
+    if _joins(step):
+        return None not in _operand_layouts(step, compact_layout(shape_of(step.result)))
+    layouts = _result_layouts(step, compact_layout(shape_of(step.operands[0])))
+    return all(layout is not None and layout.is_injective() for layout in layouts)
+
+
+def _joins(step: Step) -> bool:
+    """Return whether the operands of a view op are views of its result."""
+    return step.binding.op.view is not None and step.binding.op.view.joins
+
+
+def _result_layouts(step: Step, layout: Layout) -> list[Layout | None]:
+    rule = step.binding.op.view
+    return [None] * len(step.binding.results) if rule is None else rule.result_layouts(step.binding.context(), layout)
+
+
+def _operand_layouts(step: Step, layout: Layout) -> list[Layout | None]:
+    rule = step.binding.op.view
+    return [None] * len(step.operands) if rule is None else rule.operand_layouts(step.binding.context(), layout)
 
 
 def _copy(source: Value, target: Var) -> Group:

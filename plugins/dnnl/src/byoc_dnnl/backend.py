@@ -111,7 +111,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
         return None
     plans = _plans(_graph_of(binding), context.constants, _options(context).precision)
     times = 1.0 if isinstance(plans, str) else max(map(slowdown, plans))
-    costs = binding.cost_context()
+    costs = binding.context()
     flops, nbytes = binding.op.flops(costs), binding.op.nbytes(costs)
     if times == 1 or not isinstance(flops, int) or not isinstance(nbytes, int):
         return None

@@ -81,7 +81,7 @@ def build_report(
         told = PartitionLog() if site.region in compiled else log
         has_left = site.backend is None and op_key(site.source, site.binding) in in_regions
         rows.append(_row(site, told, VIEW if has_left else site.backend or host, host, asked))
-        flops.append(site.binding.op.flops(site.binding.cost_context()))
+        flops.append(site.binding.op.flops(site.binding.context()))
     for row, amount in zip(rows, flops, strict=True):
         row["flops"] = _plain(amount)
     names = [*asked, host]
