@@ -20,8 +20,8 @@ from byoc_dnnl.known import Flattened
 from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Step
 from byoc_dnnl.planner import Planner
 from byoc_dnnl.precision import Precision, lacks
-from byoc_dnnl.ranges import CHECK_LIMITS
 from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.value_facts import CHECK_LIMITS
 from hypothesis import given
 from hypothesis import strategies as st
 
