@@ -15,6 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+ORACLES = {
+    "not_equal": "numpy.not_equal",
+}
+"""The oracles of ops that ONNX Runtime does not compute."""
+
 
 def _ulps(result: Any, exact: Any) -> float:
     """Gives the largest distance in units of the last place of the result's dtype."""

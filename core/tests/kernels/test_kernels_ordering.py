@@ -19,6 +19,12 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+ORACLES = {
+    "argsort": "sorted of Python",
+    "sort": "sorted of Python",
+}
+"""The oracles of ops that ONNX Runtime does not compute."""
+
 _UNITS = {"float16": 2.0**-24, "float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-24}
 """The unit roundoff of the type that sums of a type are computed in."""
 _LAST_ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -253,7 +253,7 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
 }
 
 
-def test_every_computing_op_has_a_case(rule_cases: dict[str, Any]) -> None:
+def test_every_case_is_of_an_op_that_computes(rule_cases: dict[str, Any]) -> None:
     assert set(rule_cases) == {name for name, op in default_ops().items() if op.kernel is not None} == set(KERNELS)
 
 

@@ -26,9 +26,7 @@ def spelled_importers(ops: Mapping[str, OpDef]) -> dict[OnnxName, NodeImporter]:
         if op.onnx is not None:
             other = found.setdefault((op.onnx.domain, op.onnx.op_type), op)
             if other is not op:
-                raise IRError(
-                    f"op `{op.name}`", "has the ONNX spelling of another op", got=op.onnx.op_type, expected=other
-                )
+                raise IRError(f"op `{op.name}`", f"has the ONNX spelling of op `{other.name}`", got=op.onnx.op_type)
     return {name: _importer(op.name, op.onnx) for name, op in found.items() if op.onnx is not None}
 
 
