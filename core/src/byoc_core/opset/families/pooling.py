@@ -104,6 +104,18 @@ def _window_elements(context: OpContext) -> int:
     return math.prod(context.ints("pool_size"))
 
 
+def _largest_bound(facts: ValueFacts) -> float:
+    """Return the bound of the largest elements of windows.
+
+    Infinity where the taps of a window may lie on both sides of the image along an axis, and none of them in it: the
+    largest element of padding alone is minus infinity.
+    """
+    attrs, shape = facts.context.attrs, facts.context.operand_shape()
+    sizes = (shape[axis] for axis in axes_of(attrs["layout"], "NC")[2:])
+    reaches = all(isinstance(size, int) and step <= size for size, step in zip(sizes, attrs["dilation"], strict=True))
+    return facts.bound(0) if reaches or not any(attrs["padding"]) else math.inf
+
+
 def _mean_bound(facts: ValueFacts) -> float:
     return mean_bound(facts, _window_elements(facts.context))
 
@@ -223,7 +235,7 @@ def _pool_ops(rank: int) -> tuple[OpDef, ...]:
             _infer_max_pool,
             NumpyKernel(kernels.max_pool, fresh=True, scratch=kernels.scratch_nbytes),
             rounding=EXACT,
-            bound=bound_of_first,
+            bound=_largest_bound,
         ),
         _pool_op(
             "avg",
