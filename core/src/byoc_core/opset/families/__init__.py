@@ -24,7 +24,6 @@ FAMILIES = (
     "linear",
     "convolution",
     "pooling",
-    "adaptive_pooling",
     "unit_axes",
     "normalisation",
     "shape",

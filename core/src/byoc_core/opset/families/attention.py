@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import check_array_shape
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.families.normalisation_kernels import softmax
 from byoc_core.opset.opdef import OpDef, OperandSpec
@@ -26,10 +26,10 @@ from byoc_core.opset.type_rules import (
 )
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "attention", "fits_scores", "rotary_embedding"]
+__all__ = ["OPS", "fits_scores"]
 
 
-def attention(
+def _attention(
     query: NDArray,
     key: NDArray,
     value: NDArray,
@@ -106,7 +106,7 @@ def _weigh(scores: NDArray) -> NDArray:
     return powers
 
 
-def rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: bool) -> NDArray:
+def _rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: bool) -> NDArray:
     """Gives ``x`` with pairs of its first elements turned by angles, whose cosines and sines are given.
 
     Shapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``; the first ``2R`` of ``D`` are turned.
@@ -133,12 +133,6 @@ def rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: boo
     turned[..., places[0]] = across * left - along * right
     turned[..., places[1]] = along * left + across * right
     return result.astype(x.dtype, copy=False)
-
-
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, NDArray]]] = {
-    "nn.attention": attention,
-    "nn.rotary_embedding": rotary_embedding,
-}
 
 
 def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
@@ -237,7 +231,13 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=_attention_flops,
-        kernel=as_numpy_kernel(KERNELS["nn.attention"]),
+        kernel=NumpyKernel(_attention),
+        cases=lambda: (
+            example((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)),
+            example((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6), (5, 7)),
+            example(*[(1, 4, 16, 32)] * 3),
+            example((2, 6, 5, 4), (2, 3, 5, 4), (2, 3, 5, 4), causal=True),
+        ),
         doc="Gives ``softmax(query @ key.T * scale + mask) @ value`` for each head; ``H // G`` heads of queries share "
         "one of keys and values. The mask, if there is one, is added to the scores.\n\n"
         "Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; the mask broadcasts to "
@@ -256,7 +256,8 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=flops_per_element(3),
-        kernel=as_numpy_kernel(KERNELS["nn.rotary_embedding"]),
+        kernel=NumpyKernel(_rotary_embedding),
+        cases=lambda: (example((2, 3, 5, 8), (2, 5, 4), (2, 5, 4)),),
         doc="Gives ``x`` with pairs of the first ``2R`` elements of its last axis turned by angles of given cosine and "
         "sine.\n\nShapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``.",
     ),

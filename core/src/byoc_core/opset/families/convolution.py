@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 
 from byoc_core.dims import Dim, product
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.opset.attributes import AttrKind, AttrSpec, AttrValue
+from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext, TypeContext
-from byoc_core.opset.families.convolution_kernels import KERNELS
+from byoc_core.opset.families import convolution_kernels as kernels
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import NORMWISE_SUM
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, require_rank, require_same_dtype
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import ValueFacts, dot_bound
 from byoc_core.opset.windows import (
     DATA_LAYOUTS,
     RANKS,
@@ -20,6 +24,7 @@ from byoc_core.opset.windows import (
     axis_names,
     canonicalise_windows,
     count_windows,
+    example_image,
     layout_text,
 )
 
@@ -124,6 +129,51 @@ def _taps(context: OpContext, channels: str) -> Dim:
     return product(weight.shape[axis] for axis in axes[1:])
 
 
+def _num_rounds(context: OpContext) -> int:
+    """Return the groups times the taps of a filter within a channel."""
+    sizes = zip(context.attrs["kernel_layout"], context.operand_shape(1), strict=False)
+    window = (size for letter, size in sizes if letter not in "OI" and isinstance(size, int))
+    return math.prod((*context.ints("groups"), *window))
+
+
+def _bound(facts: ValueFacts) -> float:
+    """Return the bound of sums that take each weight of their output channel at most once."""
+    sizes = facts.sizes(1)
+    kept = facts.context.attrs["kernel_layout"].index("O")
+    return dot_bound(facts, kept, math.prod(sizes) // max(1, sizes[kept]))
+
+
+def _conv_cases(rank: int) -> Iterator[OpCase]:
+    ones, twos, threes, last = (1,) * rank, (2,) * rank, (3,) * rank, DATA_LAYOUTS[rank][1]
+    channels_first, channels_last = (example_image(layout) for layout in DATA_LAYOUTS[rank])
+    weight = (32, 16, *threes)
+    yield example(channels_first, weight)
+    yield example(channels_first, weight, padding=ones)
+    yield example(channels_first, weight, strides=twos, padding=ones)
+    if rank < 3:  # one image; channels in the units of vector and matrix engines
+        size = channels_first[2:]
+        yield example((1, 32, *size), (64, 32, *threes), padding=ones)
+        yield example((1, 3, *size), (64, 3, *(7,) * rank), strides=twos, padding=threes)
+        yield example(channels_first, weight, strides=twos, padding=(0,) * rank + ones)
+    yield example(channels_first, weight, dilation=twos)
+    yield example(channels_first, (32, 16, *ones))
+    yield example(channels_first, (32, 8, *threes), groups=2)
+    yield example(channels_first, (16, 1, *threes), groups=16, padding=ones)
+    yield example(channels_last, weight, data_layout=last)
+    hwio = f"{axis_letters(rank)}IO"
+    yield example(channels_last, (*threes, 16, 32), data_layout=last, kernel_layout=hwio)
+
+
+def _conv_transpose_cases(rank: int) -> Iterator[OpCase]:
+    ones, twos, threes = (1,) * rank, (2,) * rank, (3,) * rank
+    channels_first, channels_last = (example_image(layout) for layout in DATA_LAYOUTS[rank])
+    weight = (16, 32, *threes)
+    yield example(channels_first, weight)
+    yield example(channels_first, weight, strides=twos, padding=ones, output_padding=ones)
+    yield example(channels_first, (16, 8, *threes), groups=2)
+    yield example(channels_last, weight, data_layout=DATA_LAYOUTS[rank][1])
+
+
 def _canonicalise(op: str, rank: int) -> Callable[[Mapping[str, AttrValue]], Mapping[str, AttrValue]]:
     return lambda attrs: canonicalise_windows(op, rank, attrs)
 
@@ -162,8 +212,12 @@ def _conv_op(rank: int) -> OpDef:
             AttrSpec("kernel_layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``weight``."),
         ),
         flops=_conv_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        kernel=NumpyKernel(kernels.conv, fresh=True, scratch=kernels.scratch_nbytes),
+        rounds=_num_rounds,
         canonicalise=_canonicalise(name, rank),
+        rounding=NORMWISE_SUM,
+        bound=_bound,
+        cases=lambda: _conv_cases(rank),
         doc="Gives the cross-correlation of images with filters.\n\n"
         f"Shapes (``NC{letters}``, ``OI{letters}``): ``(N, C, {_shapes(letters)}), (O, C // groups, "
         f"{_shapes(letters, 'K')}) -> (N, O, {_shapes(letters, 'O')})`` with "
@@ -186,8 +240,12 @@ def _conv_transpose_op(rank: int) -> OpDef:
             AttrSpec("kernel_layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``weight``."),
         ),
         flops=_conv_transpose_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        kernel=NumpyKernel(kernels.conv_transpose, fresh=True),
+        rounds=_num_rounds,
         canonicalise=_canonicalise(name, rank),
+        rounding=NORMWISE_SUM,
+        bound=_bound,
+        cases=lambda: _conv_transpose_cases(rank),
         doc="Gives the transposed convolution (the gradient of a convolution): every element of the image adds a "
         "scaled filter to the result, of which ``padding`` is cut off.\n\n"
         f"Shapes (``NC{letters}``, ``IO{letters}``): ``(N, C, {_shapes(letters)}), (C, O // groups, "

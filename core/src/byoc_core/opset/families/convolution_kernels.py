@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 from byoc_core.dims import Dim, product
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.memory import BLOCK_BYTES, Scratch
-from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.kernels.windows import (
     ChannelsFirst,
@@ -29,7 +28,7 @@ from byoc_core.kernels.windows import (
     window_view,
 )
 
-__all__ = ["KERNELS", "conv", "conv_transpose"]
+__all__ = ["conv", "conv_transpose", "scratch_nbytes"]
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def conv(
     return memory.restored()
 
 
-def _scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
+def scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
     """Gives the bytes of scratch memory of :func:`conv`; where sizes are symbolic, those of an image that is padded."""
     layout, kernel_layout, groups = attrs["data_layout"], attrs["kernel_layout"], attrs["groups"]
     strides, padding, dilation = attrs["strides"], attrs["padding"], attrs["dilation"]
@@ -335,9 +334,3 @@ def conv_transpose(
     kept = result[(..., *cut)]
     restored = kept.reshape(batch, groups * per_group, *kept.shape[3:])
     return channels_restored(restored.astype(x.dtype, copy=False), data_layout)
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    **{f"nn.conv{rank}d": NumpyKernel(conv, fresh=True, scratch=_scratch_nbytes) for rank in (1, 2, 3)},
-    **{f"nn.conv{rank}d_transpose": NumpyKernel(conv_transpose, fresh=True) for rank in (1, 2, 3)},
-}

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
 from byoc_core.dims import Dim
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, Shape, example
 from byoc_core.opset.contexts import OpContext, TypeContext
-from byoc_core.opset.families.normalisation_kernels import KERNELS
+from byoc_core.opset.families import normalisation_kernels as kernels
+from byoc_core.opset.onnx_spelling import OnnxSpelling
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.permutation import permute_axis
 from byoc_core.opset.type_rules import (
     FLOAT_KINDS,
     flops_per_element,
@@ -19,9 +27,13 @@ from byoc_core.opset.type_rules import (
     resolve_axis,
 )
 from byoc_core.opset.types import Type
+from byoc_core.opset.value_bounds import LARGEST, LEAST_EPSILON, UNIT, ValueFacts, bound_of_one, summed
 
 __all__ = ["OPS"]
 
+_MATRIX: Shape = (2, 3)
+_TOKENS: Shape = (2, 5, 3)
+_IMAGE: Shape = (2, 16, 9, 8)
 _EPSILON = AttrSpec("epsilon", AttrKind.FLOAT, 1e-5, doc="What is added to the variance.")
 
 
@@ -95,10 +107,73 @@ def _lrn_flops(context: OpContext) -> Dim:
     return context.elements() * (2 * size + 4)
 
 
+def _lrn_rounds(context: OpContext) -> int:
+    size: int = context.attrs["size"]
+    return size
+
+
 def _infer_softmax(context: TypeContext) -> tuple[Type, ...]:
     type_ = require_kind(context, 0, FLOAT_KINDS)
     resolve_axis(context, context.attrs["axis"], len(context.shape(0)))
     return (type_,)
+
+
+def _batch_norm_bound(facts: ValueFacts) -> float:
+    """Return the bound for constant statistics: in float64, the largest of all channels."""
+    if not all(map(facts.is_constant, range(1, 5))):
+        return math.inf
+    gamma, beta, mean, variance = (facts.constant(operand).astype(np.float64) for operand in range(1, 5))
+    epsilon = facts.context.attrs["epsilon"]
+    if not (epsilon >= LEAST_EPSILON and np.all(variance >= 0)):
+        return math.inf
+    scale = np.abs(gamma) / np.sqrt(variance + epsilon)
+    largest = scale * (facts.bound(0) + np.abs(mean)) + np.abs(beta) + scale
+    return float(np.max(largest)) * (1 + 32 * UNIT)
+
+
+def _over_axes_bound(facts: ValueFacts) -> float:
+    sizes = facts.sizes(0)
+    return _standardised_bound(facts, math.prod(sizes[axis] for axis in facts.context.ints("axes")))
+
+
+def _group_norm_bound(facts: ValueFacts) -> float:
+    _, channels, *spatial = facts.sizes(0)
+    groups = facts.context.attrs.get("groups", channels)  # of instance norm each channel is a group
+    return _standardised_bound(facts, channels // max(1, groups) * math.prod(spatial))
+
+
+def _standardised_bound(facts: ValueFacts, terms: int) -> float:
+    """Return the bound where ``terms`` elements share statistics.
+
+    No deviation is larger than the root of the sum of all squares, which is ``terms`` times the variance.
+    """
+    x, gamma, *rest = facts.bounds
+    beta = sum(rest)
+    squares = summed(4 * x * x * terms, terms)
+    epsilon = facts.context.attrs["epsilon"]
+    if not (epsilon >= LEAST_EPSILON and gamma / math.sqrt(epsilon) <= LARGEST):
+        return math.inf
+    if squares > LARGEST:
+        return squares
+    return (math.sqrt(terms) * gamma + beta) * (1 + (terms + 32) * UNIT)
+
+
+def _lrn_bound(facts: ValueFacts) -> float:
+    size, alpha, beta, bias = (facts.context.attrs[name] for name in ("size", "alpha", "beta", "bias"))
+    squares: float = bias + max(0.0, alpha) * facts.bound(0) ** 2 * (1 + size * UNIT)
+    if not (alpha >= 0 and beta >= 0 and bias >= 1):
+        return math.inf
+    return facts.bound(0) * (1 + 64 * UNIT) if squares <= LARGEST else squares
+
+
+def _log_softmax_bound(facts: ValueFacts) -> float:
+    """Return the bound of a difference to the largest element, less the logarithm of a sum of exponentials up to 1."""
+    terms = max(1, *facts.sizes(0))
+    return (2 * facts.bound(0) + math.log(terms)) * (1 + 4 * UNIT)
+
+
+def _softmax_cases() -> Iterable[OpCase]:
+    return (*(example(shape) for shape in (_MATRIX, _TOKENS, _IMAGE, (3,))), example(_IMAGE, axis=1))
 
 
 OPS: tuple[OpDef, ...] = (
@@ -108,7 +183,14 @@ OPS: tuple[OpDef, ...] = (
         _infer_batch_norm,
         attrs=(AttrSpec("axis", AttrKind.INT, 1, doc="The channel axis of ``x``."), _EPSILON),
         flops=flops_per_element(4),
-        kernel=as_numpy_kernel(KERNELS["nn.batch_norm"]),
+        kernel=NumpyKernel(kernels.batch_norm, widens=True, fresh=True, elementwise=True),
+        permute=permute_axis(),
+        bound=_batch_norm_bound,
+        cases=lambda: (
+            example(_IMAGE, *[(16,)] * 4),
+            example(_MATRIX, *[(3,)] * 4),
+            example((2, 9, 8, 16), *[(16,)] * 4, axis=-1),
+        ),
         doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.\n\n"
         "Shapes: ``x (..., C, ...)``, the others ``(C,)``; the result has the shape of ``x``.",
     ),
@@ -118,7 +200,14 @@ OPS: tuple[OpDef, ...] = (
         _infer_over_axes,
         attrs=(AttrSpec("axes", AttrKind.INTS, (-1,), doc="The axes that share statistics, ascending."), _EPSILON),
         flops=flops_per_element(8),
-        kernel=as_numpy_kernel(KERNELS["nn.layer_norm"]),
+        kernel=NumpyKernel(kernels.layer_norm, widens=True, fresh=True, elementwise=True),
+        bound=_over_axes_bound,
+        cases=lambda: (
+            example(_TOKENS, (3,), (3,)),
+            example(_MATRIX, (3,), (3,)),
+            example((1, 5, 32), (32,), (32,)),
+            example(_TOKENS, (5, 3), (5, 3), axes=(1, 2)),
+        ),
         doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of ``x`` over "
         "``axes``.\n\nShapes: ``gamma`` and ``beta`` have the sizes of ``axes``; the result has the shape of ``x``.",
     ),
@@ -131,7 +220,9 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("epsilon", AttrKind.FLOAT, 1e-5, doc="What is added to the mean square."),
         ),
         flops=flops_per_element(5),
-        kernel=as_numpy_kernel(KERNELS["nn.rms_norm"]),
+        kernel=NumpyKernel(kernels.rms_norm, widens=True, fresh=True),
+        bound=_over_axes_bound,
+        cases=lambda: (example(_TOKENS, (3,)), example(_MATRIX, (3,))),
         doc="Gives ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.\n\n"
         "Shapes: ``gamma`` has the sizes of ``axes``; the result has the shape of ``x``.",
     ),
@@ -141,7 +232,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_group_norm,
         attrs=(AttrSpec("groups", AttrKind.INT, doc="Channels are split into so many groups."), _EPSILON),
         flops=flops_per_element(8),
-        kernel=as_numpy_kernel(KERNELS["nn.group_norm"]),
+        kernel=NumpyKernel(kernels.group_norm, widens=True, fresh=True),
+        bound=_group_norm_bound,
+        cases=lambda: (example(_IMAGE, (16,), (16,), groups=2),),
         doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
         "image and group of channels.\n\nShapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.",
     ),
@@ -151,7 +244,10 @@ OPS: tuple[OpDef, ...] = (
         _infer_per_channel,
         attrs=(_EPSILON,),
         flops=flops_per_element(8),
-        kernel=as_numpy_kernel(KERNELS["nn.instance_norm"]),
+        kernel=NumpyKernel(kernels.instance_norm, widens=True, fresh=True),
+        bound=_group_norm_bound,
+        cases=lambda: (example(_IMAGE, (16,), (16,)), example((2, 4, 8), (4,), (4,))),
+        onnx=OnnxSpelling("InstanceNormalization", {"epsilon": 1e-5}),
         doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
         "image and channel.\n\nShapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.",
     ),
@@ -166,7 +262,10 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("bias", AttrKind.FLOAT, 1.0, doc="What is added to the mean square."),
         ),
         flops=_lrn_flops,
-        kernel=as_numpy_kernel(KERNELS["nn.lrn"]),
+        kernel=NumpyKernel(kernels.lrn, widens=True, fresh=True),
+        rounds=_lrn_rounds,
+        bound=_lrn_bound,
+        cases=lambda: (example(_IMAGE, size=3),),
         doc="Gives local response normalisation across channels: ``x / (bias + alpha / size * s) ** beta`` with ``s`` "
         "the sum of squares of ``size`` neighbouring channels.\n\nShapes: ``(N, C, ...) -> (N, C, ...)``.",
     ),
@@ -176,7 +275,10 @@ OPS: tuple[OpDef, ...] = (
         _infer_softmax,
         attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the exponentials sum to one."),),
         flops=flops_per_element(5),
-        kernel=as_numpy_kernel(KERNELS["nn.log_softmax"]),
+        kernel=NumpyKernel(kernels.log_softmax, widens=True, fresh=True, elementwise=True),
+        permute=permute_axis(order_matters=True),
+        bound=_log_softmax_bound,
+        cases=_softmax_cases,
         doc="Gives ``x - log(sum(exp(x)))`` along one axis, shifted by the maximum.\n\n"
         "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
     ),
@@ -186,7 +288,10 @@ OPS: tuple[OpDef, ...] = (
         _infer_softmax,
         attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to one."),),
         flops=flops_per_element(5),
-        kernel=as_numpy_kernel(KERNELS["nn.softmax"]),
+        kernel=NumpyKernel(kernels.softmax, widens=True, fresh=True, elementwise=True),
+        permute=permute_axis(order_matters=True),
+        bound=bound_of_one,
+        cases=_softmax_cases,
         doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum.\n\n"
         "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
     ),
@@ -204,7 +309,10 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=flops_per_element(5),
-        kernel=as_numpy_kernel(KERNELS["nn.stepwise_softmax"]),
+        kernel=NumpyKernel(kernels.stepwise_softmax, fresh=True),
+        permute=permute_axis(order_matters=True),
+        bound=bound_of_one,
+        cases=lambda: (*_softmax_cases(), example(_TOKENS, zero_unseen=True)),
         doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum, each step rounded to the dtype "
         "of ``x``: difference, exponential, sum and quotient, as ONNX computes Softmax of narrow floats. The "
         "exponentials of float16 are summed in float32. Each addition of bfloat16 is rounded: the halves of a line are "

@@ -9,11 +9,9 @@ import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import check_array_shape
-from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, working_dtype
 
 __all__ = [
-    "KERNELS",
     "batch_norm",
     "group_norm",
     "instance_norm",
@@ -229,16 +227,3 @@ def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float) -> NDA
         total[:, first:last] += squares[:, first + step : max(0, last + step)]
     base = np.asarray(bias, x.dtype) + np.asarray(alpha / size, x.dtype) * total
     return np.asarray(x / np.power(base, np.asarray(beta, x.dtype)))
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "nn.batch_norm": NumpyKernel(batch_norm, widens=True, fresh=True, elementwise=True),
-    "nn.group_norm": NumpyKernel(group_norm, widens=True, fresh=True),
-    "nn.instance_norm": NumpyKernel(instance_norm, widens=True, fresh=True),
-    "nn.layer_norm": NumpyKernel(layer_norm, widens=True, fresh=True, elementwise=True),
-    "nn.log_softmax": NumpyKernel(log_softmax, widens=True, fresh=True, elementwise=True),
-    "nn.lrn": NumpyKernel(lrn, widens=True, fresh=True),
-    "nn.rms_norm": NumpyKernel(rms_norm, widens=True, fresh=True),
-    "nn.softmax": NumpyKernel(softmax, widens=True, fresh=True, elementwise=True),
-    "nn.stepwise_softmax": NumpyKernel(stepwise_softmax, fresh=True),
-}

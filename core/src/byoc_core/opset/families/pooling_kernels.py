@@ -1,4 +1,4 @@
-"""Kernels of pooling over one, two or three axes, by sliding windows."""
+"""Kernels of pooling over one, two or three axes: by sliding windows, and by a given number of windows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from byoc_core.dims import Dim, dim_max, dim_min, product
+from byoc_core.errors import ExecutionError
 from byoc_core.kernels.memory import BLOCK_BYTES, Scratch
-from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, lowest, working_dtype
 from byoc_core.kernels.windows import (
     ChannelsFirst,
     blocks_of_channels,
     channels_first,
     channels_first_layout,
+    channels_restored,
     num_windows,
     part_of,
     parts_of_channels,
@@ -27,7 +28,7 @@ from byoc_core.kernels.windows import (
     window_view,
 )
 
-__all__ = ["KERNELS", "avg_pool", "lp_pool", "max_pool"]
+__all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max_pool", "scratch_nbytes"]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class _Pooling:
         return result.restored()
 
 
-def _scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
+def scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
     """Gives the bytes of the channels that are padded at once, or a few more."""
     pooling = _Pooling(*(attrs[field.name] for field in fields(_Pooling)))
     batch, channels, *size = (shapes[0][pooling.layout.index(axis)] for axis in channels_first_layout(pooling.layout))
@@ -233,12 +234,53 @@ def _counts(
     return np.asarray(((taps >= first) & (taps < size + end)).sum(axis=1))
 
 
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    f"nn.{name}_pool{rank}d": kernel
-    for name, kernel in (
-        ("max", NumpyKernel(max_pool, fresh=True, scratch=_scratch_nbytes)),
-        ("avg", NumpyKernel(avg_pool, fresh=True, scratch=_scratch_nbytes)),
-        ("lp", NumpyKernel(lp_pool, fresh=True)),
-    )
-    for rank in (1, 2, 3)
-}
+def adaptive_avg_pool(x: NDArray, *, output_size: tuple[int, ...], layout: str) -> NDArray:
+    """Gives the mean of every window.
+
+    Window ``i`` of ``OW`` begins at ``i * W // OW`` and ends before ``ceil((i + 1) * W / OW)``.
+
+    Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
+
+    Source: the adaptive pooling of PyTorch.
+
+    Raises:
+        ExecutionError: a spatial axis is empty.
+    """
+    image = channels_first(x, layout).astype(working_dtype(x.dtype), copy=False)
+    for axis, count in enumerate(output_size, start=2):
+        image = _combine_windows(np.add, image, axis, count) / _window_sizes(image.shape[axis], count, image, axis)
+    return channels_restored(image.astype(x.dtype, copy=False), layout)
+
+
+def adaptive_max_pool(x: NDArray, *, output_size: tuple[int, ...], layout: str) -> NDArray:
+    """Gives the largest element of every window, NaN where it holds one; windows are those of the mean.
+
+    Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
+
+    Raises:
+        ExecutionError: a spatial axis is empty.
+    """
+    image = channels_first(x, layout).astype(working_dtype(x.dtype), copy=False)
+    for axis, count in enumerate(output_size, start=2):
+        image = _combine_windows(np.maximum, image, axis, count)
+    return channels_restored(image.astype(x.dtype, copy=False), layout)
+
+
+def _window_bounds(size: int, count: int) -> list[tuple[int, int]]:
+    return [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
+
+
+def _window_sizes(size: int, count: int, image: NDArray, axis: int) -> NDArray:
+    sizes = np.array([stop - start for start, stop in _window_bounds(size, count)], image.dtype)
+    return sizes.reshape([-1 if other == axis else 1 for other in range(image.ndim)])
+
+
+def _combine_windows(combine: np.ufunc, image: NDArray, axis: int, count: int) -> NDArray:
+    """Gives one combined slice for each window along an axis."""
+    size = image.shape[axis]
+    if size == 0:
+        raise ExecutionError("op `adaptive pooling`", f"spatial axis {axis} is empty", got=image.shape)
+    starts = np.array(_window_bounds(size, count)).reshape(-1)
+    # Every second slice is a window; the ones between them, from a stop to the next start, are left out.
+    padded = np.concatenate([image, image.take([0], axis=axis)], axis=axis)
+    return np.asarray(combine.reduceat(padded, starts, axis=axis).take(range(0, 2 * count, 2), axis=axis))

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.kernels.indices import check_array_shape, require_range
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, Shape, example, integers
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.families.elementwise_kernels import sigmoid
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.type_rules import FLOAT_KINDS, require_equal, require_kind, require_rank, require_same_dtype
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "gru", "lstm", "rnn"]
+__all__ = ["OPS"]
 
 _Step = Callable[[NDArray, tuple[NDArray, ...]], tuple[NDArray, ...]]
 
 
-def lstm(
+def _lstm(
     x: NDArray,
     weight: NDArray,
     recurrence: NDArray,
@@ -53,7 +55,7 @@ def lstm(
     return every, hidden, cell
 
 
-def gru(
+def _gru(
     x: NDArray,
     weight: NDArray,
     recurrence: NDArray,
@@ -65,7 +67,7 @@ def gru(
 ) -> tuple[NDArray, NDArray]:
     """Gives all hidden states, and the last, of a gated recurrent unit.
 
-    Shapes: as :func:`lstm`, with ``3H`` and ``6H``. Gates stand in the order update, reset, hidden.
+    Shapes: as :func:`_lstm`, with ``3H`` and ``6H``. Gates stand in the order update, reset, hidden.
     """
 
     def make_step(matrix: NDArray, shift: NDArray) -> _Step:
@@ -88,7 +90,7 @@ def gru(
     return every, hidden
 
 
-def rnn(
+def _rnn(
     x: NDArray,
     weight: NDArray,
     recurrence: NDArray,
@@ -100,7 +102,7 @@ def rnn(
 ) -> tuple[NDArray, NDArray]:
     """Gives all hidden states, and the last, of a plain recurrent layer.
 
-    Shapes: as :func:`lstm`, with ``H`` and ``2H``.
+    Shapes: as :func:`_lstm`, with ``H`` and ``2H``.
     """
 
     def make_step(matrix: NDArray, shift: NDArray) -> _Step:
@@ -166,9 +168,6 @@ def _run(
     return every.astype(x.dtype, copy=False), tuple(value.astype(x.dtype, copy=False) for value in last)
 
 
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {"nn.gru": gru, "nn.lstm": lstm, "nn.rnn": rnn}
-
-
 _DIRECTION = AttrSpec(
     "direction",
     AttrKind.STR,
@@ -231,8 +230,28 @@ def _recurrence_flops(context: OpContext) -> Dim:
     return (context.operand_elements(1) + context.operand_elements(2)) * x.shape[0] * x.shape[1] * 2
 
 
+def _num_steps(context: OpContext) -> int:
+    return math.prod(size for size in context.operand_shape()[:1] if isinstance(size, int))
+
+
+def _cases(num_gates: int, num_states: int) -> Iterator[OpCase]:
+    steps, batch, inputs, hidden = 5, 2, 3, 4
+    for direction, count in (("forward", 1), ("bidirectional", 2)):
+        width = num_gates * hidden
+        weights: list[Shape] = [(count, width, inputs), (count, width, hidden), (count, 2 * width)]
+        operands = [(steps, batch, inputs), *weights, *[(count, batch, hidden)] * num_states]
+        yield example(*operands, direction=direction)
+        yield example(*operands, integers((batch,), 1, steps, "int32"), direction=direction)
+
+
 def _recurrence_op(
-    name: str, num_gates: int, states: tuple[str, ...], what: str, gates: str, attrs: tuple[AttrSpec, ...] = ()
+    name: str,
+    kernel: Callable[..., tuple[NDArray, ...]],
+    num_gates: int,
+    states: tuple[str, ...],
+    what: str,
+    gates: str,
+    attrs: tuple[AttrSpec, ...] = (),
 ) -> OpDef:
     parameters = ("x", "weight", "recurrence", "bias", *(f"initial_{state}" for state in states))
     width = _multiple(num_gates)
@@ -242,7 +261,9 @@ def _recurrence_op(
         _infer_recurrence(num_gates, len(states)),
         attrs=(_DIRECTION, *attrs),
         flops=_recurrence_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        kernel=NumpyKernel(kernel),
+        rounds=_num_steps,
+        cases=lambda: _cases(num_gates, len(states)),
         doc=f"Gives the hidden states of all steps, and every state after the last, of {what}.{gates}\n\n"
         f"Shapes: ``x (T, N, I)``, ``weight (D, {width}, I)``, ``recurrence (D, {width}, H)``, "
         f"``bias (D, {2 * num_gates}H)`` (that of the input, then that of the state), states ``(D, N, H)``; results "
@@ -255,6 +276,7 @@ def _recurrence_op(
 OPS: tuple[OpDef, ...] = (
     _recurrence_op(
         "nn.rnn",
+        _rnn,
         1,
         ("h",),
         "a recurrent layer ``h = f(x @ weight.T + h @ recurrence.T + bias)``",
@@ -263,6 +285,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _recurrence_op(
         "nn.gru",
+        _gru,
         3,
         ("h",),
         "a gated recurrent unit",
@@ -278,6 +301,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _recurrence_op(
         "nn.lstm",
+        _lstm,
         4,
         ("h", "c"),
         "a long short-term memory",

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from byoc_core.dims import Dim
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import NORM
 from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, resolve_axes
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import ValueFacts, bound_towards_zero
 
-__all__ = ["OPS", "resize"]
+__all__ = ["OPS"]
 
 
-def resize(
+def _resize(
     x: NDArray,
     *,
     axes: tuple[int, ...],
@@ -111,9 +115,6 @@ def _weigh(x: NDArray, axis: int, taps: NDArray, weights: NDArray) -> NDArray:
     return np.asarray(result)
 
 
-KERNELS: dict[str, Callable[..., NDArray]] = {"nn.resize": resize}
-
-
 _FLOPS_PER_AXIS = {"nearest": 0, "linear": 3, "cubic": 7}
 
 
@@ -142,6 +143,11 @@ def _infer_resize(context: TypeContext) -> tuple[Type, ...]:
 
 def _resize_flops(context: OpContext) -> Dim:
     return context.elements() * (_FLOPS_PER_AXIS[context.attrs["method"]] * len(context.attrs["axes"]))
+
+
+def _resize_bound(facts: ValueFacts) -> float:
+    """Return the bound of means of neighbours. Infinity for ``cubic``, whose weights may be negative."""
+    return math.inf if facts.context.attrs["method"] == "cubic" else bound_towards_zero(facts)
 
 
 OPS: tuple[OpDef, ...] = (
@@ -191,7 +197,14 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=_resize_flops,
-        kernel=as_numpy_kernel(KERNELS["nn.resize"]),
+        kernel=NumpyKernel(_resize),
+        rounding=NORM,  # `nearest` counts no operations, and computes nothing; other methods do
+        bound=_resize_bound,
+        cases=lambda: (
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(18, 16)),
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(18, 16), method="linear"),
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
+        ),
         doc="Gives ``x`` resampled along axes to other sizes, one axis after the other.\n\n"
         "Shapes: that of ``x``, with ``sizes[i]`` in place of the size of ``axes[i]``.",
     ),
