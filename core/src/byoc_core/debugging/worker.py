@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from byoc_core.backend import backends
+from byoc_core.backend.own_ops import ops_with
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.running import LocalRunner
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import ConstantStore, IRModule
 from byoc_core.isolation import serve
-from byoc_core.ops import default_ops
 from byoc_core.script import parse
 
 __all__ = ["main"]
@@ -30,8 +30,9 @@ def main(setup: Mapping[str, Any]) -> None:
 
 class _Worker:
     def __init__(self, names: list[str], options: Mapping[str, Mapping[str, object]]) -> None:
-        self._runner = LocalRunner([backends().get(name) for name in names], options)
-        self._ops = default_ops().extended(backends().ops(names))
+        handles = [backends().get(name) for name in names]
+        self._runner = LocalRunner(handles, options)
+        self._ops = ops_with(handles)
         self._modules: dict[str, IRModule] = {}
         self._constants = ConstantStore()
         self._read: set[str] = set()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from byoc_core.backend import backends as installed_backends
+from byoc_core.backend.own_ops import with_own_ops
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
 from byoc_core.partitioning.claim_by_policy import ClaimByPolicy
@@ -112,7 +113,8 @@ class _Partition(Pass):
         With limits on regions it runs until it finds no new region: what one region gave back may be enough for
         another, together with ops that were taken when it was asked.
         """
-        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(module)
+        known = with_own_ops(module, self.request.backends)
+        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(known)
         constraints = self.constrain(unique)
         before, after = unique, self._carve(unique, constraints, self.request.log)
         may_give_back = has_limits(constraints.options, self.request.backends)

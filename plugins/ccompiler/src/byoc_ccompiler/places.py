@@ -9,11 +9,10 @@ elements are copied, by a kernel of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from byoc_core.ir import Binding, TensorType, Value, Var
+from byoc_core.ir import FunctionBuilder, TensorType, Value, Var
 from byoc_core.lower import is_view_op, operand_layouts, result_layouts
-from byoc_core.ops import default_ops
 from byoc_core.vm import Layout, compact_layout
 
 from byoc_ccompiler.family import Access, KernelFamily
@@ -193,7 +192,6 @@ def _is_view(group: Group) -> bool:
 
 def _copy(source: Value, target: Var) -> Group:
     """Gives the kernel that copies a tensor, each side lying as it may."""
-    copy = default_ops().find("permute_dims")
-    axes = copy.normalise_attrs({"axes": tuple(range(len(shape_of(source))))})
-    step = Step(Binding((target,), copy, (source,), axes), (source,))
+    copy = FunctionBuilder("copy").bind("permute_dims", (source,), {"axes": tuple(range(len(shape_of(source))))})
+    step = Step(replace(copy, results=(target,)), (source,))
     return Group([step], None, results={target})

@@ -30,7 +30,7 @@ from byoc_core.opset.opdef import OpRegistry
 __all__ = ["GraphImporter", "import_model"]
 
 
-def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = None) -> IRModule:
+def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | None = None) -> IRModule:
     """Gives a loaded model as an IR module with the function ``main``.
 
     Raises:
@@ -117,7 +117,7 @@ class GraphImporter:
         main = self.builder.finish(
             *results, input_names=tuple(value.name for value in inputs), output_names=tuple(names)
         )
-        return IRModule({"main": main}, self.builder.constants)
+        return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
 
     def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
         """Imports a graph for given inputs and gives what its outputs stand for.
