@@ -13,9 +13,9 @@ import byoc_core
 import numpy.typing as npt
 from byoc_core.backend import BackendHandle, BackendInfo, backends
 from byoc_core.backend.info import coarsest_roundoff
+from byoc_core.backend.own_ops import ops_with
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.ir import Function, IRModule, OpRegistry
-from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen
 from byoc_core.pattern import Rejection
 from byoc_core.runtime import PackedFunction
@@ -107,7 +107,7 @@ class Subject:
     @cached_property
     def ops(self) -> OpRegistry:
         """The core's ops and its own."""
-        return default_ops().extended(self.handle.ops())
+        return ops_with([self.handle])
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:

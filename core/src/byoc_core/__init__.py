@@ -94,7 +94,7 @@ __all__ = [
 _HOMES = {
     "Executable": "artifact",
     "Explanation": "driver",
-    "FunctionBuilder": "ops.builder",
+    "FunctionBuilder": "ir.builder",
     "IRModule": "ir",
     "TensorType": "ir",
     "VirtualMachine": "vm",

@@ -58,7 +58,7 @@ class ArrayFacts(ValueFacts):
 
 
 def _context(op: OpDef, case: OpCase) -> OpContext:
-    return new_function(op, case.types(), case.attrs)[1].cost_context()
+    return new_function(op, case.types(), case.attrs)[1].context()
 
 
 def _operands(op: OpDef, case: OpCase, fill: str, magnitude: float, seed: int) -> list[NDArray]:

@@ -288,13 +288,14 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 def byoc_ops() -> Sequence[OpDef]:
     """Gives ops of the backend's own domain. Optional.
 
-    Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; the lint.
+    Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; ``build`` and
+        ``partition``, whose passes find these ops by name; the lint.
     When: the ops of chosen backends are asked for: ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``.
-    How often: each time they are asked for.
+    How often: once, when they are first asked for.
     Result: ops beside the core's. Their names must be new and should begin with the backend's name. The host runs an op
         with a kernel. A model with the op on the host can be saved if a runtime of the package brings the kernel by
         ``byoc_kernels``. An op that states no FLOPs counts one operation for each element of its results.
-    If it raises: the caller gets the error.
+    If it raises: the backend takes nothing. Who asks ``byoc_core.backends.ops`` gets the error.
 
     Example::
 

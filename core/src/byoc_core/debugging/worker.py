@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from byoc_core.backend import backends
+from byoc_core.backend.own_ops import ops_with
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.running import LocalRunner
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import ConstantStore, IRModule
 from byoc_core.isolation import serve
-from byoc_core.ops import default_ops
 from byoc_core.script import parse
 
 __all__ = ["main"]
@@ -31,8 +31,9 @@ def main(setup: Mapping[str, Any]) -> None:
 class _Worker:
     def __init__(self, names: list[str], options: Mapping[str, Mapping[str, object]]) -> None:
         registry = backends()
-        self._runner = LocalRunner([registry.get(name) for name in names], options, registry)
-        self._ops = default_ops().extended(registry.ops(names))
+        handles = [registry.get(name) for name in names]
+        self._runner = LocalRunner(handles, options, registry)
+        self._ops = ops_with(handles)
         self._modules: dict[str, IRModule] = {}
         self._constants = ConstantStore()
         self._read: set[str] = set()

@@ -12,6 +12,7 @@ from typing import Any
 from byoc_core.artifact import Executable
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.contained import ContainedBackend, HookFailure
+from byoc_core.backend.own_ops import with_own_ops
 from byoc_core.backend.registry import HOST_NAME, find_registry
 from byoc_core.backend.size_compiler import held_sizes
 from byoc_core.backend.specialised import SpecialisedBackend
@@ -293,6 +294,7 @@ class _Build:
         self._unavailable: frozenset[str] = frozenset()
         self._constraints = Constraints()
         self.asked = [handle.name for handle in self._handles if handle.name != HOST_NAME]
+        self._module = with_own_ops(module, self._handles)
         check_option_owners(options, [handle.name for handle in self._handles])
 
     def prepare(self) -> IRModule:

@@ -10,9 +10,11 @@ from typing import Any
 
 from byoc_core.errors import IRError, near_names
 from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.ir.op_registry import default_ops
 from byoc_core.opset.attributes import AttrValue
 from byoc_core.opset.contexts import OpContext
 from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import Type
 
 __all__ = ["DEFAULT_NAME", "Binding", "Function", "IRModule", "Location", "Value", "Var"]
@@ -185,12 +187,14 @@ class IRModule:
         attrs: after ``RunCodegen`` ``external_mods`` (tuple of runtime modules) and ``external_functions`` (what was
             compiled, by symbol); otherwise plain values.
         name: of the class in script.
+        ops: what op names mean in this module: passes look names up here. The core's own ops by default.
     """
 
     functions: Mapping[str, Function] = field(default_factory=_empty)
     constants: ConstantStore = field(default_factory=ConstantStore)
     attrs: Mapping[str, Any] = field(default_factory=_empty)
     name: str = DEFAULT_NAME
+    ops: OpRegistry = field(default_factory=default_ops, repr=False)
 
     def __post_init__(self) -> None:
         for name, function in self.functions.items():
@@ -207,8 +211,16 @@ class IRModule:
             )
         return self.functions[name]
 
+    def knows(self, op: OpDef) -> bool:
+        """Return whether the module's registry holds this very op under its name.
+
+        A rule that is keyed by a name is about the op that the registry holds under it. Another op of the same name may
+        stand in the module, as an object; no such rule applies to it.
+        """
+        return self.ops.get(op.name) is op
+
     def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
-        """Gives a module of these functions with this one's constants and attributes."""
+        """Gives a module of these functions with this one's constants, attributes and ops."""
         return replace(self, functions=dict(functions))
 
     def with_function(self, function: Function) -> IRModule:
@@ -220,7 +232,7 @@ class IRModule:
         return replace(self, attrs={**self.attrs, **attrs})
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality: the names of module and values, locations and external modules do not count."""
+        """Structural equality: the name and the ops, names of values, locations and external modules do not count."""
         from byoc_core.ir.structural_equality import structurally_equal
 
         return isinstance(other, IRModule) and (self is other or structurally_equal(self, other))

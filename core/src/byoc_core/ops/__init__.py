@@ -1,7 +1,7 @@
 """The registry of byoc's own ops, the builder of functions of these ops, and what an op of one's own is made of."""
 
-from byoc_core.ops.builder import FunctionBuilder
-from byoc_core.ops.registry import default_ops
+from byoc_core.ir.builder import FunctionBuilder
+from byoc_core.ir.op_registry import default_ops
 from byoc_core.opset.attributes import REQUIRED, AttrKind, AttrSpec, AttrValue
 from byoc_core.opset.cases import OpCase, OperandCase, example, integers
 from byoc_core.opset.contexts import OpContext, TypeContext, bytes_touched, no_flops

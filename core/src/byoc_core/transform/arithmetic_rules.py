@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.dtypes import dtype_info, is_float, to_numpy
-from byoc_core.ir import Binding, Constant, TensorType, Trait, Value
-from byoc_core.ops import default_ops
+from byoc_core.ir import Binding, Constant, OpRegistry, TensorType, Trait, Value
 from byoc_core.transform.common_subexpressions import may_swap
 from byoc_core.transform.evaluate import evaluate_binding
 from byoc_core.transform.rewriter import RewriteGraph, Rule
@@ -32,10 +31,10 @@ class Exactness:
     rounding: bool = True
 
 
-def arithmetic_rules(keep: Exactness) -> Mapping[str, tuple[Rule, ...]]:
-    """Gives the rules by op, the neutral elements before the rest."""
+def arithmetic_rules(keep: Exactness, ops: OpRegistry) -> Mapping[str, tuple[Rule, ...]]:
+    """Return the rules by op of a registry, the neutral elements before the rest."""
     rules: dict[str, list[Rule]] = {}
-    for name, op in default_ops().items():
+    for name, op in ops.items():
         if op.has_trait(Trait.COMMUTATIVE):
             rules[name] = [_swap_constant]
     for table in (_exact_rules(keep), _inexact_rules(keep)):

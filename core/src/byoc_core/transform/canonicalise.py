@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding, IRModule, Trait, Value
-from byoc_core.ops import default_ops
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import Binding, IRModule, OpRegistry, Trait, Value
 from byoc_core.ops.identity import is_identity
 from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules
 from byoc_core.transform.pass_ import Pass
@@ -58,7 +57,7 @@ class Canonicalise(Pass):
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module in canonical form. Cost: linear."""
         keep = Exactness(self.keep_signed_zeros, self.keep_special_values, self.keep_rounding)
-        return rewrite_module(module, _rules(keep))
+        return rewrite_module(module, _rules(keep, module.ops))
 
 
 def _without_identity(binding: Binding, graph: RewriteGraph) -> Rewritten:
@@ -80,7 +79,7 @@ def _join_permutations(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 def _join_reshapes(binding: Binding, graph: RewriteGraph) -> Rewritten:
     """``reshape(reshape(x))``, unless the inner one also checks, when run, that sizes agree."""
-    inner = graph.maker(binding.operands[0], *_reshapes())
+    inner = graph.maker(binding.operands[0], Trait.RESHAPING)
     target = shape_of(binding.results[0])
     if inner is None or len(inner.operands) != 1 or len(binding.operands) != 1:
         return None
@@ -105,7 +104,10 @@ def _without_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
         others = (*binding.operands[:index], *binding.operands[index + 1 :])
         if inner is not None and _only_repeats(inner) and any(shape_of(other) == whole for other in others):
             operands = (*binding.operands[:index], inner.operands[0], *binding.operands[index + 1 :])
-            return (graph.emit(binding.op.name, operands, binding.attrs),)
+            try:
+                return (graph.emit(binding.op, operands, binding.attrs),)
+            except IRTypeError:  # an op may want its operands of one shape
+                return None
     return None
 
 
@@ -172,30 +174,25 @@ def _holds_all_of(wide: str, narrow: str) -> bool:
     return to.kind == "int" and to.bits > of.bits
 
 
-@cache
-def _reshapes() -> tuple[str, ...]:
-    return tuple(name for name, op in default_ops().items() if op.has_trait(Trait.RESHAPING))
-
-
-@cache
-def _rules(keep: Exactness) -> Rules:
-    rules: dict[str, tuple[Rule, ...]] = dict(arithmetic_rules(keep))
-    for name, views in _view_rules().items():
+def _rules(keep: Exactness, ops: OpRegistry) -> Rules:
+    """Return the rules by op; those that ask for a trait, for all ops of the registry that have it."""
+    rules: dict[str, tuple[Rule, ...]] = dict(arithmetic_rules(keep, ops))
+    for name, views in _VIEW_RULES.items():
         rules[name] = (*rules.get(name, ()), *views)
-    for name, op in default_ops().items():
+    for name, op in ops.items():
+        if op.has_trait(Trait.RESHAPING):
+            rules[name] = (*rules.get(name, ()), _without_identity, _join_reshapes)
         if op.has_trait(Trait.ELEMENTWISE):
             rules[name] = (*rules.get(name, ()), _without_broadcasts)
     return rules
 
 
-def _view_rules() -> dict[str, tuple[Rule, ...]]:
-    return {
-        **dict.fromkeys(_reshapes(), (_without_identity, _join_reshapes)),
-        "cast": (_without_identity, _join_casts),
-        "permute_dims": (_without_identity, _join_permutations),
-        "broadcast_to": (_without_identity, _join_broadcasts),
-        "strided_slice": (_without_identity,),
-        "nn.pad": (_without_identity, _join_pads),
-        "concat": (_without_identity, _without_empty_parts),
-        "split": (_without_identity,),
-    }
+_VIEW_RULES: Rules = {
+    "cast": (_without_identity, _join_casts),
+    "permute_dims": (_without_identity, _join_permutations),
+    "broadcast_to": (_without_identity, _join_broadcasts),
+    "strided_slice": (_without_identity,),
+    "nn.pad": (_without_identity, _join_pads),
+    "concat": (_without_identity, _without_empty_parts),
+    "split": (_without_identity,),
+}

@@ -9,10 +9,10 @@ elements are copied, by a kernel of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from byoc_core.ir import Binding, TensorType, Value, Var
-from byoc_core.ops import Layout, compact_layout, default_ops
+from byoc_core.ir import FunctionBuilder, TensorType, Value, Var
+from byoc_core.ops import Layout, compact_layout
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Group
@@ -207,7 +207,6 @@ def _operand_layouts(step: Step, layout: Layout) -> list[Layout | None]:
 
 def _copy(source: Value, target: Var) -> Group:
     """Gives the kernel that copies a tensor, each side lying as it may."""
-    copy = default_ops().find("permute_dims")
-    axes = copy.normalise_attrs({"axes": tuple(range(len(shape_of(source))))})
-    step = Step(Binding((target,), copy, (source,), axes), (source,))
+    copy = FunctionBuilder("copy").bind("permute_dims", (source,), {"axes": tuple(range(len(shape_of(source))))})
+    step = Step(replace(copy, results=(target,)), (source,))
     return Group([step], None, results={target})

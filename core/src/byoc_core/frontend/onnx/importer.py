@@ -31,7 +31,7 @@ from byoc_core.opset.registry import OpRegistry
 __all__ = ["GraphImporter", "import_model"]
 
 
-def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = None) -> IRModule:
+def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | None = None) -> IRModule:
     """Gives a loaded model as an IR module with the function ``main``.
 
     Raises:
@@ -40,9 +40,9 @@ def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = No
             more than ``max_nodes`` nodes.
     """
     bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
-    importers = node_importers(ops)
-    check_ops(model, bounds, importers)
     region = Region("main", ops, ConstantStore())
+    importers = node_importers(region.builder.ops)
+    check_ops(model, bounds, importers)
     symbols = SymbolTable(size_names(model.graph))
     return GraphImporter(model, region, symbols, bounds, importers).import_main()
 
@@ -124,7 +124,7 @@ class GraphImporter:
         main = self.builder.finish(
             *results, input_names=tuple(value.name for value in inputs), output_names=tuple(names)
         )
-        return IRModule({"main": main}, self.builder.constants)
+        return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
 
     def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
         """Imports a graph for given inputs and gives what its outputs stand for.
