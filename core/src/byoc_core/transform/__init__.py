@@ -14,6 +14,7 @@ from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_scales import FoldScales
 from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.infer_types import InferTypes
+from byoc_core.transform.inline_calls import InlineCalls
 from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
@@ -33,6 +34,7 @@ __all__ = [
     "FoldScales",
     "FoldShapes",
     "InferTypes",
+    "InlineCalls",
     "MoveTransposes",
     "Pass",
     "PassRun",
