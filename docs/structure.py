@@ -229,7 +229,7 @@ def to_result(figures: Mapping[str, list[Figure]], revision: str | None) -> Resu
         subject="structure",
         title="Size, structure and docstrings of the packages",
         date=today,
-        machine=None,
+        machine="any",
         versions={"revision": revision},
         tables=(table,),
     )

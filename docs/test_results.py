@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from benchmarks.results import PAGE, RESULTS, Result, load_results, results_page, to_json
+from benchmarks.recording import to_result
+from benchmarks.results import NOT_KEPT, PAGE, RESULTS, Result, load_results, results_page, to_json
 
 TABLE: dict[str, Any] = {
     "title": "Calls",
@@ -39,7 +40,7 @@ def test_every_result_file_is_as_the_program_writes_it() -> None:
 def test_every_row_has_units_and_a_command() -> None:
     for result in load_results():
         for table in result.tables:
-            assert table.command.startswith("python -m "), table.title
+            assert "python -m " in table.command or table.command.startswith(NOT_KEPT), table.title
             for row in table.rows:
                 assert row.unit or all(column.unit for column in table.columns), (result.file_name, row.name)
 
@@ -53,9 +54,38 @@ def test_a_result_keeps_its_digits_on_its_way_to_the_page(tmp_path: Path) -> Non
     (tmp_path / result.file_name).write_text(to_json(result), "utf-8")
     assert load_results(tmp_path) == (result,)
     page = results_page((result,))
-    assert "| [Calls of tiny models](#2026-11-21-calls) | 2026-11-21 | any |" in page
+    assert "| [Calls of tiny models](#2026-11-21-calls) | 2026-11-21 | (not written down) |" in page
     assert "Versions: numpy 2.3, onnx (unknown)." in page
     assert page.endswith("| way | unit | add | a \\| b |\n|---|---|---|---|\n| ours | us | 0.10 |  |\n")
+
+
+def samples(median: float, num_rounds: int = 3) -> dict[str, float]:
+    """Return samples as a benchmark writes them."""
+    return {"median": median, "best": median, "spread": median / 100, "rounds": num_rounds}
+
+
+def test_figures_with_a_unit_are_recorded() -> None:
+    figure = {
+        "unit": "us",
+        "goals": {"ours": {"add": 3.0}},
+        "microseconds": {"ours": {"add": samples(0.39123), "chain": samples(12345.6)}, "peer": {"add": samples(6, 1)}},
+        "ratios": {"peer / ours": {"add": samples(1e-5)}},
+    }
+    result = to_result("calls", {"call-overhead": figure})
+    assert [table.title for table in result.tables] == ["call-overhead: microseconds", "call-overhead: ratios"]
+    assert [(row.name, row.unit, row.figures) for table in result.tables for row in table.rows] == [
+        ("ours", "us", ("0.391 ± 0.00391", "12,346 ± 123")),
+        ("peer", "us", ("6", None)),
+        ("peer / ours", "ratio", ("1e-05 ± 1e-07",)),
+    ]
+    assert result.machine is not None
+    assert "Python" in result.versions
+
+
+@pytest.mark.parametrize("figure", [{"microseconds": {"ours": {"add": samples(1)}}}, {"unit": "us", "goals": {}}])
+def test_figures_without_a_table_of_one_unit_are_not_recorded(figure: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="threads: has no table with a unit"):
+        to_result("threads", {"threads": figure})
 
 
 @pytest.mark.parametrize("figure", ["1", "-1.50", "1,095,371", "4.4e-5", "1.41 ± 0.06", "0.90 to 0.98", "11"])
