@@ -19,11 +19,10 @@ __all__ = ["OpCase", "OperandCase", "array_of", "dtypes_of", "function_of", "inf
 @cache
 def op_cases() -> Mapping[str, tuple[OpCase, ...]]:
     """Gives the cases of each op by its name, those of an op in the order from the most common to the rarest."""
-    from byoc_core.ops.cases import movement, networks
+    from byoc_core.ops.cases import networks
     from byoc_core.ops.registry import default_ops
 
     found = {name: list(op.canonical_cases) for name, op in default_ops().items() if op.canonical_cases}
-    for family in (networks, movement):
-        for item in family.CASES:
-            found.setdefault(item.op, []).append(item)
+    for item in networks.CASES:
+        found.setdefault(item.op, []).append(item)
     return MappingProxyType({name: tuple(cases) for name, cases in found.items()})
