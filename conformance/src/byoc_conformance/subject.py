@@ -15,7 +15,7 @@ from byoc_core.backend import BackendHandle, BackendInfo, backends
 from byoc_core.backend.info import coarsest_roundoff
 from byoc_core.backend.own_ops import ops_with
 from byoc_core.errors import ByocError, OptionsError
-from byoc_core.ir import Function, IRModule, OpRegistry
+from byoc_core.ir import Function, IRModule, OpDef, OpRegistry
 from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen
 from byoc_core.pattern import Rejection
 from byoc_core.runtime import PackedFunction
@@ -108,6 +108,11 @@ class Subject:
     def ops(self) -> OpRegistry:
         """The core's ops and its own."""
         return ops_with([self.handle])
+
+    @property
+    def ops_with_cases(self) -> tuple[OpDef, ...]:
+        """The ops that have canonical cases: the core's, then its own."""
+        return tuple(op for op in self.ops.values() if op.canonical_cases)
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, arithmetic, run_quietly
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import dtypes_of, op_cases
+from byoc_core.ops.cases import canonical_cases, dtypes_of
 from byoc_core.opset.families import KERNELS
 
 Array = np.ndarray[Any, Any]
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 def _runs(name: str) -> Iterator[tuple[list[Array], dict[str, Any], tuple[Array, ...], KernelForm]]:
     """Gives operands, attributes, results and the form of each case in each dtype."""
     op = default_ops()[name]
-    for index, case in enumerate(op_cases()[name]):
+    for index, case in enumerate(canonical_cases(default_ops())[name]):
         attrs = dict(op.normalise_attrs(case.attrs))
         for dtype in dtypes_of(case, op):
             arrays = list(case.arrays(np.random.default_rng(index), dtype))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from byoc_core.ops.cases.case import new_function
+from byoc_core.ops.cases import new_function
 from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext
 from byoc_core.opset.families import find_op, ops_of

@@ -11,7 +11,7 @@ from byoc_ccompiler.registry import FAMILIES
 from byoc_core.backend.info import CompileContext, Rejection, Support
 from byoc_core.ir import FunctionBuilder, tensor
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.ops.cases import canonical_cases, new_function
 
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
 
@@ -25,9 +25,9 @@ def test_every_op_is_compiled_or_declined_with_a_reason() -> None:
     assert sorted((FAMILIES.keys() | DECLINED.keys()) - default_ops().keys() - own) == []
 
 
-@pytest.mark.parametrize("op", sorted(DECLINED.keys() & op_cases().keys()))
+@pytest.mark.parametrize("op", sorted(DECLINED.keys() & canonical_cases(default_ops()).keys()))
 def test_what_has_no_kernel_is_declined_by_its_reason(op: str) -> None:
-    case = op_cases()[op][0]
+    case = canonical_cases(default_ops())[op][0]
     _, binding = new_function(default_ops()[op], case.types(), case.attrs)
     assert ccompiler.byoc_supports(binding, CONTEXT) == Rejection(*DECLINED[op])
     text = (

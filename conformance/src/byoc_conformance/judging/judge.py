@@ -75,7 +75,7 @@ def judge(
     if references.is_open:
         return Verdict()
     bindings = module[name].bindings
-    if len(bindings) == 1 and bindings[0].op.name == "quantize" and not is_float(dtype_name(found[0].dtype)):
+    if len(bindings) == 1 and not is_float(dtype_name(found[0].dtype)) and rule_of(bindings[0]) is Rule.NORM:
         return _judge_quantised(module, name, inputs, found[0], references)
     if len(bindings) != 1 or bindings[0].op is COMPOSITE or rule_of(bindings[0]) is Rule.NORM:
         return _judge_as_debugger(module, name, found, references)

@@ -5,7 +5,7 @@ A case is what a backend is tried on, and a small input that an op takes for who
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from byoc_core.opset.types import TensorType
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["OpCase", "OperandCase", "Shape", "array_of", "example", "integers"]
+__all__ = ["OpCase", "OperandCase", "Shape", "array_of", "axis_cases", "example", "integers"]
 
 Shape = tuple[int, ...]
 
@@ -94,6 +94,11 @@ def example(*operands: Shape | OperandCase, dtype: str = "float32", **attrs: obj
     """Return a case; a bare shape stands for an operand of the dtype that the case varies."""
     given = tuple(item if isinstance(item, OperandCase) else OperandCase(item) for item in operands)
     return OpCase("", given, MappingProxyType(attrs), dtype)
+
+
+def axis_cases() -> Iterable[OpCase]:
+    """Return the cases of ops on one operand along one axis: of a matrix, of tokens, of an image."""
+    return (example(shape, axis=axis) for shape, axis in (((2, 3), 1), ((2, 5, 3), -1), ((2, 16, 9, 8), 1)))
 
 
 def integers(shape: Shape, low: int, high: int, dtype: str = "int64") -> OperandCase:

@@ -18,7 +18,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError
 from byoc_core.host.backend import byoc_codegen
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import dtypes_of, new_function, op_cases
+from byoc_core.ops.cases import canonical_cases, dtypes_of, new_function
 from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph import GraphModule, KernelEngine
 from byoc_core.runtime.graph.document import (
@@ -44,10 +44,10 @@ def spread_out(array: NDArray) -> NDArray:
     return wide[..., 1]
 
 
-@pytest.mark.parametrize("name", sorted(op_cases()))
+@pytest.mark.parametrize("name", sorted(canonical_cases(default_ops())))
 def test_a_region_of_one_op_gives_the_bits_of_its_kernel(name: str) -> None:
     op = default_ops()[name]
-    for index, case in enumerate(op_cases()[name]):
+    for index, case in enumerate(canonical_cases(default_ops())[name]):
         for dtype in dtypes_of(case, op):
             function, binding = new_function(op, case.types(dtype), case.attrs)
             module = byoc_codegen([function], CompileContext("host", None, {})).module

@@ -13,18 +13,18 @@ from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend.info import CompileContext
 from byoc_core.errors import ArtifactError
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.ops.cases import OpCase, canonical_cases, new_function
 from byoc_core.opset.families import KERNELS, find_op
 from byoc_core.runtime.graph.encoding import decode_document, encode_document
 
-NAMES = sorted(op_cases())
+NAMES = sorted(canonical_cases(default_ops()))
 INFERRED = [name for name in NAMES if not default_ops()[name].declares_results]
 """Ops whose results have the types that their rule finds, not those that somebody declares."""
 
 
 def documents(name: str) -> Iterator[tuple[OpCase, Any]]:
     """Yield a document of one op for each of its cases, without and with symbols."""
-    for case in op_cases()[name]:
+    for case in canonical_cases(default_ops())[name]:
         for types in (case.types(), case.symbolic_types(), case.symbolic_types(everywhere=True)):
             function, _ = new_function(default_ops().find(name), types, case.attrs)
             translation = GraphCodegen().translate([function], CompileContext("host", None, {}))

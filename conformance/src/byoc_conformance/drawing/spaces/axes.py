@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import case
+from byoc_core.ops.cases import case
 from byoc_core.opset.cases import OpCase, OperandCase
 
 from byoc_conformance.drawing.pairwise import Levels

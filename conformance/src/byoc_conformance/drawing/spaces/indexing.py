@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import case
+from byoc_core.ops.cases import case
 from byoc_core.opset.cases import OpCase, OperandCase
 
 from byoc_conformance.drawing.pairwise import Levels

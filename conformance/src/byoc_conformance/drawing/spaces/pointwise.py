@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from byoc_core.dtypes import all_dtypes
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import case
+from byoc_core.ops.cases import case
 from byoc_core.opset.cases import OpCase, OperandCase
 
 from byoc_conformance.drawing.pairwise import Levels

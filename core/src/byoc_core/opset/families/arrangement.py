@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.type_rules import require_rank
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import bound_of_any
 
-__all__ = ["OPS", "depth_to_space", "space_to_depth", "trilu"]
+__all__ = ["OPS"]
 
 
-def trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
+def _trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
     """Gives the last two axes with zeros below (``upper``) or above the diagonal ``k``, which stays."""
     rows, columns = x.shape[-2:]
     offset = np.arange(columns) - np.arange(rows)[:, None]
@@ -27,7 +27,7 @@ def trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
     return np.where(kept, x, np.zeros((), x.dtype))
 
 
-def depth_to_space(x: NDArray, *, block_size: int, mode: str) -> NDArray:
+def _depth_to_space(x: NDArray, *, block_size: int, mode: str) -> NDArray:
     """Gives an image (N, C, H, W) with blocks of pixels in place of channels.
 
     Raises:
@@ -44,8 +44,8 @@ def depth_to_space(x: NDArray, *, block_size: int, mode: str) -> NDArray:
     return blocks.reshape(n, depth, h * b, w * b)
 
 
-def space_to_depth(x: NDArray, *, block_size: int, mode: str) -> NDArray:
-    """Gives an image (N, C, H, W) with channels in place of blocks of pixels: undoes :func:`depth_to_space`.
+def _space_to_depth(x: NDArray, *, block_size: int, mode: str) -> NDArray:
+    """Gives an image (N, C, H, W) with channels in place of blocks of pixels: undoes :func:`_depth_to_space`.
 
     Raises:
         ExecutionError: the block size does not divide height and width.
@@ -64,13 +64,6 @@ def _check_blocks(op: str, sizes: tuple[int, ...], divisor: int) -> None:
             raise ExecutionError(
                 f"op `{op}`", "an axis is no whole number of blocks", got=size, expected=f"a multiple of {divisor}"
             )
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "trilu": trilu,
-    "depth_to_space": depth_to_space,
-    "space_to_depth": space_to_depth,
-}
 
 
 def _infer_trilu(context: TypeContext) -> tuple[Type, ...]:
@@ -137,7 +130,8 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("upper", AttrKind.BOOL, True, doc="Whether what is above the diagonal stays, not what is below."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["trilu"]),
+        kernel=NumpyKernel(_trilu),
+        cases=lambda: (example((4, 5)), example((2, 4, 5), upper=False, k=1)),
         doc="Gives the matrices of the last two axes with zeros on one side of a diagonal, which stays itself.\n\n"
         "Shapes: ``(..., M, N) -> (..., M, N)``.",
     ),
@@ -147,7 +141,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_depth_to_space,
         attrs=(_BLOCK_SIZE, _MODE),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["depth_to_space"]),
+        kernel=NumpyKernel(_depth_to_space),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 8, 3, 5), block_size=2),),
         doc="Gives an image with blocks of pixels in place of channels.\n\n"
         "Shapes: ``(N, C*B*B, H, W) -> (N, C, H*B, W*B)``.",
     ),
@@ -157,7 +153,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_space_to_depth,
         attrs=(_BLOCK_SIZE, _MODE),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["space_to_depth"]),
+        kernel=NumpyKernel(_space_to_depth),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 3, 4, 6), block_size=2),),
         doc="Gives an image with channels in place of blocks of pixels: undoes ``depth_to_space``.\n\n"
         "Shapes: ``(N, C, H*B, W*B) -> (N, C*B*B, H, W)``.",
     ),

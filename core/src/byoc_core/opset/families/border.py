@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.type_rules import padded_type
 from byoc_core.opset.types import Type
 
-__all__ = ["OPS", "border_pad"]
+__all__ = ["OPS"]
 
 
-def border_pad(x: NDArray, *, pad_width: Sequence[int], mode: str) -> NDArray:
+def _border_pad(x: NDArray, *, pad_width: Sequence[int], mode: str) -> NDArray:
     """Gives ``x`` continued on all sides; ``pad_width`` is (before, after) for each axis in turn.
 
     Raises:
@@ -43,9 +44,6 @@ def _source(index: NDArray, size: int, mode: str) -> NDArray:
         return np.asarray(index % size)
     period = max(2 * size - 2, 1)
     return np.asarray(np.minimum(index % period, -index % period))
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {"nn.border_pad": border_pad}
 
 
 def _infer_border_pad(context: TypeContext) -> tuple[Type, ...]:
@@ -74,7 +72,11 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["nn.border_pad"]),
+        kernel=NumpyKernel(_border_pad),
+        cases=lambda: (
+            example((2, 3), pad_width=(0, 0, 1, 1), mode="reflect"),
+            example((2, 16, 9, 8), pad_width=(0, 0, 0, 0, 1, 1, 1, 1), mode="edge"),
+        ),
         doc="Gives ``x`` continued on all sides by its own elements.\n\nShapes: each size grows by its two widths.",
     ),
 )

@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from byoc_core.dims import Dim, ceildiv, dim_max
 from byoc_core.dtypes import to_numpy
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, fixed_dtype
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, Shape, example
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_dtype_kind, require_rank, require_sizes
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "arange", "full", "shape_of", "shape_to_tensor", "size"]
+__all__ = ["OPS"]
+
+_SHAPES: tuple[Shape, ...] = ((2, 3), (2, 16, 9, 8), ())
 
 
-def arange(*, start: int, stop: int, step: int, dtype: str) -> NDArray:
+def _arange(*, start: int, stop: int, step: int, dtype: str) -> NDArray:
     """Gives ``start``, ``start + step``, ... up to (not with) ``stop``, each rounded once to ``dtype``."""
     return np.asarray(np.arange(start, stop, step, dtype="int64").astype(to_numpy(dtype)))
 
 
-def full(fill_value: NDArray, *, shape: Sequence[int]) -> NDArray:
+def _full(fill_value: NDArray, *, shape: Sequence[int]) -> NDArray:
     """Gives a tensor of equal elements (a read-only view)."""
     return np.broadcast_to(fill_value, tuple(shape))
 
 
-def shape_of(x: NDArray) -> NDArray:
+def _shape_of(x: NDArray) -> NDArray:
     """Gives the sizes of ``x``."""
     return np.array(x.shape, np.int64)
 
 
-def size(x: NDArray) -> NDArray:
+def _size(x: NDArray) -> NDArray:
     """Gives the number of elements of ``x``."""
     return np.array(x.size, np.int64)
 
 
-def shape_to_tensor(*, sizes: Sequence[int]) -> NDArray:
+def _shape_to_tensor(*, sizes: Sequence[int]) -> NDArray:
     """Gives sizes as a vector."""
     return np.array(sizes, np.int64)
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "arange": NumpyKernel(arange, gives=fixed_dtype(None)),
-    "full": full,
-    "shape_of": NumpyKernel(shape_of, gives=fixed_dtype("int64")),
-    "size": NumpyKernel(size, gives=fixed_dtype("int64")),
-    "shape_to_tensor": NumpyKernel(shape_to_tensor, gives=fixed_dtype("int64")),
-}
 
 
 def _infer_arange(context: TypeContext) -> tuple[Type, ...]:
@@ -94,7 +88,11 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("dtype", AttrKind.DTYPE, "int64", doc="The dtype of the result."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["arange"]),
+        kernel=NumpyKernel(_arange, gives=fixed_dtype(None)),
+        cases=lambda: (
+            example(stop=5, dtype="int64"),
+            OpCase("", (), {"start": 1, "stop": 7, "step": 2, "dtype": "float32"}),
+        ),
         doc="Gives the numbers ``start``, ``start + step``, ... before ``stop``.\n\n"
         "Shapes: ``-> (max(0, ceil((stop - start) / step)),)``.",
     ),
@@ -104,7 +102,8 @@ OPS: tuple[OpDef, ...] = (
         _infer_full,
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["full"]),
+        kernel=NumpyKernel(_full),
+        cases=lambda: (example((), shape=(2, 3)),),
         doc="Gives a tensor whose elements are all ``fill_value``; ``FoldShapes`` makes it a ``broadcast_to``.\n\n"
         "Shapes: ``() -> shape``.",
     ),
@@ -113,7 +112,8 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_shape_of,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["shape_of"]),
+        kernel=NumpyKernel(_shape_of, gives=fixed_dtype("int64")),
+        cases=lambda: map(example, _SHAPES),
         doc="Gives the sizes of ``x``.\n\nShapes: any to ``(rank,)``.",
     ),
     OpDef(
@@ -121,7 +121,8 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_size,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["size"]),
+        kernel=NumpyKernel(_size, gives=fixed_dtype("int64")),
+        cases=lambda: map(example, _SHAPES),
         doc="Gives the number of elements of ``x``.\n\nShapes: any to ``()``.",
     ),
     OpDef(
@@ -130,7 +131,8 @@ OPS: tuple[OpDef, ...] = (
         _infer_shape_to_tensor,
         attrs=(AttrSpec("sizes", AttrKind.DIMS, doc="The elements; they may be negative."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["shape_to_tensor"]),
+        kernel=NumpyKernel(_shape_to_tensor, gives=fixed_dtype("int64")),
+        cases=lambda: (example(sizes=(2, 3), dtype="int64"),),
         doc="Gives sizes as data.\n\nShapes: ``-> (k,)`` for ``k`` sizes.",
     ),
 )

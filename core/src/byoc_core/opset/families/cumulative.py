@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from byoc_core.dims import Dim
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, native_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import axis_cases
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import SUM, Rounding
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, resolve_axis
 from byoc_core.opset.types import Type
 
 __all__ = ["OPS"]
 
 
-def _cumulative(ufunc: Any, neutral: int) -> Callable[..., NDArray]:
+def _cumulative(ufunc: Any, neutral: int) -> NumpyKernel:
     """Gives the kernel that applies a function of numpy to all elements up to each one, one after the other."""
 
     def kernel(x: NDArray, *, axis: int, exclusive: bool, reverse: bool) -> NDArray:
@@ -32,13 +33,7 @@ def _cumulative(ufunc: Any, neutral: int) -> Callable[..., NDArray]:
             total = np.concatenate((edge, kept), axis=axis)
         return (np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False)
 
-    return kernel
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "cumsum": _cumulative(np.add, 0),
-    "cumprod": _cumulative(np.multiply, 1),
-}
+    return NumpyKernel(kernel)
 
 
 def _infer_cumulative(context: TypeContext) -> tuple[Type, ...]:
@@ -51,7 +46,7 @@ def _flops(context: OpContext) -> Dim:
     return context.elements()
 
 
-def _cumulative_op(name: str, doc: str) -> OpDef:
+def _cumulative_op(name: str, doc: str, kernel: NumpyKernel, rounding: Rounding | None = None) -> OpDef:
     return OpDef(
         name,
         (OperandSpec("x"),),
@@ -62,13 +57,24 @@ def _cumulative_op(name: str, doc: str) -> OpDef:
             AttrSpec("reverse", AttrKind.BOOL, False, doc="Whether the walk begins at the end of the axis."),
         ),
         flops=_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        kernel=kernel,
+        rounding=rounding,
+        cases=axis_cases,
         doc=f"{doc}\n\nShapes: any but rank 0; the result has the shape and dtype of ``x``.",
     )
 
 
 OPS: tuple[OpDef, ...] = (
-    _cumulative_op("cumsum", "Gives the sum of all elements up to each one along one axis; integers wrap around."),
-    _cumulative_op("cumprod", "Gives the product of all elements up to each one along one axis; integers wrap around."),
+    _cumulative_op(
+        "cumsum",
+        "Gives the sum of all elements up to each one along one axis; integers wrap around.",
+        _cumulative(np.add, 0),
+        SUM,
+    ),
+    _cumulative_op(
+        "cumprod",
+        "Gives the product of all elements up to each one along one axis; integers wrap around.",
+        _cumulative(np.multiply, 1),
+    ),
 )
 """The family's ops."""

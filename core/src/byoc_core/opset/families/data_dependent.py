@@ -5,31 +5,31 @@ Their result types stand in the binding, with a fresh symbol for the size that o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, isfinite
-from typing import Any
 
 import numpy as np
 
 from byoc_core.dims import Dim, is_name, product, symbol
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, fixed_dtype
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray, is_integer, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, OperandCase, example, integers
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, require_rank, require_same_dtype, resolve_axis
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "compress", "nonzero", "range_", "range_length", "result_types", "unique"]
+__all__ = ["OPS", "range_length", "result_types"]
 
 
-def nonzero(x: NDArray) -> NDArray:
+def _nonzero(x: NDArray) -> NDArray:
     """Gives the positions of the elements that are not zero (NaN is not), one column each, in row-major order."""
     return np.ascontiguousarray(np.argwhere(_comparable(x) != 0).T, dtype=np.int64)
 
 
-def compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
+def _compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
     """Gives the slices along an axis (of the flat array where ``None``) for which the condition holds.
 
     Raises:
@@ -46,7 +46,7 @@ def compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
     return np.take(data, kept, axis=axis)
 
 
-def unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...]:  # noqa: A002 - the attribute's name
+def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...]:  # noqa: A002 - the attribute's name
     """Gives the different slices along an axis, where each stands first, which one each slice is, and how often.
 
     NaNs are equal and come last; zeros of both signs are equal, and the first one stands for all.
@@ -81,7 +81,7 @@ def _distinct_rows(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     return order[starts], inverse, np.bincount(group)
 
 
-def range_(start: NDArray, limit: NDArray, delta: NDArray) -> NDArray:
+def _range(start: NDArray, limit: NDArray, delta: NDArray) -> NDArray:
     """Gives ``start + i * delta`` for all whole ``i`` from 0 on that stay before the limit.
 
     Raises:
@@ -122,21 +122,19 @@ def _comparable(x: NDArray) -> NDArray:
     return x.astype(working_dtype(x.dtype), copy=False)
 
 
-KERNELS: Mapping[str, Callable[..., Any]] = {
-    "nonzero": NumpyKernel(nonzero, gives=fixed_dtype("int64")),
-    "compress": compress,
-    "unique": NumpyKernel(unique, gives=fixed_dtype(None)),
-    "range": range_,
-}
-"""The family's kernels, by op name."""
-
-
 ResultTypes = Callable[[TypeContext, Dim], tuple[TensorType, ...]]
 """The types of an op's results for a given size."""
 
 
 def _data_dependent(
-    name: str, operands: Sequence[str], types: ResultTypes, doc: str, attrs: tuple[AttrSpec, ...] = ()
+    name: str,
+    operands: Sequence[str],
+    types: ResultTypes,
+    kernel: NumpyKernel,
+    doc: str,
+    *,
+    attrs: tuple[AttrSpec, ...] = (),
+    cases: Callable[[], tuple[OpCase, ...]],
 ) -> OpDef:
     def infer(context: TypeContext) -> tuple[Type, ...]:
         expected = types(context, _declared_size(context, types))
@@ -155,8 +153,9 @@ def _data_dependent(
         attrs=attrs,
         traits=frozenset({Trait.PURE, Trait.DATA_DEPENDENT}),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        kernel=kernel,
         declares_results=True,
+        cases=cases,
         doc=doc,
     )
 
@@ -232,6 +231,8 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
     return (TensorType((size,), dtype),)
 
 
+_RANGE = ((0, 3), (4, 9), (1, 3))  # start, limit and step of cases, from and to
+
 _TYPES: dict[str, ResultTypes] = {
     "nonzero": _nonzero_types,
     "compress": _compress_types,
@@ -244,36 +245,47 @@ OPS: tuple[OpDef, ...] = (
         "nonzero",
         ("x",),
         _nonzero_types,
+        NumpyKernel(_nonzero, gives=fixed_dtype("int64")),
         "Gives the positions of the elements that are not zero, in row-major order.\n\n"
         "Shapes: ``x`` of rank ``r``; the result is int64 ``(r, k)``, one column per element.",
+        cases=lambda: (example((2, 3)),),
     ),
     _data_dependent(
         "compress",
         ("x", "condition"),
         _compress_types,
+        NumpyKernel(_compress),
         "Gives the slices along an axis for which ``condition`` holds; those beyond its end are left out.\n\n"
         "Shapes: ``condition`` bool ``(length,)``, not longer than the axis; the result has size ``k`` along the axis.",
-        (AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),),
+        cases=lambda: (example((4, 3), OperandCase((4,), "bool"), axis=0),),
     ),
     _data_dependent(
         "unique",
         ("x",),
         _unique_types,
+        NumpyKernel(_unique, gives=fixed_dtype(None)),
         "Gives the different slices along an axis, the first position of each, for each slice of ``x`` which one it "
         "is, and how often each stands there. NaNs are equal.\n\n"
         "Shapes: the first result has size ``k`` along the axis; the others are int64 ``(k,)``, ``(n,)`` and ``(k,)`` "
         "for an axis of size ``n``.",
-        (
+        attrs=(
             AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),
             AttrSpec("sorted", AttrKind.BOOL, True, doc="In ascending order, NaN last; else in order of appearance."),
         ),
+        cases=lambda: (example((6,)), example((4, 3), axis=0)),
     ),
     _data_dependent(
         "range",
         ("start", "limit", "delta"),
         _range_types,
+        NumpyKernel(_range),
         "Gives ``start``, ``start + delta`` and so on, up to ``limit``, which is left out.\n\n"
         "Shapes: three scalars; the result is ``(k,)``.",
+        cases=lambda: (
+            example(*(integers((), *ends) for ends in _RANGE)),
+            example(*(integers((), *ends, "int32") for ends in _RANGE)),
+        ),
     ),
 )
 """The family's ops."""

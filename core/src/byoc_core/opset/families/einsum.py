@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from byoc_core.dims import Dim, broadcast_dim, product
 from byoc_core.errors import IRTypeError
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, native_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import SUM
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, require_same_dtype
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "einsum"]
+__all__ = ["OPS"]
 
 
-def einsum(*operands: NDArray, equation: str) -> NDArray:
+def _einsum(*operands: NDArray, equation: str) -> NDArray:
     """Gives the sum of products that an equation says, by matrix products where these can do it.
 
     Cost: that of the cheapest order of pairs found greedily.
@@ -28,9 +30,6 @@ def einsum(*operands: NDArray, equation: str) -> NDArray:
     wide = native_dtype(dtype)  # older numpy sums no products of other types
     result = np.einsum(equation, *(operand.astype(wide, copy=False) for operand in operands), optimize="greedy")
     return np.array(result).astype(dtype, copy=False)
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {"einsum": einsum}
 
 
 def _infer_einsum(context: TypeContext) -> tuple[Type, ...]:
@@ -138,7 +137,13 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=_einsum_flops,
-        kernel=as_numpy_kernel(KERNELS["einsum"]),
+        kernel=NumpyKernel(_einsum),
+        rounding=SUM,
+        cases=lambda: (
+            example((2, 3), (3, 4), equation="ij,jk->ik"),
+            example((6, 2, 3), (6, 3, 4), equation="bij,bjk->bik"),
+            example((2, 3), equation="ij->ji"),
+        ),
         doc="Gives the products of elements whose letters agree, summed over the letters that the result lacks.\n\n"
         "Shapes: axes of one letter have one size, or 1; the result has the sizes of its letters.",
     ),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.kernels.indices import check_array_shape, element_places, resolve_coordinates, widened
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, dtype_of
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example, integers
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.type_rules import (
@@ -26,10 +25,10 @@ from byoc_core.opset.type_rules import (
 )
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["INDICES_DOC", "OPS", "count_coordinates", "gather_elements", "gather_nd", "one_hot", "paired_indices"]
+__all__ = ["INDICES_DOC", "OPS", "count_coordinates", "paired_indices"]
 
 
-def gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
+def _gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
     """Gives for each index the element of ``x`` at that index along ``axis`` and at its own place elsewhere.
 
     Raises:
@@ -38,7 +37,7 @@ def gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
     return np.asarray(np.take(x.reshape(-1), element_places("gather_elements", indices, x.shape, axis % x.ndim)))
 
 
-def gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
+def _gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
     """Gives the slices of ``x`` at tuples of indices, which lie along the last axis of ``indices``.
 
     The first ``batch_dims`` axes of both are paired, not indexed.
@@ -54,7 +53,7 @@ def gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
     return np.asarray(x[(*paired, *coordinates)])
 
 
-def one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: int, axis: int) -> NDArray:
+def _one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: int, axis: int) -> NDArray:
     """Gives ``on_value`` where the place along a new axis of size ``depth`` is the index, else ``off_value``.
 
     Negative indices count from the end; one outside has ``off_value`` everywhere.
@@ -63,13 +62,6 @@ def one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: i
     index = np.expand_dims(np.where(wide < 0, wide + depth, wide), axis)
     places = np.expand_dims(np.arange(depth), [other for other in range(index.ndim) if other != axis % index.ndim])
     return np.where(index == places, on_value, off_value)
-
-
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "gather_elements": NumpyKernel(gather_elements, gives=dtype_of(0)),
-    "gather_nd": NumpyKernel(gather_nd, gives=dtype_of(0)),
-    "one_hot": one_hot,
-}
 
 
 INDICES_DOC = "Negative indices count from the end; one outside is an error when the program runs."
@@ -153,7 +145,8 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."),),
         nbytes=gathered_nbytes,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["gather_elements"]),
+        kernel=NumpyKernel(_gather_elements, gives=dtype_of(0)),
+        cases=lambda: (example((4, 3), integers((5, 3), 0, 3)),),
         doc="Gives for each index the element of ``x`` at that index along ``axis`` and at the index's own place along "
         f"the other axes. {INDICES_DOC}\n\n"
         "Shapes: the result has that of ``indices``, which has the rank of ``x`` and is no larger than it along the "
@@ -166,7 +159,11 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("batch_dims", AttrKind.INT, 0, doc="The number of leading axes that both operands share."),),
         nbytes=gathered_nbytes,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["gather_nd"]),
+        kernel=NumpyKernel(_gather_nd, gives=dtype_of(0)),
+        cases=lambda: (
+            example((4, 3), integers((5, 1), 0, 3)),
+            example((2, 4, 3), integers((2, 5, 1), 0, 3), batch_dims=1),
+        ),
         doc="Gives the slices of ``x`` at tuples of integers, which lie along the last axis of ``indices``. "
         f"{INDICES_DOC}\n\n"
         "Shapes: ``(B..., N1, ..., NK, S...), (B..., I..., K) -> (B..., I..., S...)``.",
@@ -180,7 +177,8 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("axis", AttrKind.INT, -1, doc="Where the new axis stands in the result."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["one_hot"]),
+        kernel=NumpyKernel(_one_hot),
+        cases=lambda: (example(integers((2, 3), 0, 4), (), (), depth=5),),
         doc="Gives ``on_value`` at each index along a new axis and ``off_value`` elsewhere. Negative indices count "
         "from the end; one outside has ``off_value`` everywhere.\n\n"
         "Shapes: ``(A..., B...), (), () -> (A..., depth, B...)``.",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import numpy as np
 
 from byoc_core.dims import Dim, broadcast_dim, product
 from byoc_core.errors import IRTypeError
 from byoc_core.kernels.indices import check_array_shape
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext, TypeContext
+from byoc_core.opset.onnx_spelling import OnnxSpelling
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.permutation import permute_axis
+from byoc_core.opset.rounding import ROUNDED, SUM
 from byoc_core.opset.type_rules import (
     NUMBER_KINDS,
     flops_per_element,
@@ -24,11 +28,12 @@ from byoc_core.opset.type_rules import (
     resolve_axis,
 )
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import ValueFacts, bound_of_total, dot_bound, summed
 
-__all__ = ["OPS", "bias_add", "dense", "matmul"]
+__all__ = ["OPS"]
 
 
-def matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
+def _matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives the product of (stacks of) matrices by numpy's rules.
 
     Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``; a 1-d operand is a row on the left, a column on the right.
@@ -38,15 +43,15 @@ def matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
     return np.asarray(np.matmul(x, y, out=out if is_fit else None))
 
 
-def dense(x: NDArray, weight: NDArray, *, out: NDArray | None = None) -> NDArray:
+def _dense(x: NDArray, weight: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Gives ``x @ weight.T``.
 
     Shapes: ``(..., I), (O, I) -> (..., O)``.
     """
-    return matmul(x, weight.T, out=out)
+    return _matmul(x, weight.T, out=out)
 
 
-def bias_add(x: NDArray, bias: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
+def _bias_add(x: NDArray, bias: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
     """Gives ``x`` plus one value for each index of one axis.
 
     Shapes: ``(..., C, ...), (C,) -> (..., C, ...)``.
@@ -59,13 +64,6 @@ def bias_add(x: NDArray, bias: NDArray, *, axis: int, out: NDArray | None = None
     if axis % x.ndim < x.ndim - 1:
         bias = bias.reshape(-1, *[1] * (x.ndim - 1 - axis % x.ndim))
     return np.asarray(np.add(x, bias, out=out))
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "matmul": NumpyKernel(matmul, widens=True, fresh=True),
-    "nn.dense": NumpyKernel(dense, widens=True, fresh=True),
-    "nn.bias_add": NumpyKernel(bias_add, fresh=True, elementwise=True),
-}
 
 
 def _infer_matmul(context: TypeContext) -> tuple[Type, ...]:
@@ -125,11 +123,39 @@ def _infer_bias_add(context: TypeContext) -> tuple[Type, ...]:
     return (type_,)
 
 
-def dense_flops(context: OpContext) -> Dim:
-    """Gives ``2 * elements of the result * I`` for ``x (..., I)`` times ``weight (O, I)``."""
+def _dense_flops(context: OpContext) -> Dim:
+    """Return ``2 * elements of the result * I`` for ``x (..., I)`` times ``weight (O, I)``."""
     weight = context.operands[1]
     inner = weight.shape[1] if isinstance(weight, TensorType) and weight.shape else 1
     return product((context.elements(), inner)) * 2
+
+
+def _matmul_bound(facts: ValueFacts) -> float:
+    sizes = facts.sizes(1)
+    if len(sizes) == 2:
+        return dot_bound(facts, 1, sizes[0])
+    terms = sizes[-2] if len(sizes) > 2 else sizes[0]
+    return summed(facts.bound(0) * facts.bound(1) * terms, terms)
+
+
+def _dense_bound(facts: ValueFacts) -> float:
+    return dot_bound(facts, 0, facts.sizes(1)[1])
+
+
+def _matmul_cases() -> Iterable[OpCase]:
+    yield example((2, 16), (16, 32))
+    yield example((1, 64), (64, 32))
+    yield example((6, 2, 3), (6, 3, 4))
+    yield example((5, 6, 2, 3), (5, 6, 3, 4))
+    yield example((5, 2, 3), (3, 4))
+    yield example((2, 3), (5, 3, 4))
+    yield example((2, 3), (1, 3, 4))
+    yield example((5, 2, 3), (6, 1, 3, 4))
+    yield example((3,), (5, 3, 4))
+    yield example((5, 2, 3), (3,))
+    yield example((3,), (3, 4))
+    yield example((2, 3), (3,))
+    yield example((3,), (3,))
 
 
 OPS: tuple[OpDef, ...] = (
@@ -138,7 +164,11 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"), OperandSpec("y")),
         _infer_matmul,
         flops=_matmul_flops,
-        kernel=as_numpy_kernel(KERNELS["matmul"]),
+        kernel=NumpyKernel(_matmul, widens=True, fresh=True),
+        rounding=SUM,
+        bound=_matmul_bound,
+        cases=_matmul_cases,
+        onnx=OnnxSpelling("MatMul"),
         doc="Gives the product of (stacks of) matrices.\n\n"
         "Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``, leading axes broadcast; a 1-d ``x`` is one row, a 1-d "
         "``y`` one column, and the result lacks that axis.",
@@ -147,8 +177,11 @@ OPS: tuple[OpDef, ...] = (
         "nn.dense",
         (OperandSpec("x"), OperandSpec("weight")),
         _infer_dense,
-        flops=dense_flops,
-        kernel=as_numpy_kernel(KERNELS["nn.dense"]),
+        flops=_dense_flops,
+        kernel=NumpyKernel(_dense, widens=True, fresh=True),
+        rounding=SUM,
+        bound=_dense_bound,
+        cases=lambda: (example((2, 16), (32, 16)), example((1, 64), (32, 64)), example((2, 5, 3), (4, 3))),
         doc="Gives ``x @ weight.T``.\n\nShapes: ``(..., I), (O, I) -> (..., O)``.",
     ),
     OpDef(
@@ -157,7 +190,16 @@ OPS: tuple[OpDef, ...] = (
         _infer_bias_add,
         attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis of ``x`` that the bias runs along."),),
         flops=flops_per_element(1),
-        kernel=as_numpy_kernel(KERNELS["nn.bias_add"]),
+        kernel=NumpyKernel(_bias_add, fresh=True, elementwise=True),
+        permute=permute_axis(),
+        rounding=ROUNDED,
+        bound=bound_of_total,
+        cases=lambda: (
+            example((2, 16), (16,)),
+            example((2, 16, 9, 8), (16,), axis=1),
+            example((2, 5, 3), (3,)),
+            example((2, 9, 8, 16), (16,)),
+        ),
         doc="Gives ``x`` plus one value for each index of one axis.\n\n"
         "Shapes: ``(..., C, ...), (C,) -> (..., C, ...)``.",
     ),

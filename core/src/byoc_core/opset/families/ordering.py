@@ -6,24 +6,24 @@ depends on the elements around it, so that no rule could follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, fixed_dtype
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray, native_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import axis_cases, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import EXACT
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, resolve_axis
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "argsort", "sort", "topk"]
+__all__ = ["OPS"]
 
 
-def argsort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
+def _argsort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
     """Gives the indices (int64) that put ``x`` in order along one axis; equal elements keep their order."""
     keys = x.astype(native_dtype(x.dtype), copy=False)  # other types put a NaN anywhere
     if not descending:
@@ -33,12 +33,12 @@ def argsort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
     return np.asarray(x.shape[axis] - 1 - np.flip(mirrored, axis)).astype(np.int64, copy=False)
 
 
-def sort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
+def _sort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
     """Gives ``x`` in order along one axis; equal elements (the zeros of both signs too) keep their order."""
-    return np.asarray(np.take_along_axis(x, argsort(x, axis=axis, descending=descending), axis))
+    return np.asarray(np.take_along_axis(x, _argsort(x, axis=axis, descending=descending), axis))
 
 
-def topk(
+def _topk(
     x: NDArray,
     *,
     k: int,
@@ -59,18 +59,11 @@ def topk(
         raise ExecutionError(
             "op `topk`", "asks for a number of elements that the axis does not have", got=k, expected=f"0 to {size}"
         )
-    order = argsort(x, axis=axis, descending=largest)
+    order = _argsort(x, axis=axis, descending=largest)
     chosen = np.take(order, np.arange(k), axis=axis)
     if not sorted:
         chosen = np.sort(chosen, axis=axis)
     return np.asarray(np.take_along_axis(x, chosen, axis)), chosen
-
-
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "argsort": NumpyKernel(argsort, gives=fixed_dtype("int64")),
-    "sort": sort,
-    "topk": NumpyKernel(topk, gives=fixed_dtype(None)),
-}
 
 
 def _infer_topk(context: TypeContext) -> tuple[Type, ...]:
@@ -124,7 +117,9 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=_one_comparison,
-        kernel=as_numpy_kernel(KERNELS["topk"]),
+        kernel=NumpyKernel(_topk, gives=fixed_dtype(None)),
+        rounding=EXACT,
+        cases=lambda: (example((2, 5), k=3), example((2, 5, 3), k=2, axis=1, largest=False)),
         doc="Gives the ``k`` largest or smallest elements along one axis, and their indices (int64). Of equal elements "
         "those with the lower index are taken, and come first; a NaN is largest.\n\n"
         "Shapes: both results have that of ``x``, with ``k`` in place of the size of ``axis``.",
@@ -135,7 +130,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_sort,
         attrs=(_AXIS, _DESCENDING),
         flops=_one_comparison,
-        kernel=as_numpy_kernel(KERNELS["sort"]),
+        kernel=NumpyKernel(_sort),
+        rounding=EXACT,
+        cases=axis_cases,
         doc="Gives ``x`` in order along one axis; equal elements keep their order; a NaN is largest.\n\n"
         "Shapes: any but rank 0; the result has the shape and dtype of ``x``.",
     ),
@@ -145,7 +142,8 @@ OPS: tuple[OpDef, ...] = (
         _infer_argsort,
         attrs=(_AXIS, _DESCENDING),
         flops=_one_comparison,
-        kernel=as_numpy_kernel(KERNELS["argsort"]),
+        kernel=NumpyKernel(_argsort, gives=fixed_dtype("int64")),
+        cases=axis_cases,
         doc="Gives the indices (int64) that put ``x`` in order along one axis; equal elements keep their order; a NaN "
         "is largest.\n\n"
         "Shapes: any but rank 0; the result has the shape of ``x``.",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import numpy as np
 
 from byoc_core.dims import ceildiv
+from byoc_core.dtypes import dtype_info
 from byoc_core.kernels.indices import check_array_shape
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, dtype_of
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
-from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.cases import OpCase, OperandCase, Shape, example
+from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.permutation import Permutable, permute_axis
+from byoc_core.opset.rounding import Rounding, Rule
 from byoc_core.opset.type_rules import (
     FLOAT_KINDS,
     INTEGER_KINDS,
@@ -24,11 +28,12 @@ from byoc_core.opset.type_rules import (
     resolve_axis,
 )
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import UNIT, ValueFacts
 
-__all__ = ["OPS", "dequantize", "quantize"]
+__all__ = ["OPS"]
 
 
-def quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
+def _quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
     """Gives ``round(x / scale) + zero_point``, halves to even, limited to the type of ``zero_point``; NaN gives 0.
 
     Raises:
@@ -41,7 +46,7 @@ def quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, bloc
     return np.asarray(limited).astype(zero_point.dtype)
 
 
-def dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
+def _dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
     """Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.
 
     Raises:
@@ -70,12 +75,6 @@ def _spread(
         return scale.take(block, axis=axis), zero_point.take(block, axis=axis)
     broadcast = [size if other == axis else 1 for other in range(x.ndim)]
     return scale.reshape(broadcast), zero_point.reshape(broadcast)
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "dequantize": NumpyKernel(dequantize, gives=dtype_of(1)),
-    "quantize": NumpyKernel(quantize, gives=dtype_of(2)),
-}
 
 
 _QUANTISED = ("int4", "int8", "int16", "uint8", "uint16")
@@ -137,6 +136,40 @@ def _infer_dequantize(context: TypeContext) -> tuple[Type, ...]:
     return (TensorType(type_.shape, scale.dtype),)
 
 
+_permute_axis = permute_axis()
+
+
+def _permute(context: OpContext) -> Permutable | None:
+    """Return how the first operand is permuted; parameters of blocks would have to be permuted too."""
+    return None if context.attrs["block_size"] else _permute_axis(context)
+
+
+def _dequantize_bound(facts: ValueFacts) -> float:
+    """Return the bound for all integers of the dtype; of constants, only the scale is read."""
+    type_ = facts.context.operands[0]
+    assert isinstance(type_, TensorType)
+    num_steps = 2.0 ** dtype_info(type_.dtype).bits
+    return num_steps * facts.bound(1) * (1 + UNIT)
+
+
+_CASES: tuple[tuple[Shape, Shape], ...] = (
+    ((2, 3), ()),
+    ((2, 3), (3,)),
+    ((2, 16, 9, 8), (16,)),
+    ((2, 16, 9, 8), ()),
+)
+_CASE_DTYPES = ("int8", "uint8")
+
+
+def _quantize_cases() -> Iterable[OpCase]:
+    return (example(shape, scale, OperandCase(scale, dtype)) for shape, scale in _CASES for dtype in _CASE_DTYPES)
+
+
+def _dequantize_cases() -> Iterable[OpCase]:
+    for shape, scale in _CASES:
+        yield from (example(shape, OperandCase(scale, "float32"), scale, dtype=dtype) for dtype in _CASE_DTYPES)
+
+
 _OPERANDS = tuple(OperandSpec(name) for name in ("x", "scale", "zero_point"))
 
 OPS: tuple[OpDef, ...] = (
@@ -146,7 +179,10 @@ OPS: tuple[OpDef, ...] = (
         _infer_quantize,
         attrs=_ATTRS,
         flops=flops_per_element(3),
-        kernel=as_numpy_kernel(KERNELS["quantize"]),
+        kernel=NumpyKernel(_quantize, gives=dtype_of(2)),
+        permute=_permute,
+        rounding=Rounding(Rule.NORM, integers=Rule.NORM),
+        cases=_quantize_cases,
         doc="Gives ``round(x / scale) + zero_point``, halves to even, limited to the dtype of ``zero_point``, which is "
         f"the result's.\n\n{_SHAPES_DOC}",
     ),
@@ -156,7 +192,10 @@ OPS: tuple[OpDef, ...] = (
         _infer_dequantize,
         attrs=_ATTRS,
         flops=flops_per_element(2),
-        kernel=as_numpy_kernel(KERNELS["dequantize"]),
+        kernel=NumpyKernel(_dequantize, gives=dtype_of(1)),
+        permute=_permute,
+        bound=_dequantize_bound,
+        cases=_dequantize_cases,
         doc=f"Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.\n\n{_SHAPES_DOC}",
     ),
 )

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.numpy_kernel import NumpyKernel, as_numpy_kernel, fixed_dtype
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
 from byoc_core.kernels.precision import NDArray, highest, lowest, working_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, axis_cases, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.permutation import PermuteRule, permute_reduction
+from byoc_core.opset.rounding import EXACT, SUM, Rounding
 from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, resolve_axes, resolve_axis
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import BoundRule, ValueFacts, bound_of_first, mean_bound, total_bound
 
-__all__ = [
-    "OPS",
-    "logsumexp",
-    "reduce_all",
-    "reduce_any",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-]
+__all__ = ["OPS"]
 
 
 def _axes(axis: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -40,13 +34,13 @@ def _reduce(ufunc: Any, x: NDArray, axis: Sequence[int] | None, *, keepdims: boo
     return np.asarray(ufunc.reduce(x, axis=_axes(axis), keepdims=keepdims, **options))
 
 
-def reduce_sum(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_sum(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the sum along axes (all where ``None``); integers wrap around; the sum of nothing is 0."""
     total = _reduce(np.add, x, axis, keepdims=keepdims, dtype=working_dtype(x.dtype))
     return total.astype(x.dtype, copy=False)
 
 
-def reduce_mean(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_mean(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the mean along axes (all where ``None``); the mean of nothing is NaN."""
     axes = tuple(range(x.ndim)) if axis is None else _axes(axis) or ()
     count = math.prod([x.shape[a] for a in axes])
@@ -55,25 +49,25 @@ def reduce_mean(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> ND
     return np.asarray(total / np.asarray(count, wide)).astype(x.dtype, copy=False)
 
 
-def reduce_max(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_max(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the largest element along axes (all where ``None``); of nothing, the type's lowest value."""
     largest = _reduce(np.maximum, x, axis, keepdims=keepdims, initial=lowest(x.dtype))
     return largest.astype(x.dtype, copy=False)
 
 
-def reduce_min(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_min(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the smallest element along axes (all where ``None``); of nothing, the type's highest value."""
     smallest = _reduce(np.minimum, x, axis, keepdims=keepdims, initial=highest(x.dtype))
     return smallest.astype(x.dtype, copy=False)
 
 
-def reduce_prod(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_prod(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the product along axes (all where ``None``); integers wrap around; the product of nothing is 1."""
     total = _reduce(np.multiply, x, axis, keepdims=keepdims, dtype=working_dtype(x.dtype))
     return total.astype(x.dtype, copy=False)
 
 
-def logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Gives the logarithm of the sum of exponentials along axes; no finite ``x`` overflows; of nothing, -inf."""
     axes = _axes(axis)
     wide = x.astype(working_dtype(x.dtype), copy=False)
@@ -97,28 +91,14 @@ def _place(op: str, search: Callable[..., Any]) -> NumpyKernel:
     return NumpyKernel(kernel, gives=fixed_dtype("int64"))
 
 
-def reduce_all(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_all(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Tells whether all elements hold along axes (all where ``None``); of nothing, they do."""
     return _reduce(np.logical_and, x, axis, keepdims=keepdims)
 
 
-def reduce_any(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
+def _reduce_any(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
     """Tells whether at least one element holds along axes (all where ``None``); of nothing, none does."""
     return _reduce(np.logical_or, x, axis, keepdims=keepdims)
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {
-    "sum": reduce_sum,
-    "mean": reduce_mean,
-    "max": reduce_max,
-    "argmax": _place("argmax", np.argmax),
-    "min": reduce_min,
-    "prod": reduce_prod,
-    "logsumexp": logsumexp,
-    "argmin": _place("argmin", np.argmin),
-    "all": reduce_all,
-    "any": reduce_any,
-}
 
 
 _TRAITS = frozenset({Trait.PURE, Trait.REDUCTION})
@@ -171,20 +151,64 @@ def _logsumexp_flops(context: OpContext) -> Dim:
     return context.operand_elements(0) * 4 + context.elements() * 2
 
 
-def _reduction_op(name: str, doc: str, infer: Callable[[TypeContext], tuple[Type, ...]]) -> OpDef:
+def _num_terms(facts: ValueFacts) -> int:
+    """Return the number of elements of the operand behind one element of the result."""
+    sizes = facts.sizes(0)
+    axes = range(len(sizes)) if facts.context.attrs["axis"] is None else facts.context.ints("axis")
+    return math.prod(sizes[axis] for axis in axes)
+
+
+def _sum_bound(facts: ValueFacts) -> float:
+    return total_bound(facts, _num_terms(facts))
+
+
+def _mean_bound(facts: ValueFacts) -> float:
+    return mean_bound(facts, _num_terms(facts))
+
+
+def _reduction_cases(dtype: str) -> Iterable[OpCase]:
+    yield example((2, 3), axis=(1,), dtype=dtype)
+    yield example((2, 3), dtype=dtype)
+    yield example((2, 16, 9, 8), axis=(2, 3), dtype=dtype)
+    yield example((2, 5, 3), axis=(-1,), keepdims=True, dtype=dtype)
+
+
+_permute = permute_reduction(order_matters=True)
+
+
+def _reduction_op(
+    name: str,
+    doc: str,
+    kernel: Callable[..., NDArray],
+    infer: Callable[[TypeContext], tuple[Type, ...]] = _infer_numbers,
+    *,
+    flops: Callable[[OpContext], Dim] = _reduction_flops,
+    permute: PermuteRule | None = _permute,
+    rounding: Rounding | None = None,
+    bound: BoundRule | None = None,
+    case_dtype: str = "float32",
+) -> OpDef:
     return OpDef(
         name,
         (OperandSpec("x"),),
         infer,
         attrs=(_AXES, _KEEPDIMS),
         traits=_TRAITS,
-        flops=_reduction_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        flops=flops,
+        kernel=NumpyKernel(kernel),
+        permute=permute,
+        rounding=rounding,
+        bound=bound,
+        cases=lambda: _reduction_cases(case_dtype),
         doc=f"{doc}\n\n{_SHAPES_DOC}",
     )
 
 
-def _place_op(name: str, extreme: str) -> OpDef:
+def _test_op(name: str, doc: str, kernel: Callable[..., NDArray]) -> OpDef:
+    return _reduction_op(name, doc, kernel, _infer_test, permute=None, case_dtype="bool")
+
+
+def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
     return OpDef(
         name,
         (OperandSpec("x"),),
@@ -201,38 +225,57 @@ def _place_op(name: str, extreme: str) -> OpDef:
         ),
         traits=_TRAITS,
         flops=_reduction_flops,
-        kernel=as_numpy_kernel(KERNELS[name]),
+        kernel=_place(name, search),
+        permute=permute_reduction(order_matters=False),
+        cases=axis_cases,
         doc=f"Gives the index (int64) of the first {extreme} element along one axis; a NaN is {extreme}."
         f"\n\n{_SHAPES_DOC}",
     )
 
 
 OPS: tuple[OpDef, ...] = (
-    _reduction_op("sum", "Gives the sum along axes; integers wrap around; the sum of nothing is 0.", _infer_numbers),
-    _reduction_op("mean", "Gives the mean along axes; the mean of nothing is NaN.", _infer_floats),
     _reduction_op(
-        "max", "Gives the largest element along axes; of nothing, the lowest value of the dtype.", _infer_numbers
+        "sum",
+        "Gives the sum along axes; integers wrap around; the sum of nothing is 0.",
+        _reduce_sum,
+        rounding=SUM,
+        bound=_sum_bound,
     ),
     _reduction_op(
-        "min", "Gives the smallest element along axes; of nothing, the highest value of the dtype.", _infer_numbers
-    ),
-    _reduction_op(
-        "prod", "Gives the product along axes; integers wrap around; the product of nothing is 1.", _infer_numbers
-    ),
-    _reduction_op("all", "Tells whether all elements hold along axes; of nothing, they do.", _infer_test),
-    _reduction_op("any", "Tells whether at least one element holds along axes; of nothing, none does.", _infer_test),
-    OpDef(
-        "logsumexp",
-        (OperandSpec("x"),),
+        "mean",
+        "Gives the mean along axes; the mean of nothing is NaN.",
+        _reduce_mean,
         _infer_floats,
-        attrs=(_AXES, _KEEPDIMS),
-        traits=_TRAITS,
-        flops=_logsumexp_flops,
-        kernel=as_numpy_kernel(KERNELS["logsumexp"]),
-        doc="Gives the logarithm of the sum of the exponentials along axes; no finite ``x`` overflows."
-        f"\n\n{_SHAPES_DOC}",
+        rounding=SUM,
+        bound=_mean_bound,
     ),
-    _place_op("argmin", "smallest"),
-    _place_op("argmax", "largest"),
+    _reduction_op(
+        "max",
+        "Gives the largest element along axes; of nothing, the lowest value of the dtype.",
+        _reduce_max,
+        rounding=EXACT,
+        bound=bound_of_first,
+    ),
+    _reduction_op(
+        "min",
+        "Gives the smallest element along axes; of nothing, the highest value of the dtype.",
+        _reduce_min,
+        rounding=EXACT,
+        bound=bound_of_first,
+    ),
+    _reduction_op(
+        "prod", "Gives the product along axes; integers wrap around; the product of nothing is 1.", _reduce_prod
+    ),
+    _test_op("all", "Tells whether all elements hold along axes; of nothing, they do.", _reduce_all),
+    _test_op("any", "Tells whether at least one element holds along axes; of nothing, none does.", _reduce_any),
+    _reduction_op(
+        "logsumexp",
+        "Gives the logarithm of the sum of the exponentials along axes; no finite ``x`` overflows.",
+        _logsumexp,
+        _infer_floats,
+        flops=_logsumexp_flops,
+    ),
+    _place_op("argmin", "smallest", np.argmin),
+    _place_op("argmax", "largest", np.argmax),
 )
 """The family's ops."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -18,12 +18,14 @@ from byoc_core.kernels.indices import (
     row_major,
     widened,
 )
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray, native_dtype
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example, integers
 from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
 from byoc_core.opset.families.indexing import INDICES_DOC, count_coordinates, paired_indices
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import NORM
 from byoc_core.opset.type_rules import (
     INTEGER_KINDS,
     require_at_most,
@@ -36,14 +38,14 @@ from byoc_core.opset.type_rules import (
 )
 from byoc_core.opset.types import Type
 
-__all__ = ["OPS", "scatter_elements", "scatter_nd", "scatter_slice"]
+__all__ = ["OPS"]
 
 _REDUCTIONS: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 _NEUTRAL = {"min": np.inf, "max": -np.inf}
 _WIDE_ROW = 256  # elements from which on a call for each row costs less than a step for each element
 
 
-def scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str) -> NDArray:
+def _scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str) -> NDArray:
     """Gives ``x`` with each update at its index along ``axis`` and at its own place elsewhere.
 
     Where several updates meet, they count in row-major order: see :func:`_scatter_rows`.
@@ -58,7 +60,7 @@ def scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: in
     return rows.reshape(x.shape)
 
 
-def scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
+def _scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
     """Gives ``x`` with each slice of ``updates`` at a tuple of indices, which lie along the last axis of ``indices``.
 
     Where several updates meet, they count in row-major order: see :func:`_scatter_rows`.
@@ -76,7 +78,7 @@ def scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str
     return rows.reshape(x.shape)
 
 
-def scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, mode: str) -> NDArray:
+def _scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, mode: str) -> NDArray:
     """Gives ``x`` with ``updates`` written along ``axis`` from ``starts`` on: one start, or one for each of axis 0.
 
     With ``mode="circular"`` places beyond the end go on at the front, and a start is taken modulo the axis.
@@ -160,13 +162,6 @@ def _scatter_extremes_with_nan(result: NDArray, places: NDArray, terms: NDArray,
     result[(last_nan >= 0) & (last_nan == last)] = np.nan
 
 
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "scatter_elements": scatter_elements,
-    "scatter_nd": scatter_nd,
-    "scatter_slice": scatter_slice,
-}
-
-
 def _infer_scatter_elements(context: TypeContext) -> tuple[Type, ...]:
     require_same_dtype(context, 0, 2)
     require_shape(context, 2, paired_indices(context), "as operand `indices`")
@@ -220,7 +215,12 @@ OPS: tuple[OpDef, ...] = (
         _infer_scatter_elements,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."), _REDUCTION),
         flops=_reduction_flops,
-        kernel=as_numpy_kernel(KERNELS["scatter_elements"]),
+        kernel=NumpyKernel(_scatter_elements),
+        rounding=NORM,
+        cases=lambda: (
+            example((4, 3), integers((2, 3), 0, 3), (2, 3)),
+            example((4, 3), integers((2, 3), 0, 3), (2, 3), reduction="add"),
+        ),
         doc="Gives ``x`` with each update brought in at its index along ``axis`` and at its own place along the other "
         f"axes. {INDICES_DOC} {_ORDER_DOC}\n\n"
         "Shapes: the result has that of ``x``; ``indices`` and ``updates`` share one, of the rank of ``x`` and no "
@@ -232,7 +232,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_scatter_nd,
         attrs=(_REDUCTION,),
         flops=_reduction_flops,
-        kernel=as_numpy_kernel(KERNELS["scatter_nd"]),
+        kernel=NumpyKernel(_scatter_nd),
+        rounding=NORM,
+        cases=lambda: (example((4, 3), integers((5, 1), 0, 3), (5, 3)),),
         doc="Gives ``x`` with slices brought in at tuples of integers, which lie along the last axis of ``indices``. "
         f"{INDICES_DOC} {_ORDER_DOC}\n\n"
         "Shapes: ``(N1, ..., NK, S...), (I..., K), (I..., S...) -> (N1, ..., NK, S...)``.",
@@ -253,7 +255,11 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["scatter_slice"]),
+        kernel=NumpyKernel(_scatter_slice),
+        cases=lambda: (
+            example((2, 7, 3), (2, 4, 3), integers((), 0, 3), axis=1),
+            example((2, 7, 3), (2, 4, 3), integers((2,), 0, 3), axis=1),
+        ),
         doc="Gives ``x`` with ``updates`` written over its slices along ``axis`` from a start on, as a cache of keys "
         "is extended: one start, or one for each item of axis 0.\n\n"
         "Shapes: ``(A..., N, B...), (A..., M, B...), () or (A0,) -> (A..., N, B...)`` with ``M <= N``.",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, exact_div, is_nonnegative, is_positive, product
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from byoc_core.dims import Dim, exact_div, product
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.opset.attributes import AttrKind, AttrSpec
-from byoc_core.opset.contexts import TypeContext, no_flops
-from byoc_core.opset.families.shape_kernels import KERNELS, OPEN_BOUND
+from byoc_core.opset.cases import example, integers
+from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
+from byoc_core.opset.families import shape_kernels as kernels
+from byoc_core.opset.families.strided_slice import STRIDED_SLICE
+from byoc_core.opset.layout import Layout
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.permutation import Order, Permutable, inverse, permute_axis
 from byoc_core.opset.split_sizes import SPLIT_INDICES, complete_split
 from byoc_core.opset.type_rules import (
     INTEGER_KINDS,
@@ -21,8 +28,13 @@ from byoc_core.opset.type_rules import (
     shape_text,
 )
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import bound_of_any
+from byoc_core.opset.views import ViewRule
 
 __all__ = ["OPS"]
+
+_IMAGE = (2, 16, 9, 8)
+_TOKENS = (2, 5, 3)
 
 
 def _infer_reshape(context: TypeContext) -> tuple[Type, ...]:
@@ -163,76 +175,77 @@ def _infer_take(context: TypeContext) -> tuple[Type, ...]:
     return (TensorType((*shape[:axis], *indices, *shape[axis + 1 :]), context.tensor(0).dtype),)
 
 
-def _infer_strided_slice(context: TypeContext) -> tuple[Type, ...]:
-    shape = context.shape(0)
-    attrs = context.attrs
-    axes = resolve_axes(context, attrs["axes"], len(shape), attribute="axes")
-    for name in ("begin", "end", "strides"):
-        if len(attrs[name]) != len(axes):
-            raise context.error(
-                f"attribute `{name}` has {len(attrs[name])} values",
-                got=attrs[name],
-                expected=f"one for each of {len(axes)} axes",
-            )
-    if 0 in attrs["strides"]:
-        raise context.error("attribute `strides` has a zero", got=attrs["strides"])
-    result = list(shape)
-    for axis, begin, end, stride in zip(axes, attrs["begin"], attrs["end"], attrs["strides"], strict=True):
-        if attrs["mode"] == "strict":
-            result[axis] = _strict_slice_size(context, axis, begin, end, stride)
-        else:
-            result[axis] = _slice_size(shape[axis], begin, end, stride)
-    return (TensorType(tuple(result), context.tensor(0).dtype),)
-
-
-def _slice_size(size: Dim, begin: Dim, end: Dim, stride: int) -> Dim:
-    """Gives how many indices a slice takes from an axis."""
-    first = _clipped(begin, size, 0, size if stride > 0 else size - 1)
-    last = _clipped(end, size, 0, size) if stride > 0 else _clipped(end, size, -1, size - 1)
-    return _count(first, last, stride)
-
-
-def _strict_slice_size(context: TypeContext, axis: int, begin: Dim, end: Dim, stride: int) -> Dim:
-    """Gives how many indices a slice takes whose bounds must lie on the axis."""
-    size = context.shape(0)[axis]
-    low, high = (0, size) if stride > 0 else (-1, size - 1)
-    bounds = []
-    for name, bound in (("begin", begin), ("end", end)):
-        place = _from_front(bound, size)
-        if _is_open(bound):
-            place = _clipped(bound, size, low, high)
-        elif is_positive(low - place) or is_positive(place - high):
-            raise context.error(f"attribute `{name}` lies outside axis {axis} of size {size}", got=bound)
-        bounds.append(place)
-    return _count(bounds[0], bounds[1], stride)
-
-
-def _count(first: Dim, last: Dim, stride: int) -> Dim:
-    return dim_max(0, ceildiv(last - first if stride > 0 else first - last, abs(stride)))
-
-
-def _is_open(bound: Dim) -> bool:
-    return isinstance(bound, int) and abs(bound) >= OPEN_BOUND
-
-
-def _clipped(bound: Dim, size: Dim, low: int, high: Dim) -> Dim:
-    """Gives a slice's bound counted from the front and limited to the axis."""
-    if isinstance(bound, int) and _is_open(bound):
-        return high if bound > 0 else dim_min(low, high)  # of an empty axis the last index is -1
-    return dim_min(dim_max(_from_front(bound, size), low), high)
-
-
-def _from_front(bound: Dim, size: Dim) -> Dim:
-    """Gives a bound counted from the front: a negative one has the size added."""
-    if is_nonnegative(bound):
-        return bound
-    if is_positive(-bound):
-        return size + bound
-    return bound - dim_max(dim_min(bound, 0), -1) * size
-
-
 def _infer_pad(context: TypeContext) -> tuple[Type, ...]:
     return (padded_type(context),)
+
+
+def _where_types_agree(_: OpContext) -> bool:
+    return True
+
+
+def _axes_of(context: OpContext) -> Order:
+    """Return for each axis of the result of ``permute_dims`` the axis of the operand, counted from the front."""
+    axes, rank = context.attrs["axes"], len(context.operand_shape())
+    return tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes)
+
+
+def _is_in_order(context: OpContext) -> bool:
+    axes = _axes_of(context)
+    return axes == tuple(range(len(axes)))
+
+
+def _broadcast(context: OpContext, layout: Layout) -> Sequence[Layout | None]:
+    """Return the layout of the result of ``broadcast_to``: a stride of 0 along axes that repeat the elements."""
+    target = context.result_shape()
+    added = len(target) - len(layout.shape)
+    strides: list[Dim] = [0] * added
+    for dim, stride, wanted in zip(layout.shape, layout.strides, target[added:], strict=True):
+        if dim not in (1, wanted):
+            return [None]
+        strides.append(stride if dim == wanted else 0)
+    return [Layout(layout.offset, target, tuple(strides))]
+
+
+def _permute_shape(context: OpContext) -> Permutable | None:
+    target = context.result_shape()
+    if not target or len(target) != len(context.operand_shape()):
+        return None
+
+    def attrs(order: Order) -> Mapping[str, Any]:
+        return {**context.attrs, "shape": tuple(target[axis] for axis in inverse(order))}
+
+    return Permutable(len(target), (0,), attrs)
+
+
+def _parts(layout: Layout, axis: int, sizes: Iterable[Dim]) -> Sequence[Layout | None]:
+    """Return the layouts of consecutive parts along an axis; ``None`` for all unless the sizes make up the axis."""
+    found: list[Layout | None] = []
+    start: Dim = 0
+    for size in sizes:
+        found.append(layout.sliced(axis, start, size))
+        start = start + size
+    return found if start == layout.shape[axis] else [None] * len(found)
+
+
+def _split_view(context: OpContext, layout: Layout) -> Sequence[Layout | None]:
+    return _parts(layout, context.attrs["axis"] % len(layout.shape), context.attrs["sections"])
+
+
+def _concat_view(context: OpContext, layout: Layout) -> Sequence[Layout | None]:
+    axis = context.attrs["axis"] % len(layout.shape)
+    return _parts(layout, axis, [context.operand_shape(index)[axis] for index in range(len(context.operands))])
+
+
+def _permute_pads(context: OpContext) -> Permutable | None:
+    rank, widths = len(context.operand_shape()), context.ints("pad_width")
+    if not rank:
+        return None
+
+    def attrs(order: Order) -> Mapping[str, Any]:
+        pairs = (widths[2 * axis : 2 * axis + 2] for axis in inverse(order))
+        return {**context.attrs, "pad_width": tuple(width for pair in pairs for width in pair)}
+
+    return Permutable(rank, (0,), attrs)
 
 
 OPS: tuple[OpDef, ...] = (
@@ -243,7 +256,9 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result; one may be -1: what is left."),),
         traits=frozenset({Trait.PURE, Trait.RESHAPING}),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["reshape"]),
+        kernel=NumpyKernel(kernels.reshape),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 6), shape=(3, 4)), example(_IMAGE, shape=(2, -1)), example(_TOKENS, shape=(10, 3))),
         doc="Gives the elements of ``x`` in row-major order in another shape.\n\n"
         "Shapes: any to any of as many elements.",
     ),
@@ -257,7 +272,20 @@ OPS: tuple[OpDef, ...] = (
             ),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["permute_dims"]),
+        kernel=NumpyKernel(kernels.permute_dims),
+        view=ViewRule(
+            results=lambda context, layout: [layout.permuted(_axes_of(context))],
+            operands=lambda context, layout: [layout.permuted(inverse(_axes_of(context)))],
+            is_whole=True,
+        ),
+        identity=_is_in_order,
+        bound=bound_of_any,
+        cases=lambda: (
+            example((2, 3)),
+            example(_IMAGE, axes=(0, 2, 3, 1)),
+            example(_TOKENS, axes=(0, 2, 1)),
+            example((2, 5, 4, 3), axes=(0, 2, 1, 3)),
+        ),
         doc="Gives ``x`` with its axes in another order.\n\n"
         "Shapes: axis ``i`` of the result is axis ``axes[i]`` of ``x``.",
     ),
@@ -267,7 +295,12 @@ OPS: tuple[OpDef, ...] = (
         _infer_broadcast_to,
         attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["broadcast_to"]),
+        kernel=NumpyKernel(kernels.broadcast_to),
+        view=ViewRule(results=_broadcast),
+        identity=_where_types_agree,
+        permute=_permute_shape,
+        bound=bound_of_any,
+        cases=lambda: (example((3,), shape=(2, 3)), example((2, 1, 3), shape=(2, 5, 3))),
         doc="Gives ``x`` repeated along new leading axes and along axes of size 1.\n\n"
         "Shapes: ``x`` broadcasts to ``shape``.",
     ),
@@ -277,7 +310,17 @@ OPS: tuple[OpDef, ...] = (
         _infer_concat,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis along which the parts are joined."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["concat"]),
+        kernel=NumpyKernel(kernels.concat, fresh=True),
+        view=ViewRule(operands=_concat_view),
+        identity=_where_types_agree,
+        permute=permute_axis(operands=None),
+        bound=bound_of_any,
+        cases=lambda: (
+            example((2, 3), (2, 5), axis=1),
+            example(_IMAGE, (2, 6, 9, 8), axis=1),
+            example((2, 3), (5, 3)),
+            example((2, 3), (2, 4), (2, 5), axis=-1),
+        ),
         doc="Gives the parts joined along one axis.\n\nShapes: equal but for ``axis``, whose sizes add up.",
     ),
     OpDef(
@@ -289,7 +332,16 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("axis", AttrKind.INT, 0, doc="The axis that is split."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["split"]),
+        kernel=NumpyKernel(kernels.split),
+        view=ViewRule(results=_split_view),
+        identity=_where_types_agree,
+        permute=permute_axis(),
+        bound=bound_of_any,
+        cases=lambda: (
+            example((2, 6), sections=(2, 4), axis=1),
+            example((2, 9), sections=(3, 3, 3), axis=-1),
+            example((2, 6, 9, 8), sections=(2, 4), axis=1),
+        ),
         complete=complete_split,
         doc="Gives consecutive parts of ``x`` along one axis, one result for each of ``sections``.\n\n"
         "Shapes: that of ``x``, with ``sections[i]`` in place of the size of ``axis``.\n\n"
@@ -313,35 +365,16 @@ OPS: tuple[OpDef, ...] = (
         ),
         nbytes=gathered_nbytes,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["take"]),
+        kernel=NumpyKernel(kernels.take, fresh=True, gives=dtype_of(0)),
+        cases=lambda: (
+            example((4, 3), integers((5,), 0, 3)),
+            example((4, 3), integers((2, 5), 0, 3)),
+            example((2, 4), integers((), 0, 3), axis=1),
+        ),
         doc="Gives the slices of ``x`` at integer ``indices`` along one axis.\n\n"
         "Shapes: ``(A..., N, B...), (I...) -> (A..., I..., B...)``.",
     ),
-    OpDef(
-        "strided_slice",
-        (OperandSpec("x"),),
-        _infer_strided_slice,
-        attrs=(
-            AttrSpec("axes", AttrKind.INTS, doc="The axes that are sliced."),
-            AttrSpec("begin", AttrKind.DIMS, doc="The first index along each; negative: from the end."),
-            AttrSpec("end", AttrKind.DIMS, doc="The index to stop before; negative: from the end."),
-            AttrSpec("strides", AttrKind.INTS, doc="The step along each; not 0."),
-            AttrSpec(
-                "mode",
-                AttrKind.STR,
-                "clip",
-                ("clip", "strict"),
-                doc="``clip``: bounds are cut at the axis's ends; ``strict``: bounds beyond the axis are an error, but "
-                "for those of 2**62 and more, which are its ends.",
-            ),
-        ),
-        flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["strided_slice"]),
-        doc="Gives every ``strides``-th slice between two bounds along axes, as ONNX's Slice does; bounds "
-        "are cut at the axis's ends, so with a negative stride an ``end`` below minus the size means through the first."
-        "\n\n"
-        "Shapes: sliced axes get the number of indices taken.",
-    ),
+    STRIDED_SLICE,
     OpDef(
         "nn.pad",
         (OperandSpec("x"),),
@@ -353,7 +386,13 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("pad_value", AttrKind.FLOAT, 0.0, doc="The value of the new elements."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["nn.pad"]),
+        kernel=NumpyKernel(kernels.pad),
+        identity=_where_types_agree,
+        permute=_permute_pads,
+        cases=lambda: (
+            example((2, 3), pad_width=(0, 0, 1, 1)),
+            example(_IMAGE, pad_width=(0, 0, 0, 0, 1, 1, 1, 1)),
+        ),
         doc="Gives ``x`` with a constant around it.\n\nShapes: each size grows by its two widths.",
     ),
 )

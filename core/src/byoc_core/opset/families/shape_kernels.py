@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import resolve_indices, widened
-from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
 from byoc_core.kernels.precision import NDArray
 
 __all__ = [
-    "KERNELS",
     "OPEN_BOUND",
     "broadcast_to",
     "concat",
@@ -123,15 +121,3 @@ def pad(x: NDArray, *, pad_width: Sequence[int], pad_value: float) -> NDArray:
     result = np.full([size + sum(width) for size, width in zip(x.shape, widths, strict=True)], value)
     result[tuple(slice(before, before + size) for size, (before, _) in zip(x.shape, widths, strict=True))] = x
     return result
-
-
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "reshape": reshape,
-    "permute_dims": permute_dims,
-    "broadcast_to": broadcast_to,
-    "concat": NumpyKernel(concat, fresh=True),
-    "split": split,
-    "take": NumpyKernel(take, fresh=True, gives=dtype_of(0)),
-    "strided_slice": strided_slice,
-    "nn.pad": pad,
-}

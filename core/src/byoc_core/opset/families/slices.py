@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from byoc_core.kernels.indices import check_array_shape, require_range, widened
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example, integers
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.type_rules import (
@@ -21,26 +22,27 @@ from byoc_core.opset.type_rules import (
     resolve_axis,
 )
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import bound_of_any
 
-__all__ = ["OPS", "flip", "reverse_sequence", "roll", "stack", "tile"]
+__all__ = ["OPS"]
 
 
-def tile(x: NDArray, *, repeats: Sequence[int]) -> NDArray:
+def _tile(x: NDArray, *, repeats: Sequence[int]) -> NDArray:
     """Gives ``x`` repeated as a whole along each axis."""
     return np.tile(x, tuple(repeats))
 
 
-def flip(x: NDArray, *, axis: int) -> NDArray:
+def _flip(x: NDArray, *, axis: int) -> NDArray:
     """Gives the slices along one axis in reverse order."""
     return np.flip(x, axis)
 
 
-def roll(x: NDArray, *, shift: Sequence[int], axis: Sequence[int]) -> NDArray:
+def _roll(x: NDArray, *, shift: Sequence[int], axis: Sequence[int]) -> NDArray:
     """Gives ``x`` shifted along axes; what leaves at one end comes in at the other."""
     return np.roll(x, tuple(shift), tuple(axis)) if axis else x  # numpy has no roll of 0-d arrays
 
 
-def stack(*parts: NDArray, axis: int) -> NDArray:
+def _stack(*parts: NDArray, axis: int) -> NDArray:
     """Gives the parts side by side along a new axis.
 
     Raises:
@@ -51,7 +53,7 @@ def stack(*parts: NDArray, axis: int) -> NDArray:
     return np.stack(parts, axis)
 
 
-def reverse_sequence(x: NDArray, lengths: NDArray, *, batch_axis: int, seq_axis: int) -> NDArray:
+def _reverse_sequence(x: NDArray, lengths: NDArray, *, batch_axis: int, seq_axis: int) -> NDArray:
     """Gives each item of a batch with the first ``lengths`` slices of its sequence in reverse order.
 
     Raises:
@@ -68,15 +70,6 @@ def reverse_sequence(x: NDArray, lengths: NDArray, *, batch_axis: int, seq_axis:
         order if batch_axis < seq_axis else order.T, [a for a in range(x.ndim) if a not in (batch_axis, seq_axis)]
     )
     return np.take_along_axis(x, order, seq_axis)
-
-
-KERNELS: dict[str, Callable[..., NDArray | tuple[NDArray, ...]]] = {
-    "tile": tile,
-    "flip": flip,
-    "roll": roll,
-    "stack": stack,
-    "reverse_sequence": reverse_sequence,
-}
 
 
 def _infer_tile(context: TypeContext) -> tuple[Type, ...]:
@@ -136,7 +129,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_tile,
         attrs=(AttrSpec("repeats", AttrKind.DIMS, doc="How often ``x`` is repeated along each of its axes."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["tile"]),
+        kernel=NumpyKernel(_tile),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 3), repeats=(2, 1)),),
         doc="Gives ``x`` repeated as a whole along each axis.\n\n"
         "Shapes: each size is multiplied by its number of ``repeats``.",
     ),
@@ -146,7 +141,8 @@ OPS: tuple[OpDef, ...] = (
         _infer_flip,
         attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis reversed."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["flip"]),
+        kernel=NumpyKernel(_flip),
+        cases=lambda: (example((2, 3), axis=1),),
         doc="Gives the slices of ``x`` along one axis in reverse order.\n\nShapes: any, kept.",
     ),
     OpDef(
@@ -158,7 +154,9 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("axis", AttrKind.INTS, doc="The axes along which they move, each once."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["roll"]),
+        kernel=NumpyKernel(_roll),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 3), shift=(1,), axis=(1,)),),
         doc="Gives ``x`` shifted along axes; what leaves at one end comes in at the other.\n\nShapes: any, kept.",
     ),
     OpDef(
@@ -167,7 +165,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_stack,
         attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="Where the new axis stands in the result."),),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["stack"]),
+        kernel=NumpyKernel(_stack),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 3), (2, 3)), example((2, 3), (2, 3), (2, 3), axis=-1)),
         doc="Gives the parts side by side along a new axis.\n\n"
         "Shapes: equal; the result has one axis more, of as many places as parts.",
     ),
@@ -180,7 +180,8 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec("seq_axis", AttrKind.INT, 1, doc="The axis along which each item is reversed."),
         ),
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["reverse_sequence"]),
+        kernel=NumpyKernel(_reverse_sequence),
+        cases=lambda: (example((2, 5, 3), integers((2,), 1, 5)),),
         doc="Gives each item of a batch with the first ``lengths`` slices of its sequence in reverse order, and the "
         "rest as it is. A length beyond the axis is an error when the program runs.\n\n"
         "Shapes: any, kept; ``lengths`` is ``(N,)`` for ``N`` items.",

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels.numpy_kernel import as_numpy_kernel
+from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.kernels.precision import NDArray
 from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import TypeContext, no_flops
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
 from byoc_core.opset.type_rules import require_equal, resolve_axes, shape_text
 from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import bound_of_any
 
-__all__ = ["OPS", "expand_dims", "squeeze"]
+__all__ = ["OPS"]
 
 
-def squeeze(x: NDArray, *, axis: Sequence[int] | None) -> NDArray:
+def _squeeze(x: NDArray, *, axis: Sequence[int] | None) -> NDArray:
     """Gives ``x`` without some axes of size 1; without all of them where ``axis`` is ``None``.
 
     Raises:
@@ -31,12 +33,9 @@ def squeeze(x: NDArray, *, axis: Sequence[int] | None) -> NDArray:
     return np.squeeze(x, chosen)
 
 
-def expand_dims(x: NDArray, *, axis: Sequence[int]) -> NDArray:
+def _expand_dims(x: NDArray, *, axis: Sequence[int]) -> NDArray:
     """Gives ``x`` with axes of size 1 at these places of the result."""
     return np.expand_dims(x, tuple(axis))
-
-
-KERNELS: dict[str, Callable[..., NDArray]] = {"squeeze": squeeze, "expand_dims": expand_dims}
 
 
 def _infer_squeeze(context: TypeContext) -> tuple[Type, ...]:
@@ -78,7 +77,13 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes removed, all of size 1; ``None``: all such axes."),),
         traits=_TRAITS,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["squeeze"]),
+        kernel=NumpyKernel(_squeeze),
+        bound=bound_of_any,
+        cases=lambda: (
+            example((2, 1, 3), axis=(1,)),
+            example((2, 4, 1, 1), axis=(2, 3)),
+            example((1, 2, 3), axis=(0,)),
+        ),
         doc="Gives ``x`` without axes of size 1.\n\nShapes: that of ``x`` without those axes.",
     ),
     OpDef(
@@ -88,7 +93,9 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INTS, doc="The places of the new axes in the result."),),
         traits=_TRAITS,
         flops=no_flops,
-        kernel=as_numpy_kernel(KERNELS["expand_dims"]),
+        kernel=NumpyKernel(_expand_dims),
+        bound=bound_of_any,
+        cases=lambda: (example((2, 3), axis=(1,)),),
         doc="Gives ``x`` with more axes of size 1.\n\nShapes: that of ``x`` with a 1 at each of the places.",
     ),
 )

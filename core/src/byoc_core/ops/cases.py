@@ -10,20 +10,34 @@ from byoc_core.dtypes import all_dtypes
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.opset import cases
 from byoc_core.opset.attributes import AttrValue
-from byoc_core.opset.cases import OpCase, OperandCase, Shape
+from byoc_core.opset.cases import OpCase, OperandCase, Shape, array_of, example
 from byoc_core.opset.contexts import TypeContext
 from byoc_core.opset.families import data_dependent
 from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["case", "dtypes_of", "function_of", "infer_case", "new_function"]
+__all__ = [
+    "OpCase",
+    "OperandCase",
+    "array_of",
+    "canonical_cases",
+    "case",
+    "dtypes_of",
+    "function_of",
+    "infer_case",
+    "new_function",
+]
+
+
+def canonical_cases(ops: Mapping[str, OpDef]) -> Mapping[str, tuple[OpCase, ...]]:
+    """Return the canonical cases of each op that has some, the most common case of an op first."""
+    return {name: op.canonical_cases for name, op in ops.items() if op.canonical_cases}
 
 
 def case(op: str, *operands: Shape | OperandCase, dtype: str = "float32", **attrs: object) -> OpCase:
     """Return a case of an op."""
-    return replace(cases.example(*operands, dtype=dtype, **attrs), op=op)
+    return replace(example(*operands, dtype=dtype, **attrs), op=op)
 
 
 def dtypes_of(case: OpCase, op: OpDef) -> tuple[str, ...]:
