@@ -7,13 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from byoc_core.backend import backends
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.running import LocalRunner
+from byoc_core.driver import Compiler
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import ConstantStore, IRModule
 from byoc_core.isolation import serve
-from byoc_core.ops import default_ops
 from byoc_core.script import parse
 
 __all__ = ["main"]
@@ -30,9 +29,9 @@ def main(setup: Mapping[str, Any]) -> None:
 
 class _Worker:
     def __init__(self, names: list[str], options: Mapping[str, Mapping[str, object]]) -> None:
-        registry = backends()
-        self._runner = LocalRunner([registry.get(name) for name in names], options, registry)
-        self._ops = default_ops().extended(registry.ops(names))
+        compiler = Compiler()
+        self._runner = LocalRunner([compiler.backends.get(name) for name in names], options, compiler.backends)
+        self._ops = compiler.ops_for(names)
         self._modules: dict[str, IRModule] = {}
         self._constants = ConstantStore()
         self._read: set[str] = set()
