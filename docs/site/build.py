@@ -28,6 +28,7 @@ TREE = {
         "dnnl-ops",
         "generated-code",
         "partition-policies",
+        "passes",
         "explain",
         "debug",
         "threads",

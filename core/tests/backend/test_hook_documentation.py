@@ -133,8 +133,8 @@ class M:
 
 
 def try_after_codegen(hook: Any) -> None:
-    external = types.SimpleNamespace(type_key="mynpu", function_names=("part",), optimised=lambda: fast)
     fast = types.SimpleNamespace(type_key="mynpu", function_names=("part",))
+    external = types.SimpleNamespace(type_key="mynpu", function_names=("part",), optimised=lambda: fast)
     compiled = {"part": MODULE["main"].with_attrs(Codegen="mynpu", global_symbol="part")}
     module = IRModule(attrs={"external_mods": (external,), "external_functions": compiled})
     handle = backends().get(backend_of(byoc_after_codegen=hook))
