@@ -156,9 +156,7 @@ def test_options_errors(fake: Any) -> None:
     backend = fake("aone", None, options=Options)
     with pytest.raises(OptionsError) as caught:
         byoc_core.build(MODULE, [backend], options={"anoe": {}})
-    assert str(caught.value) == (
-        "options for `anoe`: no such backend takes part; expected aone, host. Did you mean 'aone'?"
-    )
+    assert str(caught.value) == ("options.anoe: no such backend takes part; expected aone, host. Did you mean 'aone'?")
     with pytest.raises(OptionsError, match="level"):
         byoc_core.build(MODULE, [backend], options={"aone": {"lvel": 3}})
 

@@ -31,6 +31,7 @@ TREE = {
         "dnnl-ops",
         "generated-code",
         "partition-policies",
+        "passes",
         "explain",
         "debug",
         "threads",

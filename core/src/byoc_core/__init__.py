@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from byoc_core.backend.registry import Backends
     from byoc_core.backend.size_compiler import compiler
     from byoc_core.debugging import debug_model
-    from byoc_core.driver import Explanation
+    from byoc_core.driver import Compiler, CompileRequest, Explanation
     from byoc_core.driver.build import build, explain
     from byoc_core.frontend.onnx import from_onnx
     from byoc_core.ir import IRModule, TensorType
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ByocError",
+    "CompileRequest",
+    "Compiler",
     "Executable",
     "Explanation",
     "FunctionBuilder",
@@ -92,6 +94,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CompileRequest": "driver",
+    "Compiler": "driver",
     "Executable": "artifact",
     "Explanation": "driver",
     "FunctionBuilder": "ir.builder",

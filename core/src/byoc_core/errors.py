@@ -17,6 +17,7 @@
     │   ├── RuntimeNotFoundError    no installed runtime has that type key
     │   └── HookError               a plugin's hook raised or returned the wrong kind of value
     ├── OptionsError                an option is unknown or has a bad value
+    ├── PassError                   a pass that the user gave raised, or broke a law of the IR
     ├── ToolchainError              no C compiler, or the C compiler failed
     │   └── UndefinedSymbolError    C code calls what no object and no library defines; has the names
     ├── ArtifactError               an artifact is damaged, too new, or not an artifact
@@ -52,6 +53,7 @@ __all__ = [
     "LinkError",
     "OptionsError",
     "PartitionError",
+    "PassError",
     "PatternError",
     "PluginError",
     "ProgramError",
@@ -167,6 +169,10 @@ class HookError(PluginError):
 
 class OptionsError(ByocError):
     """An option is unknown or has a bad value."""
+
+
+class PassError(ByocError):
+    """A pass that the user gave raised, or broke a law of the IR."""
 
 
 class ToolchainError(ByocError):

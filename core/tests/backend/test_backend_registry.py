@@ -242,15 +242,15 @@ def test_options_are_validated_and_converted() -> None:
     [
         (
             {"opt_levl": 3},
-            "backend `npu`: has no option `opt_levl`; expected opt_level, fast, threads. Did you mean 'opt_level'?",
+            "options.npu.opt_levl: is unknown; expected opt_level, fast, threads. Did you mean 'opt_level'?",
         ),
         (
             {"opt_level": 9},
-            "backend `npu`, option `opt_level`: has a bad value; got 9. Input should be less than or equal to 3.",
+            "options.npu.opt_level: has a bad value; got 9. Input should be less than or equal to 3.",
         ),
         (
             {"fast": True, "opt_level": 0},
-            "backend `npu`, options: do not fit together. Value error, fast needs opt_level above 0.",
+            "options.npu: do not fit together. Value error, fast needs opt_level above 0.",
         ),
     ],
 )
@@ -260,7 +260,7 @@ def test_bad_options_are_errors(given: Mapping[str, object], text: str) -> None:
 
 def test_a_backend_without_options_takes_none() -> None:
     assert message_of(OptionsError, lambda: EMPTY.get(plugin_of()).options({"x": 1})) == (
-        "backend `npu`: has no option `x`; expected no option at all"
+        "options.npu.x: is unknown; expected no option at all"
     )
 
 

@@ -17,6 +17,7 @@ from byoc_core.backend import backends, hook_specs
 from byoc_core.backend import hooks as backend_hooks
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, hookimpl
 from byoc_core.errors import ArtifactError
+from byoc_core.ir import IRModule
 from byoc_core.ops import default_ops
 from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
@@ -108,6 +109,37 @@ def try_prepare(hook: Any) -> None:
     text = "def main():\n    s = R.add(R.const(1.0), R.const(2.0))\n    return s\n"
     module = R.parse(text)
     assert len(handle.prepare(module, handle.context(module))["main"].bindings) < len(module["main"].bindings)
+
+
+def try_after_partition(hook: Any) -> None:
+    handle = backends().get(backend_of(byoc_after_partition=hook))
+    module = R.parse("""
+class M:
+    def part(x: R.Tensor((2,))):
+        R.func_attr({"Codegen": "mynpu", "global_symbol": "part"})
+        a = R.tanh(x)
+        b = R.tanh(x)
+        c = R.add(a, b)
+        return c
+    def main(x: R.Tensor((2,))):
+        y = part(x)
+        a = R.tanh(y)
+        b = R.tanh(y)
+        c = R.add(a, b)
+        return c
+""")
+    changed = handle.rewrite("byoc_after_partition", module, handle.context(module))
+    assert [len(function.bindings) for function in changed.functions.values()] == [2, 4]
+
+
+def try_after_codegen(hook: Any) -> None:
+    fast = types.SimpleNamespace(type_key="mynpu", function_names=("part",))
+    external = types.SimpleNamespace(type_key="mynpu", function_names=("part",), optimised=lambda: fast)
+    compiled = {"part": MODULE["main"].with_attrs(Codegen="mynpu", global_symbol="part")}
+    module = IRModule(attrs={"external_mods": (external,), "external_functions": compiled})
+    handle = backends().get(backend_of(byoc_after_codegen=hook))
+    changed = handle.rewrite("byoc_after_codegen", module, handle.context(module))
+    assert changed.attrs["external_mods"] == (fast,)
 
 
 def try_patterns(hook: Any) -> None:

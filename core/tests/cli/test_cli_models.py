@@ -190,7 +190,7 @@ USER_ERRORS = {
         "byoc.backends: backend `hst` is not installed; installed: host. Did you mean 'host'?"
     ),
     "compile m.onnx -o x.byoc --option fast": "--option: is malformed; got 'fast', expected BACKEND.NAME=VALUE",
-    "run m.onnx --option host.fast=1": "backend `host`: has no option `fast`; expected no option at all",
+    "run m.onnx --option host.fast=1": "options.host.fast: is unknown; expected no option at all",
     "run m.byoc --strict": "--strict: does not apply to `m.byoc`, which is compiled already",
     "run m.byoc --backend host": "--backend and --option: do not apply to `m.byoc`, which is compiled already",
     "explain m.byoc --policy cost": "--policy: does not apply to `m.byoc`, which is compiled already",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from byoc_core.cli.selection import PolicyName
+from byoc_core.cli.request import PolicyName
 from byoc_core.partitioning.policies import POLICIES
 
 FAR = """

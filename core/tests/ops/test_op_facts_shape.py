@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 
 def _context(op: OpDef, types: Sequence[TensorType], attrs: Mapping[str, object]) -> OpContext:
-    return new_function(op, types, attrs)[1].cost_context()
+    return new_function(op, types, attrs)[1].context()
 
 
 def _uses(op: OpDef) -> Iterator[tuple[OpContext, list[Array]]]:

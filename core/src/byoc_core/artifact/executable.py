@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from byoc_core.artifact.manifest import split_request
 from byoc_core.dims import Dim
 from byoc_core.errors import CallError, near_names
 from byoc_core.runtime.module import NDArray, RuntimeModule, Signature
@@ -33,6 +34,7 @@ class Executable:
     constants: Mapping[str, NDArray]
     is_own: bool
     _report: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    _request: Mapping[str, Any]
 
     def __init__(
         self,
@@ -42,11 +44,13 @@ class Executable:
         report: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = MappingProxyType({}),
         *,
         is_own: bool = False,
+        request: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "modules", tuple(modules))
         object.__setattr__(self, "constants", constants)
         object.__setattr__(self, "_report", report)
+        object.__setattr__(self, "_request", request)
         object.__setattr__(self, "is_own", is_own)
 
     @property
@@ -58,9 +62,22 @@ class Executable:
         """
         report = self._report
         if callable(report):
-            report = report()
+            report, request = split_request(report())
             object.__setattr__(self, "_report", report)
+            object.__setattr__(self, "_request", request)
         return report
+
+    @property
+    def request_data(self) -> Mapping[str, Any]:
+        """What was asked of the compilation, as plain JSON values: the fields of a :class:`byoc_core.CompileRequest`.
+
+        Objects of Python are there by their names. Empty where an older byoc-core made the artifact.
+
+        Raises:
+            ArtifactError: the artifact's file is not the one any more that was loaded.
+        """
+        _ = self.report_data  # reads both
+        return self._request
 
     @property
     def functions(self) -> Mapping[str, Signature]:
@@ -185,7 +202,8 @@ class Executable:
             return self
         modules = [changed.get(index, module) for index, module in enumerate(self.modules)]
         report = report_of_artifact(self.report_data, changed.values())
-        return Executable(self.program, modules, self.constants, report, is_own=self.is_own)
+        request = self.request_data
+        return Executable(self.program, modules, self.constants, report, is_own=self.is_own, request=request)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
         """Writes one shared library: all generated C, compiled, and the whole artifact as data.

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from byoc_core.artifact.loading import OpenedArtifact, check_payload, map_file
+from byoc_core.artifact.manifest import split_request
 from byoc_core.artifact.memory_need import MemoryNeed
 from byoc_core.artifact.trusted import is_trusted
 from byoc_core.dims import Dim
@@ -69,6 +70,7 @@ class InspectResult:
         members: size in bytes of each member, by name.
         listing: the program, disassembled.
         report_data: the offload report, as data.
+        request_data: what was asked of the compilation, as data; empty in artifacts of older versions.
         unchecked_modules: indexes of the modules whose payloads no runtime checked. :func:`inspect` has none checked,
             :func:`verify` those of installed runtimes that can check without loading.
     """
@@ -90,6 +92,7 @@ class InspectResult:
     members: Mapping[str, int]
     listing: str
     report_data: Mapping[str, Any]
+    request_data: Mapping[str, Any]
     unchecked_modules: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -186,6 +189,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
     )
     constants_nbytes = sum(entry.nbytes for entry in manifest.constants.values())
     payload_nbytes = sum(module.nbytes for module in modules)
+    report, request = split_request(artifact.report_reader()())
     return InspectResult(
         path=path,
         nbytes=len(artifact.data),
@@ -208,6 +212,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
         is_trusted=is_trusted(digest),
         members=MappingProxyType({name: member.nbytes for name, member in artifact.members.items()}),
         listing=disassemble(program),
-        report_data=MappingProxyType(artifact.report_reader()()),
+        report_data=MappingProxyType(report),
+        request_data=MappingProxyType(request),
         unchecked_modules=tuple(range(len(modules))),
     )

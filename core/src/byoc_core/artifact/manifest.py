@@ -37,6 +37,8 @@ __all__ = [
     "RuntimeEntry",
     "decode_manifest",
     "encode_manifest",
+    "split_request",
+    "with_request",
 ]
 
 FORMAT_VERSION = 1
@@ -45,6 +47,7 @@ FORMAT_VERSION = 1
 MAX_NBYTES = 1 << 28
 """A manifest of more bytes than this is refused."""
 
+_REQUEST = "request"
 _MAX_RANK = 32
 _MAX_ELEMENTS = 1 << 56
 
@@ -139,6 +142,21 @@ def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
     data = json.dumps(content, default=to_json, sort_keys=True, separators=(",", ":")).encode()
     decode_manifest(data, "executable")
     return data
+
+
+def with_request(report: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an offload report with the request that was compiled, as the manifest holds both.
+
+    The request stands in the report, whose fields every reader of this format ignores if it does not know them.
+    """
+    return {**report, _REQUEST: request} if request else dict(report)
+
+
+def split_request(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the offload report of a manifest, and the request; empty where there is none, as in older artifacts."""
+    request = report.get(_REQUEST)
+    kept = {name: value for name, value in report.items() if name != _REQUEST}
+    return kept, request if isinstance(request, dict) else {}
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:

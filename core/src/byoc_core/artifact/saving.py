@@ -21,6 +21,7 @@ from byoc_core.artifact.manifest import (
     ModuleEntry,
     RuntimeEntry,
     encode_manifest,
+    with_request,
 )
 from byoc_core.artifact.report_packing import pack_report
 from byoc_core.artifact.trusted import trust
@@ -111,7 +112,8 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
         constants=constants,
         program=hashlib.sha256(program).hexdigest(),
     )
-    members["manifest.json"] = encode_manifest(manifest, pack_report(_plain_json(executable.report_data)))
+    report = with_request(executable.report_data, executable.request_data)
+    members["manifest.json"] = encode_manifest(manifest, pack_report(_plain_json(report)))
     return members
 
 

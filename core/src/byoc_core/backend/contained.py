@@ -70,6 +70,7 @@ class ContainedBackend(BackendHandle):
         self._uncontained = handle
         self._failures = failures
         self._out: Rejection | None = None
+        self._unfit: Rejection | None = None
         self._status: Status | None = None
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
@@ -117,17 +118,21 @@ class ContainedBackend(BackendHandle):
                 self._status = Status(ok=False, reason=self.contain("byoc_compile_status", error).text)
         return self._status
 
-    def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
-        """Return the module as the backend likes it, which is verified; as it is where that fails."""
+    def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
+        """Return the module after a hook, verified; as it was where that fails.
+
+        Functions that were claimed before such a failure are refused in codegen, which may count on the hook.
+        """
         from byoc_core.ir import verify
 
         try:
-            prepared = super().prepare(module, context)
-            if prepared is not module:
-                verify(prepared)
-            return prepared
+            result = self._rewrite(hook, module, context)
+            if result is not module:
+                verify(result)
+            return result
         except ByocError as error:
-            self.contain("byoc_prepare", error)
+            rejection = self.contain(hook, error)
+            self._unfit = rejection if hook == "byoc_after_partition" else self._unfit
             return module
 
     def patterns(self) -> tuple[CompositePattern, ...]:
@@ -165,6 +170,8 @@ class ContainedBackend(BackendHandle):
 
         Cost: one call of the hook; where it raises, about ``2 * log2(functions)`` more for each guilty function.
         """
+        if self._unfit is not None:
+            return CodegenResult(None, rejections=dict.fromkeys((f.name for f in functions), self._unfit))
         try:
             return super().codegen(functions, context)
         except ByocError as error:

@@ -18,7 +18,8 @@ from byoc_core.backend.info import (
     coarsest_roundoff,
 )
 from byoc_core.backend.options import validate_options
-from byoc_core.errors import ByocError, HookError
+from byoc_core.backend.rewriting import REWRITES
+from byoc_core.errors import ByocError, HookError, VerifyError
 from byoc_core.plugin import PluginRecord
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime.module import RuntimeModule
@@ -118,14 +119,39 @@ class BackendHandle:
         arguments = {"context": context or self.context()} if self._plugin.has(hook) else {}
         return ask_status(self._plugin, hook, **arguments)
 
+    def implements(self, hook: str) -> bool:
+        """Return whether the plugin has an optional hook."""
+        return self._plugin.has(hook)
+
     def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
-        """Gives the module as the backend likes it; the module itself where it has no wishes."""
+        """Return the module as the backend likes it; the module itself where it has no wishes."""
+        return self.rewrite("byoc_prepare", module, context)
+
+    def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
+        """Return the module after a hook of :data:`byoc_core.backend.rewriting.REWRITES`.
+
+        Raises:
+            HookError: the hook raised, changed what it may not change, or made an invalid module.
+        """
+        from byoc_core.ir import verify
+
+        result = self._rewrite(hook, module, context)
+        if result is not module:
+            try:
+                verify(result)
+            except VerifyError as error:
+                raise HookError(self.where(hook), f"made an invalid module: {error}") from error
+        return result
+
+    def _rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
         from byoc_core.ir.module import IRModule
 
-        hook = "byoc_prepare"
         if not self._plugin.has(hook):
             return module
-        return self._plugin.check(hook, self._plugin.call(hook, module=module, context=context), IRModule)
+        result = self._plugin.check(hook, self._plugin.call(hook, module=module, context=context), IRModule)
+        if result is not module and (fault := REWRITES[hook](module, result, self.name)):
+            raise HookError(self.where(hook), fault)
+        return result
 
     def patterns(self) -> tuple[CompositePattern, ...]:
         """Gives the groups of ops that it computes in one go, in its own order."""

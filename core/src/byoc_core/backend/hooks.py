@@ -52,6 +52,8 @@ __all__ = [
     "Rejection",
     "Status",
     "Support",
+    "byoc_after_codegen",
+    "byoc_after_partition",
     "byoc_backend_info",
     "byoc_codegen",
     "byoc_compile_status",
@@ -257,6 +259,39 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
     """
 
 
+@hookspec(since="0.2")
+def byoc_after_partition(module: IRModule, context: CompileContext) -> IRModule:
+    """Rewrites the backend's own regions, between partition and codegen. Optional.
+
+    Called by: ``build``, ``explain`` and ``debug_model``, for each backend that the user lists and that can compile.
+    When: after partition and before codegen, in backend order; before the user's own passes for this point. Each region
+        that a backend claimed is a function annotated with ``Codegen`` and ``global_symbol``. What no backend claimed
+        stands in no region yet. Symbolic sizes may occur, for a backend of static shapes too.
+    How often: once per compilation.
+    Result: it replaces the module. The bodies of functions annotated for this backend may be other ones that mean the
+        same; their parameters, results and annotations stay, and so does everything else. Functions that did not change
+        are given back as they are. This and the verifier's laws are checked. The report counts the new ops.
+    If it raises: the module stays as it is, and the backend's codegen is not asked: its regions go to the next
+        backends. So it is if the result breaks the law.
+
+    Example::
+
+        from dataclasses import replace
+
+        from byoc_core.backend.hooks import hookimpl
+        from byoc_core.transform import EliminateCommonSubexpressions
+
+
+        @hookimpl
+        def byoc_after_partition(module):
+            own = {name: f for name, f in module.functions.items() if f.attrs.get("Codegen") == "mynpu"}
+            bare = module.with_functions({name: replace(f, attrs={}) for name, f in own.items()})
+            simpler = EliminateCommonSubexpressions()(bare)  # passes of the core leave annotated functions alone
+            changed = {name: replace(f, attrs=own[name].attrs) for name, f in simpler.functions.items()}
+            return module.with_functions({**module.functions, **changed})
+    """
+
+
 @hookspec(since="0.1", required=True)
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
     """Compiles every function that is annotated for this backend. Required.
@@ -281,6 +316,32 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
         @hookimpl
         def byoc_codegen(functions, context):
             return GraphCodegen().compile(functions, context)
+    """
+
+
+@hookspec(since="0.2")
+def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
+    """Replaces modules that the backend compiled, after codegen. Optional.
+
+    Called by: ``build`` and ``explain``, for each backend that the user lists and that can compile.
+    When: after the codegen of all backends and before lowering, in backend order; before the user's own passes for this
+        point. Regions are calls of external functions; the module attribute ``external_mods`` has their modules.
+    How often: once per compilation.
+    Result: it replaces the module. Each entry of ``external_mods`` that holds nothing but functions of this backend may
+        be another module with functions of the same names that compute the same. Everything else stays, which is
+        checked.
+    If it raises: the module stays as it is. So it is if the result breaks the law.
+
+    Example::
+
+        from byoc_core.backend.hooks import hookimpl
+
+        @hookimpl
+        def byoc_after_codegen(module):
+            def link(external):
+                return external.optimised() if external.type_key == "mynpu" else external
+
+            return module.with_attrs(external_mods=tuple(map(link, module.attrs.get("external_mods", ()))))
     """
 
 

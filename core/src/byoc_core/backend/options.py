@@ -30,8 +30,8 @@ def validate_options(backend: str, model: type[BaseModel] | None, given: Mapping
     for name in given:
         if name not in known:
             raise OptionsError(
-                f"backend `{backend}`",
-                f"has no option `{name}`",
+                f"options.{backend}.{name}",
+                "is unknown",
                 expected=", ".join(known) or "no option at all",
                 hint=near_names(name, known) or None,
             )
@@ -45,7 +45,7 @@ def validate_options(backend: str, model: type[BaseModel] | None, given: Mapping
         first = error.errors(include_url=False)[0]
         option = ".".join(map(str, first["loc"]))
         raise OptionsError(
-            f"backend `{backend}`, " + (f"option `{option}`" if option else "options"),
+            ".".join(filter(None, ("options", backend, option))),
             "has a bad value" if option else "do not fit together",
             got=repr(first["input"]) if option else None,
             hint=f"{first['msg']}.",

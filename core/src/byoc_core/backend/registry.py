@@ -18,7 +18,7 @@ from byoc_core.reporting.shares import HOST
 if TYPE_CHECKING:
     from byoc_core.opset.opdef import OpDef
 
-__all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends", "find_registry"]
+__all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends", "find_registry", "open_object"]
 
 HOST_NAME = HOST
 """The name of the core's own backend, which takes everything."""
@@ -56,7 +56,7 @@ class Backends:
         if isinstance(backend, BackendHandle):
             return backend
         if not isinstance(backend, str):
-            return _open_object(backend)
+            return open_object(backend)
         handle = self._handles.get(backend)
         if handle is not None:
             return handle
@@ -109,8 +109,12 @@ class Backends:
         return tuple(op for item in chosen for op in self.get(item).ops())
 
 
-def _open_object(plugin: object) -> BackendHandle:
-    """Gives a handle for a plugin that no entry point names: its own info does."""
+def open_object(plugin: object) -> BackendHandle:
+    """Return a handle for a plugin that no entry point names: its own info does.
+
+    Raises:
+        PluginError: the object has no hooks, or does not introduce itself.
+    """
     described = str(getattr(plugin, "__name__", type(plugin).__qualname__))
     record = PluginRecord(described, BACKENDS_GROUP, value=described, distribution="", version="")
     unnamed = PluginHandle(record, plugin, hooks)

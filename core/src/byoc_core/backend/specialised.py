@@ -72,9 +72,9 @@ class SpecialisedBackend(BackendHandle):
         """Tell whether the backend can compile."""
         return self._inner.compile_status(context)
 
-    def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
-        """Return the module as the backend likes it."""
-        return self._inner.prepare(module, context)
+    def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
+        """Return the module after a hook."""
+        return self._inner.rewrite(hook, module, context)
 
     @property
     def claims_by_itself(self) -> bool:

@@ -1,13 +1,12 @@
-"""How much compiling may make of what a model declares: options that commands share."""
+"""How much importing may make of what a model declares: an option that commands share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-__all__ = ["Bounds", "MaxFoldCostOption", "MaxNodesOption"]
+__all__ = ["MaxNodesOption"]
 
 MaxNodesOption = Annotated[
     int | None,
@@ -20,22 +19,3 @@ MaxNodesOption = Annotated[
         show_default=False,
     ),
 ]
-MaxFoldCostOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-fold-cost",
-        min=0,
-        metavar="COUNT",
-        help="The most bytes and FLOPs that computing constants may take. Without it, 512 Mi and 16 for each byte of "
-        "the model's constants.",
-        show_default=False,
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What both options say; ``None`` where the default holds."""
-
-    max_nodes: int | None = None
-    max_fold_cost: int | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,7 +55,7 @@ AllowOption = Annotated[
     ),
 ]
 MinOpsOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="N",
         help="Give regions of fewer ops back: the next backend is asked for them, and the host takes the rest.",
@@ -62,7 +63,7 @@ MinOpsOption = Annotated[
     ),
 ]
 MinFlopsOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="N",
         help="The same for fewer floating-point operations, dynamic sizes counted as 1.",
@@ -70,7 +71,7 @@ MinFlopsOption = Annotated[
     ),
 ]
 MinBytesOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="N",
         help="The same for regions whose ops read and write fewer bytes, dynamic sizes counted as 1.",
@@ -86,25 +87,38 @@ SidewaysOption = Annotated[
 
 
 def parse_constraints(
+    base: PartitionOptions,
     force: Sequence[str] | None = None,
     stop_at: Sequence[str] | None = None,
     allow: Sequence[str] | None = None,
     *,
-    min_ops: int = 0,
-    min_flops: int = 0,
-    min_bytes: int = 0,
     sideways: bool = False,
+    **limits: int | None,
 ) -> PartitionOptions:
-    """Gives the constraints that flags put on a partition.
+    """Return constraints in which what flags say stands in the place of what is there.
+
+    Args:
+        base: what is there.
+        force: names with their backends, beside those that are there.
+        stop_at: names, in the place of those that are there.
+        allow: backends with their ops, beside those that are there.
+        sideways: whether claims that no edge joins may share a region, also if ``base`` forbids it.
+        limits: ``min_ops``, ``min_flops``, ``min_bytes``.
 
     Raises:
         OptionsError: a text is malformed, a name stands twice, or a limit is negative.
     """
-    from byoc_core.partitioning import PartitionOptions
-
     allowed = {backend: ops.split(",") for backend, ops in _split("--allow", allow, "BACKEND=OP,OP")}
     places = dict(_split("--force", force, "NAME=BACKEND"))
-    return PartitionOptions(places, tuple(stop_at or ()), allowed, min_ops, min_flops, min_bytes, sideways)
+    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    return replace(
+        base,
+        force={**base.force, **places},
+        stop_at=tuple(stop_at or base.stop_at),
+        allow={**base.allow, **allowed},
+        sideways=sideways or base.sideways,
+        **given,
+    )
 
 
 def _split(flag: str, given: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:

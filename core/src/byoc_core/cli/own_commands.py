@@ -44,7 +44,17 @@ _HOMES = {
             "byoc compile model.onnx -o model.byoc --backend NAME --option NAME.opt_level=3 --fallback error",
             "byoc compile model.onnx -o model.byoc --force 'conv_*=NAME' --force softmax_0=host --min-ops 3",
             "byoc compile model.onnx -o model.byoc --require-offload 0.9",
+            "byoc compile model.onnx -o model.byoc --config build.toml --fallback error",
             "byoc compile model.onnx -o model.byoc --timing --print-after Simplify",
+        ),
+    ),
+    "config": _Home(
+        "config",
+        "print_config",
+        (
+            "byoc config --backend NAME --policy cost > build.toml",
+            "byoc compile model.onnx -o model.byoc --config build.toml",
+            "byoc config --schema > build.schema.json",
         ),
     ),
     "run": _Home(

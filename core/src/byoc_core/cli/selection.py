@@ -2,85 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from byoc_core.cli.bounds import Bounds
-from byoc_core.errors import ArtifactError, OptionsError, PluginError
+from byoc_core.errors import ArtifactError, OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
     from byoc_core.cli.passes import PassObserver
-    from byoc_core.driver import Explanation
-    from byoc_core.driver.specialising import Specialize
+    from byoc_core.driver import CompileRequest, Explanation
     from byoc_core.ir import IRModule
-    from byoc_core.partitioning import PartitionOptions, Policy
 
 __all__ = [
-    "BackendOption",
     "DimOption",
-    "Fallback",
     "FunctionOption",
     "InputOption",
-    "OptionOption",
-    "PolicyName",
-    "PolicyOption",
     "RandomInputsOption",
     "RandomOption",
     "RequireOffloadOption",
     "SeedOption",
     "SizeOption",
-    "SpecializeOption",
-    "StrictOption",
     "build_model",
     "check_output",
-    "choose_backends",
     "explain_model",
     "import_model",
     "is_artifact",
-    "new_policy",
-    "parse_options",
     "parse_share",
+    "refuse_flags",
 ]
 
-Fallback = Literal["allow", "warn", "error"]
-PolicyName = Literal["greedy", "cost"]
-
-BackendOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--backend",
-        "-b",
-        metavar="NAME",
-        help="A backend to use; repeat for several, or give A,B; the first is asked first. Without it, all that are "
-        "installed and can compile here, by name; what nobody takes runs on the host.",
-    ),
-]
-OptionOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
-    ),
-]
-PolicyOption = Annotated[
-    PolicyName | None,
-    typer.Option(
-        "--policy",
-        help="Who takes what: each backend, in order, all it can (greedy, the default), or whoever makes the whole "
-        "cheapest, transfers included (cost).",
-        show_default=False,
-    ),
-]
-StrictOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Stop with an error if a hook of a backend raises; else others take what it was asked about.",
-    ),
-]
 RequireOffloadOption = Annotated[
     str | None,
     typer.Option(
@@ -97,15 +50,6 @@ SizeOption = Annotated[
         "--dim",
         metavar="NAME=SIZE",
         help="What a symbolic size counts as in shares of FLOPs, else 1.",
-        show_default=False,
-    ),
-]
-SpecializeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--specialize",
-        metavar="NAME=SIZE,...",
-        help="Compile what backends of static shapes take for these sizes of a symbol; repeat for several names.",
         show_default=False,
     ),
 ]
@@ -180,46 +124,6 @@ def check_artifact_output(path: Path, source: Path) -> None:
         )
 
 
-def choose_backends(given: Sequence[str] | None) -> list[str]:
-    """Gives the backends that the user names, or else all that are installed and can compile here."""
-    from byoc_core.backend.registry import HOST_NAME, backends
-
-    if given:
-        return [name.strip() for text in given for name in text.split(",") if name.strip()] or list(given)
-    usable = []
-    for name in backends().names():
-        try:
-            if name != HOST_NAME and backends().get(name).compile_status().ok:
-                usable.append(name)
-        except PluginError:
-            continue  # not asked for by name, so it need not work; `byoc backends` says why
-    return usable
-
-
-def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
-    """Gives options by backend from ``backend.name=value`` texts.
-
-    A value that begins as a JSON list or object is read as JSON; other values are text, which a backend's options
-    model converts.
-
-    Raises:
-        OptionsError: a text has another form, or its JSON is malformed.
-    """
-    import json
-
-    options: dict[str, dict[str, object]] = {}
-    for text in given or ():
-        key, equals, value = text.partition("=")
-        backend, dot, name = key.partition(".")
-        if not (equals and dot and backend and name):
-            raise OptionsError("--option", "is malformed", got=repr(text), expected="BACKEND.NAME=VALUE")
-        try:
-            options.setdefault(backend, {})[name] = json.loads(value) if value[:1] in ("[", "{") else value
-        except ValueError as error:
-            raise OptionsError(f"--option {key}", f"is malformed JSON: {error}", got=repr(value)) from error
-    return options
-
-
 def parse_share(given: str | None) -> float | None:
     """Gives a share from 0 to 1 from text like ``0.9`` or ``90%``; ``None`` where nothing is given.
 
@@ -237,13 +141,6 @@ def parse_share(given: str | None) -> float | None:
     if not 0 <= share <= 1:
         raise OptionsError("--require-offload", "is no share", got=repr(given), expected="0 to 1, or 0% to 100%")
     return share
-
-
-def new_policy(name: PolicyName | None) -> Policy | None:
-    """Gives the policy of a name; ``None`` for the default."""
-    from byoc_core.partitioning.policies import POLICIES
-
-    return None if name is None else POLICIES[name]()
 
 
 def _describe_zip(path: Path) -> str:
@@ -271,83 +168,50 @@ def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
     return from_onnx(path, max_nodes=max_nodes)
 
 
+def refuse_flags(model: Path, given: Mapping[str, bool]) -> None:
+    """Check that no flag is given for an artifact that only applies to a model.
+
+    Args:
+        model: the artifact.
+        given: whether flags are given, by their names in messages.
+
+    Raises:
+        OptionsError: one is.
+    """
+    for text in (text for text, is_given in given.items() if is_given):
+        verb = "do" if " and " in text else "does"
+        raise OptionsError(text, f"{verb} not apply to `{model}`, which is compiled already")
+
+
 def build_model(
-    path: Path,
-    given_backends: Sequence[str] | None,
-    given_options: Sequence[str] | None,
-    fallback: Fallback,
-    observer: PassObserver | None = None,
-    constraints: PartitionOptions | None = None,
-    policy: PolicyName | None = None,
-    bounds: Bounds | None = None,
-    *,
-    strict: bool = False,
-    specialize: Specialize = True,
+    path: Path, request: CompileRequest, observer: PassObserver | None = None, max_nodes: int | None = None
 ) -> Executable:
-    """Imports an ONNX model and compiles it, showing its progress or, in its place, what an observer prints.
+    """Import an ONNX model and compile it, showing its progress or, in its place, what an observer prints.
 
     Raises:
         OSError: the file cannot be read.
         ByocError: it is no model, or cannot be compiled as wished.
     """
     from byoc_core.cli.console import show_stages
-    from byoc_core.driver import build
+    from byoc_core.driver import Compiler
 
-    given = bounds or Bounds()
-    options = parse_options(given_options)
-    chosen = choose_backends(given_backends)
     with show_stages(path.name, quiet=observer is not None) as show:
         show("import")
-        module = import_model(path, given.max_nodes)
-        return build(
-            module,
-            chosen,
-            options=options,
-            fallback=fallback,
-            strict=strict,
-            policy=new_policy(policy),
-            progress=show,
-            on_pass=observer,
-            partition_options=constraints,
-            max_fold_cost=given.max_fold_cost,
-            specialize=specialize,
-        )
+        module = import_model(path, max_nodes)
+        return Compiler().build(module, request, progress=show, on_pass=observer)
 
 
-def explain_model(
-    path: Path,
-    given_backends: Sequence[str] | None,
-    given_options: Sequence[str] | None,
-    constraints: PartitionOptions | None = None,
-    policy: PolicyName | None = None,
-    bounds: Bounds | None = None,
-    *,
-    strict: bool = False,
-    specialize: Specialize = True,
-) -> Explanation:
-    """Imports an ONNX model and explains who would take what, showing its progress.
+def explain_model(path: Path, request: CompileRequest, max_nodes: int | None = None) -> Explanation:
+    """Import an ONNX model and explain who would take what, showing its progress.
 
     Raises:
         OSError: the file cannot be read.
         ByocError: it is no model, or cannot be compiled as wished.
     """
     from byoc_core.cli.console import show_stages
-    from byoc_core.driver import explain
+    from byoc_core.driver import Compiler
 
-    given = bounds or Bounds()
-    options = parse_options(given_options)
-    chosen = choose_backends(given_backends)
     with show_stages(path.name) as show:
         show("import")
-        module = import_model(path, given.max_nodes)
-        return explain(
-            module,
-            chosen,
-            options=options,
-            strict=strict,
-            policy=new_policy(policy),
-            progress=show,
-            partition_options=constraints,
-            max_fold_cost=given.max_fold_cost,
-            specialize=specialize,
-        )
+        module = import_model(path, max_nodes)
+        return Compiler().explain(module, request, progress=show)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byoc_core.artifact import Executable
+    from byoc_core.backend import BackendHandle
 
 __all__ = ["advise_sizes"]
 
 _MAX_NAMED = 4
 
 
-def advise_sizes(executable: Executable, backends: Sequence[str]) -> str | None:
+def advise_sizes(executable: Executable, backends: Iterable[BackendHandle]) -> str | None:
     """Return a line that points to ``--specialize``; ``None`` where no op stays on the host for want of sizes.
 
     Args:
         executable: built without sets of sizes.
         backends: the backends that were asked.
     """
-    from byoc_core.backend.registry import backends as installed_backends
     from byoc_core.dims import shape_symbols
     from byoc_core.printable import to_printable
     from byoc_core.reporting.shares import HOST, items_of
@@ -31,7 +31,7 @@ def advise_sizes(executable: Executable, backends: Sequence[str]) -> str | None:
         if row.get("outcome") == HOST
         for reason in items_of(row.get("reasons"))
     ]
-    static = [name for name in backends if not installed_backends().get(name).info().dynamic_shapes]
+    static = [handle.name for handle in backends if not handle.info().dynamic_shapes]
     named = [name for name in static if (name, "dynamic-shape") in reasons]
     specs = [spec for signature in executable.functions.values() for spec in signature.inputs]
     symbols = sorted(shape_symbols(dim for spec in specs for dim in spec.shape))[:_MAX_NAMED]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy.typing as npt
 
 from byoc_core.backend.info import coarsest_roundoff
-from byoc_core.backend.registry import HOST_NAME, BackendHandle, Backends, find_registry
+from byoc_core.backend.registry import HOST_NAME, BackendHandle, Backends
 from byoc_core.debugging.checking import DEADLINE, RegionChecker, open_runner
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
 from byoc_core.debugging.findings import Finding, OutputError, RegionCheck
 from byoc_core.debugging.narrowing import find_guilt, op_label
 from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
-from byoc_core.driver import Progress, carve_regions
-from byoc_core.errors import CallError, OptionsError, PartitionError, near_names
+from byoc_core.driver import Compiler, CompileRequest, Progress, RequestFields, gather_request
+from byoc_core.driver.signature import shows_request_fields
+from byoc_core.errors import CallError, PartitionError, near_names
 from byoc_core.ir import Function, IRModule, TensorType
 from byoc_core.ir.output_names import name_outputs
-from byoc_core.partitioning import PartitionOptions, Policy
 from byoc_core.runtime.arguments import argument_places, as_input, bind_symbols
 from byoc_core.runtime.module import Signature, TensorSpec
 from byoc_core.transform import evaluate_function
@@ -29,21 +29,22 @@ __all__ = ["debug_model", "signature_of"]
 NDArray = npt.NDArray[Any]
 
 
+@shows_request_fields
 def debug_model(
     module: IRModule,
     backends: Sequence[str | object],
     inputs: Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike],
     *,
     function: str = "main",
-    options: Mapping[str, Mapping[str, object]] | None = None,
-    policy: Policy | None = None,
+    request: CompileRequest | None = None,
+    compiler: Compiler | None = None,
     tolerance: Tolerance | None = None,
     isolate: bool = False,
     deadline: float = DEADLINE,
     accumulate: bool = False,
     narrow: bool = True,
     progress: Progress | None = None,
-    partition_options: PartitionOptions | None = None,
+    **fields: Unpack[RequestFields],
 ) -> DebugReport:
     """Runs each region of a model on its backend and on the reference kernels, with the same inputs, and compares.
 
@@ -56,8 +57,9 @@ def debug_model(
         backends: names or plugin objects, from the first to be asked to the last.
         inputs: one array per input, in order or by name.
         function: the function to run.
-        options: each backend's options, by backend name.
-        policy: who takes what; greedy by order by default.
+        request: what is asked; ``backends`` and ``fields`` stand in the place of its values. An exception in a hook of
+            a backend is an error or a finding in any case, and the sizes of the inputs replace ``specialize``.
+        compiler: has the backends that names stand for; by default those installed for this process.
         tolerance: how much error is taken for rounding.
         isolate: compile and run regions in a process of their own, so that a crash or a region that does not end is a
             finding. Only installed backends can be isolated.
@@ -65,7 +67,7 @@ def debug_model(
         accumulate: go on with the backends' values instead, and judge the results of the whole run too.
         narrow: look for the op at fault in each region that diverges.
         progress: called with the name of each stage as it begins.
-        partition_options: constraints on who takes what.
+        fields: those of :class:`byoc_core.CompileRequest`, which says what they mean.
 
     Raises:
         PartitionError: no backend claims anything, or the run reaches none of the regions: nothing is tested then.
@@ -74,26 +76,19 @@ def debug_model(
         ExecutionError: the model calls something that has no reference kernel.
         ByocError: what :func:`byoc_core.build` raises before it compiles.
     """
-    if isinstance(backends, str):
-        raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
+    asked = gather_request(request, backends, fields)
+    compiles = compiler or Compiler()
+    registry, options = compiles.backends, asked.options
     arrays = _ordered_inputs(module[function], inputs)
     sizes = bind_symbols(signature_of(module[function]).inputs, arrays)
-    registry = find_registry()
-    handles = [handle for handle in registry.order(backends) if handle.name != HOST_NAME]
+    handles = [handle for handle in registry.order(asked.backends) if handle.name != HOST_NAME]
     chosen = tolerance or Tolerance()
-    with open_runner(handles, options or {}, registry, isolate=isolate, deadline=deadline) as runner:
-        carved = carve_regions(
-            module,
-            backends,
-            options=options,
-            policy=policy,
-            progress=progress,
-            partition_options=partition_options,
-            specialize=[sizes] if sizes else True,
-        )
+    with open_runner(handles, options, registry, isolate=isolate, deadline=deadline) as runner:
+        sized = asked.updated(specialize=[sizes] if sizes else True)
+        carved = compiles.carve(module, sized, progress=progress)
         walk = _Walk(
             carved,
-            RegionChecker(runner, chosen, handles, options or {}),
+            RegionChecker(runner, chosen, handles, options),
             accumulate=accumulate,
             narrow=narrow,
             progress=progress,
@@ -104,7 +99,7 @@ def debug_model(
     errors: list[OutputError] = []
     if accumulate:
         names = name_outputs(module, module)[function].output_names
-        infos = [h.info((options or {}).get(h.name)) for h in handles]
+        infos = [h.info(options.get(h.name)) for h in handles]
         finite_only = any(info.finite_only for info in infos)
         references = References(carved, function, arrays, coarsest_roundoff(infos), finite_only=finite_only)
         findings, errors = compare_outputs(results, names, references, chosen)
@@ -112,7 +107,7 @@ def debug_model(
         reports,
         tuple(walk.checks),
         chosen,
-        options or {},
+        options,
         tuple(findings),
         tuple(errors),
         isolate,

@@ -7,10 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from byoc_core.backend import backends
-from byoc_core.backend.own_ops import ops_with
 from byoc_core.debugging.arrays import load_arrays, save_arrays
 from byoc_core.debugging.running import LocalRunner
+from byoc_core.driver import Compiler
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import ConstantStore, IRModule
 from byoc_core.isolation import serve
@@ -30,10 +29,9 @@ def main(setup: Mapping[str, Any]) -> None:
 
 class _Worker:
     def __init__(self, names: list[str], options: Mapping[str, Mapping[str, object]]) -> None:
-        registry = backends()
-        handles = [registry.get(name) for name in names]
-        self._runner = LocalRunner(handles, options, registry)
-        self._ops = ops_with(handles)
+        compiler = Compiler()
+        self._runner = LocalRunner([compiler.backends.get(name) for name in names], options, compiler.backends)
+        self._ops = compiler.ops_for(names)
         self._modules: dict[str, IRModule] = {}
         self._constants = ConstantStore()
         self._read: set[str] = set()

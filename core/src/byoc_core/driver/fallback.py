@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from byoc_core.backend.contained import HookFailure
 from byoc_core.backend.registry import HOST_NAME
+from byoc_core.driver.caller import warn_caller
 from byoc_core.errors import PartitionError
 from byoc_core.printable import to_printable
 
@@ -40,7 +40,7 @@ def judge_fallback(fallback: Fallback, report: Mapping[str, Any], keeps_on_host:
     if fallback == "error":
         raise PartitionError('fallback="error"', share, detail="\n".join(lines))
     if fallback == "warn":
-        warnings.warn("\n".join([share, *lines]), stacklevel=3)
+        warn_caller("\n".join([share, *lines]))
     else:
         _LOGGER.info("%s\n%s", share, "\n".join(lines))
 
@@ -55,9 +55,8 @@ def warn_of_failures(failures: Sequence[HookFailure]) -> None:
         if hook != "byoc_compile_status":
             texts = list(dict.fromkeys(f.text for f in failures if (f.backend, f.hook) == (backend, hook)))
             more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
-            warnings.warn(
+            warn_caller(
                 f"backend `{backend}`: its hook `{hook}` {texts[0]}{more}.\n"
                 'Other backends and the host take what it was asked about; `report_data["hook_failures"]` of '
-                "the executable holds the tracebacks, and `strict=True` (`--strict`) makes an error of it.",
-                stacklevel=4,
+                "the executable holds the tracebacks, and `strict=True` (`--strict`) makes an error of it."
             )

@@ -210,7 +210,7 @@ def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> 
     for name in options:
         if name not in names:
             raise OptionsError(
-                f"options for `{name}`",
+                f"options.{name}",
                 "no such backend takes part",
                 expected=", ".join(names) or "none",
                 hint=near_names(name, names) or None,

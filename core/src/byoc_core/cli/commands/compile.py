@@ -8,55 +8,25 @@ from typing import Annotated
 
 import typer
 
-from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
-from byoc_core.cli.constraints import (
-    AllowOption,
-    ForceOption,
-    MinBytesOption,
-    MinFlopsOption,
-    MinOpsOption,
-    SidewaysOption,
-    StopAtOption,
-)
+from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.passes import PassObserver, PrintAfterOption, TimingOption
-from byoc_core.cli.selection import (
-    BackendOption,
-    Fallback,
-    OptionOption,
-    PolicyOption,
-    RequireOffloadOption,
-    SizeOption,
-    SpecializeOption,
-    StrictOption,
-)
+from byoc_core.cli.request import ALL_FLAGS, RequestFlags, takes_request
+from byoc_core.cli.selection import RequireOffloadOption, SizeOption
 
 __all__ = ["compile_model"]
 
 
+@takes_request(*ALL_FLAGS)
 def compile_model(
     model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
     output: Annotated[
         Path, typer.Option("--output", "-o", readable=False, help="The artifact to write.", show_default=False)
     ],
-    backend: BackendOption = None,
-    option: OptionOption = None,
-    fallback: Annotated[
-        Fallback, typer.Option(help="When ops stay on the host: say nothing of it, warn, or stop with an error.")
-    ] = "allow",
-    strict: StrictOption = False,
-    policy: PolicyOption = None,
-    force: ForceOption = None,
-    stop_at: StopAtOption = None,
-    allow: AllowOption = None,
-    min_ops: MinOpsOption = 0,
-    min_flops: MinFlopsOption = 0,
-    min_bytes: MinBytesOption = 0,
-    sideways: SidewaysOption = False,
+    *,
+    flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
-    max_fold_cost: MaxFoldCostOption = None,
     require_offload: RequireOffloadOption = None,
     dim: SizeOption = None,
-    specialize: SpecializeOption = None,
     respecializable: Annotated[
         bool, typer.Option("--respecializable", help="Also write what a compiler needs to compile for more sizes.")
     ] = False,
@@ -71,11 +41,10 @@ def compile_model(
     """
     from byoc_core.artifact import inspect
     from byoc_core.cli.console import open_console, show_bytes
-    from byoc_core.cli.constraints import parse_constraints
-    from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
-    from byoc_core.cli.selection import build_model, check_artifact_output, choose_backends, parse_share
+    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.selection import build_model, check_artifact_output, parse_share
     from byoc_core.cli.size_advice import advise_sizes
-    from byoc_core.driver import pass_names
+    from byoc_core.driver import Compiler
     from byoc_core.native.build_cache import cache_directory
     from byoc_core.reporting.gate import check_offload
     from byoc_core.reporting.shares import apportion
@@ -84,22 +53,19 @@ def compile_model(
     check_artifact_output(output, model)
     required = parse_share(require_offload)
     sizes = parse_sizes(dim)
-    constraints = parse_constraints(
-        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
-    )
+    request = flags.to_request()
+    if is_static := request.specialize is True:
+        # Nobody calls what is compiled here: in the artifact, regions for sizes that calls bring would be the host's.
+        request = request.updated(specialize=respecializable)
+    compiler = Compiler(request=request)
     observer = None
     if print_after or timing:
-        observer = PassObserver(print_after or (), timing=timing, names=pass_names(choose_backends(backend)))
-    bounds = Bounds(max_nodes, max_fold_cost)
-    sets = parse_sets_of_sizes(specialize)
-    backend = choose_backends(backend)
-    # Nobody calls what is compiled here: regions for sizes that only calls bring would be the host's in the artifact.
-    chosen = respecializable if sets is None else sets
-    executable = build_model(
-        model, backend, option, fallback, observer, constraints, policy, bounds, strict=strict, specialize=chosen
-    ).as_saved(respecializable=respecializable)
-    if not quiet and chosen is False and (advice := advise_sizes(executable, backend)):
-        open_console().print(advice, soft_wrap=True)
+        observer = PassObserver(print_after or (), timing=timing, names=compiler.pass_names())
+    executable = build_model(model, request, observer, max_nodes).as_saved(respecializable=respecializable)
+    if not quiet and is_static and not respecializable:
+        advice = advise_sizes(executable, map(compiler.backends.get, request.backends))
+        if advice:
+            open_console().print(advice, soft_wrap=True)
     if observer is not None:
         observer.print_timing()
     report = apportion(executable.report_data, sizes) if sizes else executable.report_data

@@ -8,22 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from byoc_core.cli.bounds import MaxNodesOption
-from byoc_core.cli.constraints import (
-    AllowOption,
-    ForceOption,
-    MinBytesOption,
-    MinFlopsOption,
-    MinOpsOption,
-    SidewaysOption,
-    StopAtOption,
-)
+from byoc_core.cli.request import DEBUG_FLAGS, RequestFlags, takes_request
 from byoc_core.cli.selection import (
-    BackendOption,
     DimOption,
     FunctionOption,
     InputOption,
-    OptionOption,
-    PolicyOption,
     RandomInputsOption,
     RandomOption,
     SeedOption,
@@ -38,6 +27,7 @@ _DIVERGES = 1
 _SHOWN_OPS = 4
 
 
+@takes_request(*DEBUG_FLAGS)
 def debug(
     model: Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model.", show_default=False)],
     given: InputOption = None,
@@ -46,16 +36,8 @@ def debug(
     function: FunctionOption = "main",
     seed: SeedOption = 0,
     dim: DimOption = None,
-    backend: BackendOption = None,
-    option: OptionOption = None,
-    policy: PolicyOption = None,
-    force: ForceOption = None,
-    stop_at: StopAtOption = None,
-    allow: AllowOption = None,
-    min_ops: MinOpsOption = 0,
-    min_flops: MinFlopsOption = 0,
-    min_bytes: MinBytesOption = 0,
-    sideways: SidewaysOption = False,
+    *,
+    flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
     factor: Annotated[
         float, typer.Option(help="How many times as far from float64 as rounding explains a result may be.")
@@ -103,16 +85,12 @@ def debug(
     import json
 
     from byoc_core.cli.console import print_text, show_stages
-    from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.inputs import check_missing, complete_inputs, parse_sizes, read_inputs
-    from byoc_core.cli.selection import choose_backends, import_model, new_policy, parse_options
+    from byoc_core.cli.selection import import_model
     from byoc_core.debugging import Tolerance, debug_model, save_reproducers, signature_of
 
     sizes = parse_sizes(dim)
-    options = parse_options(option)
-    constraints = parse_constraints(
-        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
-    )
+    request = flags.to_request()
     with show_stages(model.name) as show:
         show("import")
         module = import_model(model, max_nodes)
@@ -122,12 +100,10 @@ def debug(
         inputs, drawn_sizes = complete_inputs(signature, known, sizes, seed)
         report = debug_model(
             module,
-            choose_backends(backend),
+            (),
             inputs,
             function=function,
-            options=options,
-            policy=new_policy(policy),
-            partition_options=constraints,
+            request=request,
             tolerance=Tolerance(factor, rtol, atol),
             isolate=isolate,
             deadline=deadline,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.cli.selection import BackendOption, StrictOption
+from byoc_core.cli.request import BackendOption, StrictOption
 
 __all__ = ["run_demo"]
 
@@ -20,7 +20,7 @@ def run_demo(backend: BackendOption = None, strict: StrictOption = False) -> Non
     from byoc_core.cli.console import new_table, open_console, show_stages
     from byoc_core.cli.demo_model import make_demo_image, make_demo_model
     from byoc_core.cli.outputs import new_summary
-    from byoc_core.cli.selection import choose_backends
+    from byoc_core.cli.request import choose_backends
     from byoc_core.driver import build
     from byoc_core.errors import ExecutionError
     from byoc_core.reporting.text import percent

@@ -9,61 +9,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
+from byoc_core.cli.bounds import MaxNodesOption
 from byoc_core.cli.console import print_text
-from byoc_core.cli.constraints import (
-    AllowOption,
-    ForceOption,
-    MinBytesOption,
-    MinFlopsOption,
-    MinOpsOption,
-    SidewaysOption,
-    StopAtOption,
-)
-from byoc_core.cli.selection import (
-    BackendOption,
-    OptionOption,
-    PolicyName,
-    PolicyOption,
-    RequireOffloadOption,
-    SizeOption,
-    SpecializeOption,
-    StrictOption,
-)
+from byoc_core.cli.request import CONSTRAINT_FLAGS, EXPLAIN_FLAGS, RequestFlags, takes_request
+from byoc_core.cli.selection import RequireOffloadOption, SizeOption
 from byoc_core.errors import OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.driver import Explanation
-    from byoc_core.partitioning import PartitionOptions
 
 __all__ = ["explain_offload"]
 
 _MAX_OPS = 40
 
 
+@takes_request(*EXPLAIN_FLAGS)
 def explain_offload(
     model: Annotated[
         Path, typer.Argument(readable=False, metavar="MODEL", help="An ONNX model, or an artifact.", show_default=False)
     ],
-    backend: BackendOption = None,
-    option: OptionOption = None,
-    strict: StrictOption = False,
-    policy: PolicyOption = None,
-    force: ForceOption = None,
-    stop_at: StopAtOption = None,
-    allow: AllowOption = None,
-    min_ops: MinOpsOption = 0,
-    min_flops: MinFlopsOption = 0,
-    min_bytes: MinBytesOption = 0,
-    sideways: SidewaysOption = False,
+    *,
+    flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
-    max_fold_cost: MaxFoldCostOption = None,
     only_host: Annotated[bool, typer.Option("--only-host", help="List only the ops that stay on the host.")] = False,
     list_all: Annotated[
         bool, typer.Option("--all", help=f"List all ops, not only the {_MAX_OPS} with the most FLOPs.")
     ] = False,
     dim: SizeOption = None,
-    specialize: SpecializeOption = None,
     require_offload: RequireOffloadOption = None,
     as_ir: Annotated[
         bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")
@@ -84,22 +56,15 @@ def explain_offload(
 
     An artifact tells what was decided when it was compiled; a model is compiled now, and no artifact is written.
     """
-    from byoc_core.cli.constraints import parse_constraints
     from byoc_core.cli.selection import check_output, parse_share
     from byoc_core.reporting.gate import check_offload
 
     required = parse_share(require_offload)
     if page is not None:
         check_output(page, model, "--html")
-    constraints = parse_constraints(
-        force, stop_at, allow, min_ops=min_ops, min_flops=min_flops, min_bytes=min_bytes, sideways=sideways
-    )
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
-    bounds = Bounds(max_nodes, max_fold_cost)
-    explanation, report = _read(
-        model, backend, option, dim, constraints, policy, bounds, specialize, as_ir=as_ir, strict=strict
-    )
+    explanation, report = _read(model, flags, dim, max_nodes, as_ir=as_ir)
     if as_ir and explanation is not None:
         print_text(explanation.to_script())
     elif as_json:
@@ -113,50 +78,30 @@ def explain_offload(
 
 
 def _read(
-    model: Path,
-    backend: list[str] | None,
-    option: list[str] | None,
-    dim: list[str] | None,
-    constraints: PartitionOptions,
-    policy: PolicyName | None,
-    bounds: Bounds,
-    specialize: list[str] | None,
-    *,
-    as_ir: bool,
-    strict: bool,
+    model: Path, flags: RequestFlags, dim: list[str] | None, max_nodes: int | None, *, as_ir: bool
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
-    """Gives the explanation, ``None`` where only its report is known, and the report."""
+    """Return the explanation, ``None`` where only its report is known, and the report."""
     from byoc_core.artifact import inspect
-    from byoc_core.cli.inputs import parse_sets_of_sizes, parse_sizes
-    from byoc_core.cli.selection import explain_model, is_artifact
-    from byoc_core.partitioning import PartitionOptions
+    from byoc_core.cli.inputs import parse_sizes
+    from byoc_core.cli.selection import explain_model, is_artifact, refuse_flags
     from byoc_core.reporting.shares import apportion
 
     sizes = parse_sizes(dim)
     if is_artifact(model):
-        if backend or option or as_ir:
-            given = "--ir" if as_ir else "--backend and --option"
-            verb = "does" if as_ir else "do"
-            raise OptionsError(given, f"{verb} not apply to `{model}`, which is compiled already")
-        if constraints != PartitionOptions():
-            where = "--force, --stop-at, --allow, --min-* and --sideways"
-            raise OptionsError(where, f"do not apply to `{model}`, which is compiled already")
-        if strict:
-            raise OptionsError("--strict", f"does not apply to `{model}`, which is compiled already")
-        if specialize is not None:
-            raise OptionsError("--specialize", f"does not apply to `{model}`, which is compiled already")
-        if policy is not None:
-            raise OptionsError("--policy", f"does not apply to `{model}`, which is compiled already")
-        if bounds != Bounds():
-            raise OptionsError(
-                "--max-nodes and --max-fold-cost", f"do not apply to `{model}`, which is compiled already"
-            )
+        given = {
+            "--ir": as_ir,
+            "--config": flags.names_given("config"),
+            "--backend and --option": flags.names_given("backend", "option"),
+            "--force, --stop-at, --allow, --min-* and --sideways": flags.names_given(*CONSTRAINT_FLAGS),
+            "--strict": flags.strict,
+            "--specialize": flags.names_given("specialize"),
+            "--policy": flags.names_given("policy"),
+            "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
+        }
+        refuse_flags(model, given)
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    sets = parse_sets_of_sizes(specialize)
-    explanation = explain_model(
-        model, backend, option, constraints, policy, bounds, strict=strict, specialize=True if sets is None else sets
-    )
+    explanation = explain_model(model, flags.to_request(), max_nodes)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 

@@ -89,10 +89,26 @@ def inspect_artifact(
         for name, nbytes in made.members.items():
             listing.add_row(name, f"{nbytes:,}")
         console.print(listing)
+    _print_request(made.request_data)
     console.print(render_report(report), soft_wrap=True)
     if program:
         console.print()
         console.print(made.listing, soft_wrap=True)
+
+
+def _print_request(request: Mapping[str, Any]) -> None:
+    """Print what was asked of the compilation, but for what is empty, off or not given."""
+    import json
+
+    from byoc_core.cli.console import new_table, open_console
+
+    table = new_table("Request", "field", "value")
+    for name, value in request.items():
+        said = {key: item for key, item in value.items() if item} if isinstance(value, dict) else value
+        if said:
+            table.add_row(name, json.dumps(said))
+    if table.row_count:
+        open_console().print(table)
 
 
 def _size(nbytes: Dim) -> str:

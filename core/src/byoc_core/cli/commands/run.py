@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from byoc_core.cli.bounds import Bounds, MaxFoldCostOption, MaxNodesOption
+from byoc_core.cli.bounds import MaxNodesOption
+from byoc_core.cli.request import RUN_FLAGS, RequestFlags, takes_request
 from byoc_core.cli.selection import (
-    BackendOption,
     DimOption,
     FunctionOption,
     InputOption,
-    OptionOption,
     RandomInputsOption,
     RandomOption,
     SeedOption,
-    StrictOption,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["run_model"]
 
 
+@takes_request(*RUN_FLAGS)
 def run_model(
     model: Annotated[
         Path,
@@ -47,11 +46,9 @@ def run_model(
     allow_native: Annotated[
         bool, typer.Option("--allow-native", help="Load native code of an artifact that you did not compile.")
     ] = False,
-    backend: BackendOption = None,
-    option: OptionOption = None,
-    strict: StrictOption = False,
+    *,
+    flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
-    max_fold_cost: MaxFoldCostOption = None,
 ) -> None:
     """Runs a model and sums up what comes out.
 
@@ -66,8 +63,7 @@ def run_model(
     sizes = parse_sizes(dim)
     if output is not None:
         check_output(output, model)
-    bounds = Bounds(max_nodes, max_fold_cost)
-    executable = _open(model, backend, option, bounds, strict=strict, allow_native=allow_native)
+    executable = _open(model, flags, max_nodes, allow_native=allow_native)
     signature = executable.signature(function)
     known = read_inputs(given, signature)
     check_missing(signature, known, random, draws_all=random_inputs)
@@ -92,27 +88,20 @@ def run_model(
         console.print(f"wrote {output}", soft_wrap=True)
 
 
-def _open(
-    model: Path,
-    backend: list[str] | None,
-    option: list[str] | None,
-    bounds: Bounds,
-    *,
-    strict: bool,
-    allow_native: bool,
-) -> Executable:
+def _open(model: Path, flags: RequestFlags, max_nodes: int | None, *, allow_native: bool) -> Executable:
     from byoc_core.artifact import load
-    from byoc_core.cli.selection import build_model, is_artifact
-    from byoc_core.errors import OptionsError, UntrustedCodeError
+    from byoc_core.cli.selection import build_model, is_artifact, refuse_flags
+    from byoc_core.errors import UntrustedCodeError
 
     if not is_artifact(model):
-        return build_model(model, backend, option, "allow", bounds=bounds, strict=strict)
-    if backend or option:
-        raise OptionsError("--backend and --option", f"do not apply to `{model}`, which is compiled already")
-    if strict:
-        raise OptionsError("--strict", f"does not apply to `{model}`, which is compiled already")
-    if bounds != Bounds():
-        raise OptionsError("--max-nodes and --max-fold-cost", f"do not apply to `{model}`, which is compiled already")
+        return build_model(model, flags.to_request(), max_nodes=max_nodes)
+    given = {
+        "--config": flags.names_given("config"),
+        "--backend and --option": flags.names_given("backend", "option"),
+        "--strict": flags.strict,
+        "--max-nodes and --max-fold-cost": max_nodes is not None or flags.names_given("max_fold_cost"),
+    }
+    refuse_flags(model, given)
     try:
         return load(model, allow_native=allow_native)
     except UntrustedCodeError as error:

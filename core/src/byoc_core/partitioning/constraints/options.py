@@ -55,6 +55,8 @@ class PartitionOptions:
         _check_mapping("allow", self.allow, "{'mynpu': ['nn.*']}")
         for backend, globs in self.allow.items():
             _check_names(f"allow `{backend}`", globs)
+        object.__setattr__(self, "stop_at", tuple(self.stop_at))
+        object.__setattr__(self, "allow", {backend: tuple(globs) for backend, globs in self.allow.items()})
         for name in ("min_ops", "min_flops", "min_bytes"):
             limit = getattr(self, name)
             if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:

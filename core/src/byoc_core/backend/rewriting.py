@@ -1,0 +1,71 @@
+"""The hooks by which a backend rewrites a module, and the law that each result keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byoc_core.ir.module import Function, IRModule
+
+__all__ = ["REWRITES", "Law"]
+
+Law = Callable[["IRModule", "IRModule", str], str | None]
+"""Returns what is wrong with a result: of the module before, the module after, and the backend's name."""
+
+
+def _may_change_all(before: IRModule, after: IRModule, backend: str) -> str | None:
+    return None
+
+
+def _may_change_own_regions(before: IRModule, after: IRModule, backend: str) -> str | None:
+    """Allow other bodies, of other parameters' names too, in functions annotated for the backend."""
+    if list(before.functions) != list(after.functions):
+        return "added, removed or reordered functions"
+    for name, function in before.functions.items():
+        changed = after.functions[name]
+        if changed is function:
+            continue
+        if function.attrs.get("Codegen") != backend:
+            return f"changed function `{name}`, which is not annotated for it"
+        if changed.attrs != function.attrs:
+            return f"changed the annotations of function `{name}`"
+        if _interface(changed) != _interface(function):
+            return f"changed the parameters or results of function `{name}`"
+    return None
+
+
+def _may_change_own_modules(before: IRModule, after: IRModule, backend: str) -> str | None:
+    """Allow other external modules in place of those that hold nothing but the backend's functions."""
+    from byoc_core.ir.printer import EXTERNAL_FUNCTIONS, EXTERNAL_MODULES
+
+    if after.functions != before.functions:
+        return "changed functions"
+    if after.attrs.keys() != before.attrs.keys():
+        return "added or removed attributes of the module"
+    if after.attrs.get(EXTERNAL_FUNCTIONS) != before.attrs.get(EXTERNAL_FUNCTIONS):
+        return "changed the record of compiled functions"
+    compiled: Mapping[str, Function] = before.attrs.get(EXTERNAL_FUNCTIONS, {})
+    own = {symbol for symbol, function in compiled.items() if function.attrs.get("Codegen") == backend}
+    old, new = before.attrs.get(EXTERNAL_MODULES, ()), after.attrs.get(EXTERNAL_MODULES, ())
+    if [module.function_names for module in old] != [module.function_names for module in new]:
+        return "added or removed compiled functions"
+    for was, now in zip(old, new, strict=True):
+        if now is not was and not own.issuperset(was.function_names):
+            return f"replaced a module with a function that is not its own, `{next(iter(was.function_names))}`"
+    return None
+
+
+REWRITES: Mapping[str, Law] = MappingProxyType(
+    {
+        "byoc_prepare": _may_change_all,
+        "byoc_after_partition": _may_change_own_regions,
+        "byoc_after_codegen": _may_change_own_modules,
+    }
+)
+"""What each hook may change, beside that the result is a valid module that means the same."""
+
+
+def _interface(function: Function) -> tuple[list[object], list[object]]:
+    return [param.type for param in function.params], [result.type for result in function.results]

@@ -1,0 +1,255 @@
+"""The flags that commands share for what is asked of a compilation, and the one place that makes a request of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from byoc_core.cli.constraints import (
+    AllowOption,
+    ForceOption,
+    MinBytesOption,
+    MinFlopsOption,
+    MinOpsOption,
+    SidewaysOption,
+    StopAtOption,
+    parse_constraints,
+)
+from byoc_core.errors import OptionsError, PluginError
+
+if TYPE_CHECKING:
+    from byoc_core.driver import CompileRequest
+
+__all__ = [
+    "ALL_FLAGS",
+    "CONSTRAINT_FLAGS",
+    "DEBUG_FLAGS",
+    "EXPLAIN_FLAGS",
+    "RUN_FLAGS",
+    "BackendOption",
+    "PolicyName",
+    "RequestFlags",
+    "StrictOption",
+    "choose_backends",
+    "parse_options",
+    "takes_request",
+]
+
+Fallback = Literal["allow", "warn", "error"]
+PolicyName = Literal["greedy", "cost"]
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        readable=False,
+        help="A request in TOML or JSON, as `byoc config` prints it; other options go before what it says.",
+        show_default=False,
+    ),
+]
+BackendOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        "-b",
+        metavar="NAME",
+        help="A backend to use; repeat for several, or give A,B; the first is asked first. Without it, all that are "
+        "installed and can compile here, by name; what nobody takes runs on the host.",
+    ),
+]
+OptionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="BACKEND.NAME=VALUE", help="An option of a backend; repeat for several.", show_default=False
+    ),
+]
+FallbackOption = Annotated[
+    Fallback | None,
+    typer.Option(
+        help="When ops stay on the host: say nothing of it (allow, the default), warn, or stop with an error.",
+        show_default=False,
+    ),
+]
+PolicyOption = Annotated[
+    PolicyName | None,
+    typer.Option(
+        "--policy",
+        help="Who takes what: each backend, in order, all it can (greedy, the default), or whoever makes the whole "
+        "cheapest, transfers included (cost).",
+        show_default=False,
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Stop with an error if a hook of a backend raises; else others take what it was asked about.",
+    ),
+]
+MaxFoldCostOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-fold-cost",
+        min=0,
+        metavar="COUNT",
+        help="The most bytes and FLOPs that computing constants may take. Without it, 512 Mi and 16 for each byte of "
+        "the model's constants.",
+        show_default=False,
+    ),
+]
+SpecializeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--specialize",
+        metavar="NAME=SIZE,...",
+        help="Compile what backends of static shapes take for these sizes of a symbol; repeat for several names.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestFlags:
+    """What the command line says of a request. A command may have some of the flags only."""
+
+    config: ConfigOption = None
+    backend: BackendOption = None
+    option: OptionOption = None
+    fallback: FallbackOption = None
+    strict: StrictOption = False
+    policy: PolicyOption = None
+    force: ForceOption = None
+    stop_at: StopAtOption = None
+    allow: AllowOption = None
+    min_ops: MinOpsOption = None
+    min_flops: MinFlopsOption = None
+    min_bytes: MinBytesOption = None
+    sideways: SidewaysOption = False
+    max_fold_cost: MaxFoldCostOption = None
+    specialize: SpecializeOption = None
+
+    def names_given(self, *names: str) -> bool:
+        """Return whether any of these flags is given."""
+        return any(getattr(self, name) not in (None, False) for name in names)
+
+    def to_request(self) -> CompileRequest:
+        """Return the request: the file's, with what the flags say in place of what the file says.
+
+        Raises:
+            OSError: the file cannot be read.
+            OptionsError: the file or a flag is malformed.
+        """
+        from byoc_core.cli.inputs import parse_sets_of_sizes
+        from byoc_core.driver import CompileRequest
+        from byoc_core.partitioning.policies import POLICIES
+
+        base = CompileRequest() if self.config is None else CompileRequest.from_file(self.config)
+        given: dict[str, Any] = {
+            "options": _merge_options(base.options, parse_options(self.option)),
+            "partition_options": parse_constraints(
+                base.partition_options,
+                self.force,
+                self.stop_at,
+                self.allow,
+                min_ops=self.min_ops,
+                min_flops=self.min_flops,
+                min_bytes=self.min_bytes,
+                sideways=self.sideways,
+            ),
+            "fallback": self.fallback,
+            "strict": self.strict or None,
+            "policy": None if self.policy is None else POLICIES[self.policy](),
+            "max_fold_cost": self.max_fold_cost,
+            "specialize": parse_sets_of_sizes(self.specialize),
+        }
+        if self.backend or "backends" not in base.model_fields_set:
+            given["backends"] = choose_backends(self.backend)
+        return base.updated(**{name: value for name, value in given.items() if value is not None})
+
+
+CONSTRAINT_FLAGS = ("force", "stop_at", "allow", "min_ops", "min_flops", "min_bytes", "sideways")
+RUN_FLAGS = ("config", "backend", "option", "strict", "max_fold_cost")
+DEBUG_FLAGS = ("config", "backend", "option", "policy", *CONSTRAINT_FLAGS, "max_fold_cost")
+EXPLAIN_FLAGS = ("config", "backend", "option", "strict", "policy", *CONSTRAINT_FLAGS, "max_fold_cost", "specialize")
+ALL_FLAGS = tuple(field.name for field in fields(RequestFlags))
+
+
+def takes_request(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command flags in the place of its keyword-only parameter ``flags``.
+
+    Args:
+        names: the fields of :class:`RequestFlags` that are flags of the command; others keep their defaults.
+    """
+    hints = get_type_hints(RequestFlags, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    flags = [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in fields(RequestFlags)
+        if field.name in names
+    ]
+
+    def expand(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**given: Any) -> None:
+            picked = {name: given.pop(name) for name in names}
+            command(flags=RequestFlags(**picked), **given)
+
+        own = inspect.signature(command, eval_str=True)
+        parameters = [p for o in own.parameters.values() for p in (flags if o.name == "flags" else [o])]
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+        return run
+
+    return expand
+
+
+def choose_backends(given: Sequence[str] | None) -> list[str]:
+    """Return the backends that the user names, or else all that are installed and can compile here."""
+    from byoc_core.backend.registry import HOST_NAME, find_registry
+
+    if given:
+        return [name.strip() for text in given for name in text.split(",") if name.strip()] or list(given)
+    registry = find_registry()
+    usable = []
+    for name in registry.names():
+        try:
+            if name != HOST_NAME and registry.get(name).compile_status().ok:
+                usable.append(name)
+        except PluginError:
+            continue  # not asked for by name, so it need not work; `byoc backends` says why
+    return usable
+
+
+def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
+    """Return options by backend from ``backend.name=value`` texts.
+
+    A value that begins as a JSON list or object is read as JSON; other values are text, which a backend's options
+    model converts.
+
+    Raises:
+        OptionsError: a text has another form, or its JSON is malformed.
+    """
+    options: dict[str, dict[str, object]] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        backend, dot, name = key.partition(".")
+        if not (equals and dot and backend and name):
+            raise OptionsError("--option", "is malformed", got=repr(text), expected="BACKEND.NAME=VALUE")
+        try:
+            options.setdefault(backend, {})[name] = json.loads(value) if value[:1] in ("[", "{") else value
+        except ValueError as error:
+            raise OptionsError(f"--option {key}", f"is malformed JSON: {error}", got=repr(value)) from error
+    return options
+
+
+def _merge_options(
+    base: Mapping[str, Mapping[str, object]], given: Mapping[str, Mapping[str, object]]
+) -> dict[str, dict[str, object]]:
+    return {name: {**base.get(name, {}), **given.get(name, {})} for name in dict.fromkeys((*base, *given))}

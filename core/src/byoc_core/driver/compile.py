@@ -1,0 +1,99 @@
+"""The third step of a compilation: regions become runtime modules, and the report says who took what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from byoc_core.artifact import Executable
+from byoc_core.backend.registry import HOST_NAME
+from byoc_core.backend.size_compiler import held_sizes
+from byoc_core.driver.carve import Carved
+from byoc_core.driver.fallback import warn_of_failures
+from byoc_core.driver.frozen import keep_frozen
+from byoc_core.driver.handover import RegionHandover
+from byoc_core.driver.job import Job
+from byoc_core.driver.pipeline import inserted_passes
+from byoc_core.driver.stages import Stage
+from byoc_core.ir import IRModule
+from byoc_core.ir.output_names import name_outputs
+from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.lower import lower
+from byoc_core.partitioning import build_report
+from byoc_core.transform import trace_sizes
+
+__all__ = ["Compiled", "compile_regions", "link"]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compilation before lowering.
+
+    Attributes:
+        job: the compilation.
+        partitioned: the module with regions, each annotated for the backend that compiled it.
+        module: the module with external calls in place of the regions.
+        report_data: who took what, and why not somebody else.
+    """
+
+    job: Job
+    partitioned: IRModule
+    module: IRModule
+    report_data: dict[str, Any]
+
+
+def compile_regions(carved: Carved) -> Compiled:
+    """Return a compilation with its regions compiled.
+
+    Raises:
+        CodegenError: a function annotated by hand cannot be compiled.
+        PartitionError: nobody takes a region that its backend refused.
+        PassError: a pass of the user raised, or made an invalid module.
+        HookError: a hook of a backend raised, and the job is strict.
+    """
+    prepared, module = carved.prepared, carved.module
+    job = prepared.job
+    job.observers.begin(Stage.COMPILE)
+    handover = RegionHandover(prepared)
+    codegen = replace(job.codegen(), handover=handover)
+    with keep_frozen(module, prepared.offloading):
+        compiled = job.observers.sequence([codegen], Stage.COMPILE, verify_input=False)(module)
+    partitioned = module.with_functions({**module.functions, **handover.moved})
+    passes = inserted_passes(job, Stage.AFTER_CODEGEN, prepared.offloading)
+    if passes:
+        compiled = job.observers.sequence(passes, Stage.AFTER_CODEGEN, verify_input=False)(compiled)
+    return Compiled(job, partitioned, compiled, _report(carved, handover, partitioned, compiled))
+
+
+def link(compiled: Compiled) -> Executable:
+    """Return the executable of a compilation."""
+    job, module = compiled.job, compiled.module
+    job.observers.begin(Stage.LOWER)
+    program = lower(name_outputs(module, job.module))
+    modules = tuple(module.attrs.get(EXTERNAL_MODULES, ()))
+    constants = {ref.digest: module.constants[ref.digest] for ref in program.constants}
+    for external in modules:
+        constants.update(external.constants)
+    request = job.request.to_record()
+    return Executable(program, modules, constants, compiled.report_data, is_own=True, request=request)
+
+
+def _report(carved: Carved, handover: RegionHandover, partitioned: IRModule, compiled: IRModule) -> dict[str, Any]:
+    job, whole = carved.prepared.job, carved.whole
+    takers = {name: function.attrs["Codegen"] for name, function in handover.moved.items()}
+    moved = {name: whole[name].with_attrs(Codegen=taker) for name, taker in takers.items()}
+    report: dict[str, Any] = build_report(
+        partitioned,
+        job.log,
+        host=HOST_NAME,
+        asked=[handle.name for handle in job.asked],
+        whole=whole.with_functions({**whole.functions, **moved}),
+        roundoffs={handle.name: handle.info(job.options(handle)).unit_roundoff for handle in job.backends},
+    )
+    report["sizes"] = [origin.to_data() for origin in trace_sizes(carved.prepared.module).origins]
+    if specialised := held_sizes(compiled.attrs.get(EXTERNAL_MODULES, ())):
+        report["specialised"] = specialised
+    if job.failures:
+        report["hook_failures"] = [failure.to_data() for failure in job.failures]
+        warn_of_failures(job.failures)
+    return report

@@ -1,0 +1,100 @@
+"""The compiler: backends, ops and a default request; everything else is handed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from byoc_core.artifact import Executable
+from byoc_core.backend.registry import HOST_NAME, Backends, find_registry
+from byoc_core.driver.carve import carve, carve_for_backends, peel_views
+from byoc_core.driver.compile import compile_regions, link
+from byoc_core.driver.explanation import Explanation
+from byoc_core.driver.fallback import judge_fallback
+from byoc_core.driver.job import Job, open_job
+from byoc_core.driver.observers import Observers, OnPass, Progress
+from byoc_core.driver.pipeline import pass_names
+from byoc_core.driver.prepare import prepare
+from byoc_core.driver.request import CompileRequest
+from byoc_core.ir import IRModule
+from byoc_core.ops import default_ops
+from byoc_core.opset.registry import OpRegistry
+
+__all__ = ["Compiler"]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Compiles modules for the backends of a registry. :func:`byoc_core.build` is one line over ``Compiler()``.
+
+    Not to be confused with :func:`byoc_core.compiler`, which compiles regions of a loaded artifact for more sizes.
+
+    Attributes:
+        backends: the backends that names stand for; by default those installed for this process.
+        ops: the ops of every module; by default the core's.
+        request: what is asked where a method is given no request.
+    """
+
+    backends: Backends = field(default_factory=find_registry, repr=False)
+    ops: OpRegistry = field(default_factory=default_ops, repr=False)
+    request: CompileRequest = field(default_factory=CompileRequest)
+
+    def build(
+        self,
+        module: IRModule,
+        request: CompileRequest | None = None,
+        *,
+        progress: Progress | None = None,
+        on_pass: OnPass | None = None,
+    ) -> Executable:
+        """Compile a module; see :func:`byoc_core.build`."""
+        job = self._open(module, request, progress, on_pass)
+        prepared = prepare(job)
+        compiled = compile_regions(carve(prepared))
+        if job.asked and HOST_NAME not in job.request.backends:
+            judge_fallback(job.request.fallback, compiled.report_data, prepared.constraints.keeps_on_host)
+        return link(compiled)
+
+    def explain(
+        self, module: IRModule, request: CompileRequest | None = None, *, progress: Progress | None = None
+    ) -> Explanation:
+        """Return what :meth:`build` would do, and why; see :func:`byoc_core.explain`."""
+        compiled = compile_regions(carve(prepare(self._open(module, request, progress))))
+        return Explanation(compiled.partitioned, compiled.report_data)
+
+    def carve(
+        self, module: IRModule, request: CompileRequest | None = None, *, progress: Progress | None = None
+    ) -> IRModule:
+        """Return the module as :meth:`build` has it just before it compiles for the backends of a request.
+
+        What they claim stands in functions annotated for them, but for views at the borders (see :class:`PeelViews`);
+        what they leave, :meth:`build` gives to the host. An exception in a hook of a backend is an error.
+
+        Raises:
+            ByocError: what :meth:`build` raises before it compiles.
+        """
+        asked = (request or self.request).updated(strict=True)
+        prepared = prepare(self._open(module, asked, progress))
+        return peel_views(prepared, carve_for_backends(prepared))
+
+    def pass_names(self, request: CompileRequest | None = None) -> tuple[str, ...]:
+        """Return the names of the passes that :meth:`build` runs for a request, in order.
+
+        Raises:
+            BackendNotFoundError: a backend is not installed.
+        """
+        asked = (request or self.request).updated(specialize=False)
+        return pass_names(self._open(IRModule(), asked))
+
+    def ops_for(self, backends: Sequence[str | object]) -> OpRegistry:
+        """Return the ops that modules for these backends may hold: :attr:`ops`, and those that the backends bring."""
+        return self.ops.extended(self.backends.ops(backends))
+
+    def _open(
+        self,
+        module: IRModule,
+        request: CompileRequest | None,
+        progress: Progress | None = None,
+        on_pass: OnPass | None = None,
+    ) -> Job:
+        return open_job(module, request or self.request, self.backends, Observers(progress, on_pass))

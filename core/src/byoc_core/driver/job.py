@@ -1,0 +1,101 @@
+"""One compilation: the module, the request, and the backends that take part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from byoc_core.backend import BackendHandle
+from byoc_core.backend.contained import ContainedBackend, HookFailure
+from byoc_core.backend.own_ops import with_own_ops
+from byoc_core.backend.registry import HOST_NAME, Backends
+from byoc_core.backend.specialised import SpecialisedBackend
+from byoc_core.driver.observers import Observers
+from byoc_core.driver.request import CompileRequest
+from byoc_core.driver.specialising import parameter_symbols, sizes_to_compile
+from byoc_core.ir import IRModule
+from byoc_core.partitioning import PartitionLog, RunCodegen
+from byoc_core.partitioning.partition import check_module, check_option_owners
+
+__all__ = ["Job", "open_job"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One compilation.
+
+    Attributes:
+        module: the module that the user gave.
+        request: the user's choices.
+        registry: the backends that names stand for.
+        backends: those that take part, from the first to be asked to the last, which is the host.
+        observers: who watches.
+        log: gets the reasons for which ops are refused.
+        failures: gets the exceptions of hooks.
+    """
+
+    module: IRModule
+    request: CompileRequest
+    registry: Backends
+    backends: tuple[BackendHandle, ...]
+    observers: Observers
+    log: PartitionLog = field(default_factory=PartitionLog)
+    failures: list[HookFailure] = field(default_factory=list)
+
+    @property
+    def host(self) -> BackendHandle:
+        """The backend that takes what nobody else takes."""
+        return self.backends[-1]
+
+    @property
+    def asked(self) -> tuple[BackendHandle, ...]:
+        """The backends other than the host."""
+        return tuple(handle for handle in self.backends if handle.name != HOST_NAME)
+
+    def options(self, backend: BackendHandle) -> Mapping[str, object]:
+        """Return the options that the user gave for a backend."""
+        return self.request.options.get(backend.name, {})
+
+    def codegen(self) -> RunCodegen:
+        """Return the pass that compiles by the backends that take part."""
+        return RunCodegen(options=self.request.options, backends=self.backends, registry=self.registry)
+
+
+def open_job(module: IRModule, request: CompileRequest, registry: Backends, observers: Observers) -> Job:
+    """Return a job, its backends found and its options checked.
+
+    Raises:
+        OptionsError: ``module`` is no module, an option or a size does not fit.
+        BackendNotFoundError: a backend is not installed.
+        PluginError: a backend cannot be used.
+    """
+    check_module(module)
+    handles = registry.order(request.backends)
+    check_option_owners(request.options, [handle.name for handle in handles])
+    job = Job(module, request, registry, handles, replace(observers, dump=request.dump))
+    contained = handles if request.is_strict else [_contained(handle, job.failures) for handle in handles]
+    backends = tuple(_with_symbolic_sizes(job, contained))
+    return replace(job, module=with_own_ops(module, backends), backends=backends)
+
+
+def _contained(handle: BackendHandle, failures: list[HookFailure]) -> BackendHandle:
+    return handle if handle.name == HOST_NAME else ContainedBackend(handle, failures)
+
+
+def _with_symbolic_sizes(job: Job, handles: Sequence[BackendHandle]) -> Sequence[BackendHandle]:
+    """Return the backends; those of static shapes compile for each set of sizes that the user or a call brings."""
+    request = job.request
+    sizes = sizes_to_compile(request.specialize, job.module)
+    if sizes is None:
+        return handles
+    specialised = partial(
+        SpecialisedBackend,
+        symbols=parameter_symbols(job.module),
+        host=None if request.forbids_host else job.host,
+        is_strict=request.is_strict,
+    )
+    return [
+        handle if handle.info().dynamic_shapes else specialised(handle, sizes, job.options(handle))
+        for handle in handles
+    ]

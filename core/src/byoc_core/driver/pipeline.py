@@ -1,0 +1,123 @@
+"""The passes of a compilation: the core's own, those of plugins, and those of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from byoc_core.backend import BackendHandle
+from byoc_core.driver.frozen import keep_frozen
+from byoc_core.driver.job import Job
+from byoc_core.driver.stages import HOOKS, ModulePass, Stage
+from byoc_core.errors import ByocError, PassError, VerifyError, type_name
+from byoc_core.ir import IRModule, verify
+from byoc_core.ir.snapshot import Snapshot
+from byoc_core.partitioning import PeelViews, RunCodegen
+from byoc_core.transform import Pass, UniqueNames, default_passes, pass_name
+
+__all__ = ["inserted_passes", "named", "pass_names", "prepare_passes"]
+
+
+def pass_names(job: Job) -> tuple[str, ...]:
+    """Return the names of the passes that a job runs, in order, if all of its backends can compile here."""
+    backends = job.asked
+    return (
+        *map(pass_name, prepare_passes(job, backends)),
+        *([Stage.PARTITION.value] if backends else []),
+        *map(pass_name, inserted_passes(job, Stage.AFTER_PARTITION, backends)),
+        Stage.PARTITION_HOST.value,
+        PeelViews.__name__,
+        RunCodegen.__name__,
+        *map(pass_name, inserted_passes(job, Stage.AFTER_CODEGEN, backends)),
+    )
+
+
+def prepare_passes(job: Job, backends: Sequence[BackendHandle]) -> list[ModulePass]:
+    """Return the passes before partition.
+
+    Args:
+        job: the compilation.
+        backends: those that may claim ops.
+    """
+    return [
+        *default_passes(
+            keep_quantised=any(handle.info().quantised for handle in backends),
+            max_fold_cost=job.request.max_fold_cost,
+        ),
+        *inserted_passes(job, Stage.BEFORE_PARTITION, backends),
+        UniqueNames(),
+    ]
+
+
+def inserted_passes(job: Job, stage: Stage, backends: Iterable[BackendHandle]) -> list[ModulePass]:
+    """Return the passes of an insertion point: those of plugins in the order of backends, then those of the user."""
+    hook = HOOKS[stage]
+    plugins = [_plugin_pass(job, stage, handle) for handle in backends if handle.implements(hook)]
+    given = job.request.passes.get(stage, ())
+    return [*plugins, *(_UserPass(transform, f"passes.{stage}[{index}]") for index, transform in enumerate(given))]
+
+
+def named(name: str, transform: ModulePass) -> ModulePass:
+    """Return a pass under another name."""
+
+    def run(module: IRModule) -> IRModule:
+        return transform(module)
+
+    run.__name__ = name
+    return run
+
+
+def _plugin_pass(job: Job, stage: Stage, handle: BackendHandle) -> ModulePass:
+    hook = HOOKS[stage]
+
+    def run(module: IRModule) -> IRModule:
+        with keep_frozen(module, [handle], hook):
+            return handle.rewrite(hook, module, handle.context(module, job.options(handle)))
+
+    return named(f"{hook.removeprefix('byoc_')}_{handle.name}", run)
+
+
+@dataclass(frozen=True)
+class _UserPass(Pass):
+    """A pass of the user, its result checked; errors say that it is the user's.
+
+    Attributes:
+        transform: the pass.
+        place: where the user gave it.
+    """
+
+    verifies_result: ClassVar[bool] = True
+
+    transform: ModulePass
+    place: str
+
+    @property
+    def __name__(self) -> str:
+        return pass_name(self.transform)
+
+    def __call__(self, module: IRModule) -> IRModule:
+        """Return what the pass returns.
+
+        Raises:
+            PassError: the pass raised, changed its input, or made something that is no valid module.
+            ByocError: the pass raised it.
+        """
+        where = f"pass `{self.__name__}` ({self.place})"
+        snapshot = Snapshot(module)
+        try:
+            result: object = self.transform(module)
+        except (ByocError, MemoryError):
+            raise
+        except Exception as error:
+            raise PassError(where, f"raised {type(error).__name__}: {error}") from error
+        if not snapshot.is_current():
+            raise PassError(where, "changed a module in place", hint="IR is frozen: a pass returns new objects.")
+        if not isinstance(result, IRModule):
+            raise PassError(where, "returned no module", got=type_name(result), expected="IRModule")
+        if result is not module:
+            try:
+                verify(result)
+            except VerifyError as error:
+                raise PassError(where, f"made an invalid module: {error}") from error
+        return result

@@ -1,0 +1,357 @@
+"""What a user asks of a compilation, as one value."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Self, TypedDict
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_serializer, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from byoc_core.backend import BackendHandle
+from byoc_core.backend.registry import HOST_NAME, open_object
+from byoc_core.driver.fallback import FALLBACKS, Fallback
+from byoc_core.driver.references import PassReference, object_name
+from byoc_core.driver.request_errors import read_table, under_path
+from byoc_core.driver.request_policy import policy_from_data, policy_schema, policy_to_data
+from byoc_core.driver.request_schema import ObjectField, describe_fields, names_schema, passes_schema
+from byoc_core.driver.specialising import Specialize
+from byoc_core.driver.stages import INSERTION_POINTS, ModulePass
+from byoc_core.driver.toml_text import to_toml
+from byoc_core.errors import OptionsError, near_names
+from byoc_core.partitioning import PartitionOptions, Policy
+from byoc_core.partitioning.partition import check_backends, check_policy
+
+__all__ = ["CompileRequest", "RequestFields", "gather_request"]
+
+
+def _is_file(info: ValidationInfo) -> bool:
+    return bool(info.context)
+
+
+def _check_backends(value: object, info: ValidationInfo) -> tuple[str | object, ...]:
+    check_backends(value)
+    if not isinstance(value, Sequence):
+        raise OptionsError("backends", "is no list", got=repr(value))
+    for index, item in enumerate(value if _is_file(info) else ()):
+        if not isinstance(item, str):
+            raise OptionsError(f"backends[{index}]", "is no name of a backend", got=repr(item))
+    return tuple(value)
+
+
+def _check_fallback(value: object, info: ValidationInfo) -> object:
+    if value not in FALLBACKS:
+        raise OptionsError("fallback", "unknown value", got=repr(value), expected=" or ".join(FALLBACKS))
+    return value
+
+
+def _check_policy(value: object, info: ValidationInfo) -> object:
+    if value is None:
+        return None
+    if _is_file(info):
+        return policy_from_data(value)
+    check_policy(value)
+    return value
+
+
+def _check_partition(value: object, info: ValidationInfo) -> object:
+    return read_table(PartitionOptions, "partition", value, ".") if _is_file(info) else value
+
+
+def _check_cost(value: object) -> object:
+    if isinstance(value, int) and value < 0:
+        raise OptionsError("max_fold_cost", "is negative", got=value)
+    return value
+
+
+def _check_dump(value: object) -> object:
+    if value is None or isinstance(value, Path):
+        return value
+    if not isinstance(value, str):
+        raise OptionsError("dump", "is no path", got=repr(value))
+    return Path(value)
+
+
+def _check_specialize(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Mapping | str) or not isinstance(value, Sequence):
+        expected = '[{"n": 1}, {"n": 8}]'
+        raise OptionsError("specialize", "is no list of sets of sizes", got=repr(value), expected=expected)
+    return tuple(dict(item) if isinstance(item, Mapping) else item for item in value)
+
+
+def _check_passes(value: object, info: ValidationInfo) -> Mapping[str, tuple[ModulePass, ...]]:
+    stages = [stage.value for stage in INSERTION_POINTS]
+    if not isinstance(value, Mapping):
+        raise OptionsError("passes", "is no mapping from stages", got=repr(value), expected=f"{{'{stages[1]}': [...]}}")
+    for stage, passes in value.items():
+        if stage not in stages:
+            hint = near_names(str(stage), stages) or None
+            raise OptionsError(f"passes.{stage}", "is no stage", expected=", ".join(stages), hint=hint)
+        if isinstance(passes, str) or not isinstance(passes, Sequence):
+            raise OptionsError(f"passes.{stage}", "is no list of passes", got=repr(passes))
+    return {
+        str(stage): tuple(
+            _check_pass(item, f"passes.{stage}[{index}]", info) for index, item in enumerate(value[stage])
+        )
+        for stage in stages
+        if value.get(stage)
+    }
+
+
+def _check_pass(value: object, where: str, info: ValidationInfo) -> ModulePass:
+    if _is_file(info) and isinstance(value, str):
+        return PassReference.load(value, where)
+    if isinstance(value, type):
+        raise OptionsError(where, "is a class", got=value.__name__, expected=f"an instance: {value.__name__}()")
+    if not callable(value):
+        raise OptionsError(where, "is no pass", got=repr(value), expected="a callable from module to module")
+    transform: ModulePass = value
+    return transform
+
+
+class CompileRequest(BaseModel):
+    """What a user asks of a compilation: for whom, and how. Frozen; ``byoc compile --config`` reads it from a file.
+
+    A file is TOML or JSON (:meth:`from_file`). Objects of Python have names there: a backend its own, a policy
+    ``"greedy"`` or ``{name = "cost", sizes = {n = 8}}``, a pass ``"package.module:NAME"``. The constraints are the
+    table ``partition``.
+
+    Attributes:
+        backends: names or plugin objects, from the first to be asked to the last. What none of them takes runs on the
+            host.
+        options: each backend's options, by backend name.
+        fallback: what to do when ops stay on the host: ``"allow"`` (the report and the log say why), ``"warn"``, or
+            ``"error"``. Listing ``"host"`` among the backends permits it. A backend that cannot compile on this
+            machine takes nothing, and a warning says so.
+        strict: whether an exception in a hook of a backend is an error, as it is with ``fallback="error"``. Else it is
+            the backend's refusal of what the hook was asked about: other backends and the host take it, a warning says
+            so, and the report keeps the traceback.
+        policy: who takes what; greedy by order by default.
+        partition_options: constraints on who takes what: ops forced to a backend or the host, ends of offloading,
+            allowed ops, smallest regions.
+        max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
+            byte of the module's constants. What would cost more stays in the program, and the log says so.
+        specialize: sets of sizes (``[{"n": 1}, {"n": 8}]``) for which backends that take static shapes only
+            (``BackendInfo.dynamic_shapes``) compile regions with symbolic sizes in advance. Other sizes are compiled
+            when a call brings them first; of those, 16 sets are kept for each region. Sizes that the backend refuses
+            run on the host, which the log says once for each set; with ``fallback="error"`` they are an error of the
+            call. An artifact holds the sets given here, and the host form for others; see ``respecializable`` of
+            :meth:`Executable.save`. ``True`` compiles none in advance; with ``False`` these backends take no symbolic
+            sizes.
+        passes: passes of the user by stage: ``"before_partition"``, ``"after_partition"`` (between partition and
+            codegen) or ``"after_codegen"``. They run after those of plugins, in the order given.
+        dump: a folder that gets the printed module after every pass.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, populate_by_name=True, arbitrary_types_allowed=True
+    )
+
+    backends: Annotated[Sequence[str | object], ObjectField(_check_backends, names_schema)] = ()
+    options: Mapping[str, Mapping[str, object]] = Field(default_factory=dict)
+    fallback: Annotated[Fallback, ObjectField(_check_fallback, lambda: {"enum": list(FALLBACKS)})] = "allow"
+    strict: bool = False
+    policy: Annotated[Policy | None, ObjectField(_check_policy, policy_schema)] = None
+    partition_options: Annotated[PartitionOptions, BeforeValidator(_check_partition)] = Field(
+        default_factory=PartitionOptions, validation_alias="partition"
+    )
+    max_fold_cost: Annotated[int | None, BeforeValidator(_check_cost)] = None
+    specialize: Annotated[
+        Specialize,
+        ObjectField(
+            _check_specialize,
+            lambda: {"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "object"}}]},
+        ),
+    ] = True
+    passes: Annotated[Mapping[str, Sequence[ModulePass]], ObjectField(_check_passes, passes_schema)] = Field(
+        default_factory=dict
+    )
+    dump: Annotated[Path | None, BeforeValidator(_check_dump)] = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain_errors(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        with under_path("", cls):
+            return handler(data)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether an exception in a hook of a backend is an error."""
+        return self.strict or self.fallback == "error"
+
+    @property
+    def forbids_host(self) -> bool:
+        """Whether it is an error if ops stay on the host that no constraint keeps there."""
+        return self.fallback == "error" and HOST_NAME not in self.backends
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a request from a file: TOML, or JSON where the name ends with ``.json``. Imports the passes it names.
+
+        Raises:
+            OSError: the file cannot be read.
+            OptionsError: the file is malformed, or something in it does not fit; names the file and the path.
+        """
+        file = Path(path)
+        text = file.read_bytes()
+        kind, read = ("JSON", json.loads) if file.suffix == ".json" else ("TOML", tomllib.loads)
+        try:
+            data = read(text.decode())
+        except ValueError as error:
+            raise OptionsError(str(path), f"is malformed {kind}: {error}") from error
+        with under_path(f"{path}: ", cls):
+            return cls.from_data(data)
+
+    @classmethod
+    def from_data(cls, data: object) -> Self:
+        """Return the request that plain data describes: what a file holds, or an artifact's record.
+
+        Raises:
+            OptionsError: something does not fit; names the path, as in ``partition.min_ops``.
+        """
+        return cls.model_validate(data, context={"is_file": True})
+
+    def updated(self, **fields: Any) -> Self:
+        """Return the request with other values of some fields.
+
+        Raises:
+            OptionsError: a value does not fit.
+        """
+        return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | fields)
+
+    def to_toml(self) -> str:
+        """Return the request as the text of a TOML file, which :meth:`from_file` reads back as an equal request.
+
+        Raises:
+            OptionsError: it holds an object that no file can name, or a value that TOML cannot express.
+        """
+        self._check_named()
+        return to_toml(self.to_data())
+
+    def to_json(self) -> str:
+        """Return the request as the text of a JSON file, which :meth:`from_file` reads back as an equal request.
+
+        Raises:
+            OptionsError: it holds an object that no file can name, or a value that JSON cannot express.
+        """
+        self._check_named()
+        try:
+            return json.dumps(self.to_data(), indent=2) + "\n"
+        except (TypeError, ValueError) as error:
+            raise OptionsError("options", f"have no form in JSON: {error}") from error
+
+    @model_serializer(mode="plain")
+    def to_data(self) -> dict[str, Any]:
+        """Return the request as plain data: objects by their names, options as they are."""
+        return {
+            "backends": [_backend_name(backend) for backend in self.backends],
+            "options": {name: dict(options) for name, options in self.options.items()},
+            "fallback": self.fallback,
+            "strict": self.strict,
+            "policy": None if self.policy is None else policy_to_data(self.policy),
+            "partition": _plain(asdict(self.partition_options)),
+            "max_fold_cost": self.max_fold_cost,
+            "specialize": self.specialize if isinstance(self.specialize, bool) else [dict(s) for s in self.specialize],
+            "passes": {stage: [object_name(item) for item in passes] for stage, passes in self.passes.items()},
+            "dump": None if self.dump is None else str(self.dump),
+        }
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what an artifact records: plain JSON values, without the folder ``dump``, which is the machine's."""
+        data = self.to_data()
+        del data["dump"]
+        return {name: _to_json(value) for name, value in data.items()}
+
+    @classmethod
+    def schema_data(cls) -> dict[str, Any]:
+        """Return the JSON schema of files."""
+        schema = cls.model_json_schema()
+        names = {
+            name: str(field.validation_alias) for name, field in cls.model_fields.items() if field.validation_alias
+        }
+        describe_fields(schema, cls, names)
+        describe_fields(schema["$defs"][PartitionOptions.__name__], PartitionOptions, {})
+        return schema
+
+    def _check_named(self) -> None:
+        objects = [(f"backends[{i}]", item) for i, item in enumerate(self.backends) if not isinstance(item, str)]
+        if isinstance(name := None if self.policy is None else policy_to_data(self.policy), str) and ":" in name:
+            objects.append(("policy", self.policy))
+        for stage, passes in self.passes.items():
+            objects += [(f"passes.{stage}[{i}]", p) for i, p in enumerate(passes) if not isinstance(p, PassReference)]
+        for where, item in objects:
+            raise OptionsError(where, "is an object, which no file can name", got=object_name(item))
+
+
+class RequestFields(TypedDict, total=False):
+    """The fields of :class:`CompileRequest` but ``backends``, as keywords. ``None`` stands for the default."""
+
+    options: Mapping[str, Mapping[str, object]] | None
+    fallback: Fallback
+    strict: bool
+    policy: Policy | None
+    partition_options: PartitionOptions | None
+    max_fold_cost: int | None
+    specialize: Specialize
+    passes: Mapping[str, Sequence[ModulePass]] | None
+    dump: str | Path | None
+
+
+def gather_request(
+    request: CompileRequest | None, backends: Sequence[str | object], fields: Mapping[str, Any] = MappingProxyType({})
+) -> CompileRequest:
+    """Return a request in which what is given by itself stands in the place of the request's own values.
+
+    Args:
+        request: the request; without one, the default.
+        backends: if there are any, the backends.
+        fields: values of :class:`RequestFields`; ``None`` stands for "not given".
+
+    Raises:
+        TypeError: there is no such field.
+        OptionsError: a value does not fit.
+    """
+    for name in fields:
+        if name not in RequestFields.__annotations__:
+            raise TypeError(
+                f"unexpected keyword argument {name!r}; expected {', '.join(RequestFields.__annotations__)}"
+            )
+    given = {name: value for name, value in fields.items() if value is not None}
+    if backends != ():
+        given["backends"] = backends
+    base = CompileRequest() if request is None else request
+    return base.updated(**given) if given else base
+
+
+def _backend_name(backend: str | object) -> str:
+    if isinstance(backend, str):
+        return backend
+    return backend.name if isinstance(backend, BackendHandle) else open_object(backend).name
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with dicts for mappings and lists for sequences."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _to_json(value: Any) -> Any:
+    """Return a value of which everything that JSON cannot express is replaced by its name, or its text if a number."""
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    return object_name(value)

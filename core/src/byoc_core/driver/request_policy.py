@@ -1,0 +1,78 @@
+"""Policies in requests: objects in Python; in files a name, alone or in a table with its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from byoc_core.driver.references import object_name
+from byoc_core.driver.request_errors import read_table
+from byoc_core.errors import OptionsError, near_names
+from byoc_core.partitioning.policies import POLICIES, Policy
+
+__all__ = ["policy_from_data", "policy_schema", "policy_to_data"]
+
+_NAMES = tuple(POLICIES)
+
+
+def policy_from_data(data: object) -> Policy:
+    """Return the policy that a file names.
+
+    Raises:
+        OptionsError: there is no policy of that name, or its fields do not fit.
+    """
+    name, given = (data.get("name"), data) if isinstance(data, Mapping) else (data, {})
+    if not isinstance(name, str) or name not in POLICIES:
+        hint = near_names(name, _NAMES) or None if isinstance(name, str) else None
+        where = "policy.name" if isinstance(data, Mapping) else "policy"
+        raise OptionsError(where, "is no policy", got=repr(name), expected=" or ".join(_NAMES), hint=hint)
+    table = {key: value for key, value in given.items() if key != "name"}
+    policy: Policy = read_table(POLICIES[name], "policy", table, ", ")
+    return policy
+
+
+def policy_to_data(policy: object) -> str | dict[str, Any]:
+    """Return a policy as files have it; that of another class by the name of its class alone."""
+    name = next((name for name, kind in POLICIES.items() if type(policy) is kind), None)
+    if name is None:
+        return object_name(policy)
+    default = POLICIES[name]()
+    given = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
+    changed = {key: _plain(value) for key, value in given.items() if value != getattr(default, key)}
+    return {"name": name, **changed} if changed else name
+
+
+def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item if isinstance(item, int) else asdict(item) for key, item in value.items()}
+
+
+def policy_schema() -> dict[str, Any]:
+    """Return the JSON schema of policies in files."""
+    tables = [
+        {**schema, "properties": {"name": {"const": name}, **schema.get("properties", {})}, "required": ["name"]}
+        for name, kind in POLICIES.items()
+        for schema in [_schema(kind)]
+    ]
+    return {"anyOf": [{"enum": list(_NAMES)}, *tables, {"type": "null"}]}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    schema = TypeAdapter(kind).json_schema()
+    inline = partial(_inline, MappingProxyType(schema.pop("$defs", {})))
+    return {**inline(schema), "additionalProperties": False}
+
+
+def _inline(definitions: Mapping[str, Any], schema: Any) -> Any:
+    """Return a schema with its definitions in the places that refer to them."""
+    if isinstance(schema, list):
+        return [_inline(definitions, item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inline(definitions, definitions[schema["$ref"].rpartition("/")[2]])
+    return {key: _inline(definitions, item) for key, item in schema.items()}

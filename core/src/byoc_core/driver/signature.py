@@ -1,0 +1,31 @@
+"""Signatures that show the fields of a request: what ``help`` prints of functions that take them as keywords."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from byoc_core.driver.request import CompileRequest, RequestFields
+
+__all__ = ["shows_request_fields"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def shows_request_fields(function: _F) -> _F:
+    """Return a function whose signature lists the fields of a request, with their defaults, for ``**fields``."""
+    own = inspect.signature(function)
+    fields = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if field.default_factory is not None else field.default,
+            annotation=getattr(annotation, "__forward_arg__", annotation),
+        )
+        for name, annotation in RequestFields.__annotations__.items()
+        for field in [CompileRequest.model_fields[name]]
+    ]
+    kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    function.__signature__ = own.replace(parameters=[*kept, *fields])  # type: ignore[attr-defined]
+    return function

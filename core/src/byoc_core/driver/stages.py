@@ -1,0 +1,47 @@
+"""The stages of a compilation, and the points between them at which passes of others run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from types import MappingProxyType
+
+from byoc_core.ir import IRModule
+
+__all__ = ["HOOKS", "INSERTION_POINTS", "ModulePass", "Stage"]
+
+ModulePass = Callable[[IRModule], IRModule]
+"""A pass, or a plain function from module to module."""
+
+
+class Stage(StrEnum):
+    """The stages of a compilation, in order. ``prepare`` ends with the passes of ``before_partition``."""
+
+    PREPARE = "prepare"
+    BEFORE_PARTITION = "before_partition"
+    PARTITION = "partition"
+    AFTER_PARTITION = "after_partition"
+    PARTITION_HOST = "partition_host"
+    PEEL = "peel"
+    COMPILE = "compile"
+    AFTER_CODEGEN = "after_codegen"
+    LOWER = "lower"
+
+
+INSERTION_POINTS = (Stage.BEFORE_PARTITION, Stage.AFTER_PARTITION, Stage.AFTER_CODEGEN)
+"""The stages that hold passes of plugins, in the order of backends, and then those of the user.
+
+- ``before_partition``: after the core's own passes. Every op is still in the function that the user wrote.
+- ``after_partition``: between partition and codegen. Each region that a backend claimed is a function annotated with
+  ``Codegen`` and ``global_symbol``. What stands in no such function goes to the host afterwards.
+- ``after_codegen``: regions are calls of external symbols, and their modules hang on the module.
+"""
+
+HOOKS = MappingProxyType(
+    {
+        Stage.BEFORE_PARTITION: "byoc_prepare",
+        Stage.AFTER_PARTITION: "byoc_after_partition",
+        Stage.AFTER_CODEGEN: "byoc_after_codegen",
+    }
+)
+"""The hook by which a plugin takes part at each insertion point."""
