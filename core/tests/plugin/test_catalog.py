@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from byoc_core.errors import CodegenError, HookError, PluginError
-from byoc_core.plugin import Catalog, PluginRecord, discover
+from byoc_core.plugin import Catalog, PluginRecord
+from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
 

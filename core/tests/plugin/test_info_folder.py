@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byoc_core.plugin import discover
+from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.info_folder import InfoFolder
 from byoc_core.plugin.metadata import Declaration, normalise, read_metadata
 

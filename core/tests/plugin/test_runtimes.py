@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError, HookError, PluginError, RuntimeNotFoundError
-from byoc_core.plugin import Catalog, PluginRecord, describe_absence, discover
+from byoc_core.plugin import Catalog, PluginRecord, describe_absence
+from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl

@@ -14,7 +14,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext, Rejection, Support
+from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.errors import ByocError
 from byoc_core.ir import FunctionBuilder, IRModule, tensor
 from byoc_core.lint import lint_backend

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from byoc_core.authoring.layouts import Layout, compact_layout, is_view_op, operand_layouts, result_layouts
 from byoc_core.ir import Binding, TensorType, Value, Var
-from byoc_core.lower import is_view_op, operand_layouts, result_layouts
 from byoc_core.ops import default_ops
-from byoc_core.vm import Layout, compact_layout
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Group

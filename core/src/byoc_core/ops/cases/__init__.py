@@ -10,9 +10,28 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from byoc_core.ops.cases.case import OpCase, OperandCase, array_of, function_of, infer_case, new_function
+from byoc_core.ops.cases.case import (
+    OpCase,
+    OperandCase,
+    array_of,
+    case,
+    function_of,
+    infer_case,
+    integers,
+    new_function,
+)
 
-__all__ = ["OpCase", "OperandCase", "array_of", "function_of", "infer_case", "new_function", "op_cases"]
+__all__ = [
+    "OpCase",
+    "OperandCase",
+    "array_of",
+    "case",
+    "function_of",
+    "infer_case",
+    "integers",
+    "new_function",
+    "op_cases",
+]
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, OpDef, Value
-from byoc_core.opset.windows import axes_of
+from byoc_core.ops import axes_of
 from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_binding
 from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
