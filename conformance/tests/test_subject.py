@@ -15,6 +15,8 @@ from byoc_core.ir import Function, TensorType
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
 from byoc_core.runtime.hooks import Status as ToolStatus
 
+pytestmark = pytest.mark.interpreter
+
 COMPILING = [
     promise
     for promise in all_promises()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 REPOSITORY = Path(__file__).parents[3]
 SOURCE = REPOSITORY / "core" / "src" / "byoc_core"
 OTHERS = (*REPOSITORY.glob("plugins/*/src/*/"), *REPOSITORY.glob("conformance/src/*/"))

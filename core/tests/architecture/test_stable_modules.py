@@ -14,6 +14,8 @@ from byoc_core.ir import OpDef
 
 from docs.stable_modules import STABLE_MODULES
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 REPOSITORY = Path(__file__).parents[3]
 FOLDERS = sorted(
     path

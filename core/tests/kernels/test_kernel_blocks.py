@@ -14,6 +14,8 @@ from byoc_core.kernels.memory import BLOCK_ELEMENTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 Array = np.ndarray[Any, Any]
 
 LAYOUTS = {1: ("NCW", "NWC", "OIW"), 2: ("NCHW", "NHWC", "OIHW"), 3: ("NCDHW", "NDHWC", "OIDHW")}

@@ -10,6 +10,8 @@ from byoc_core.errors import ExecutionError
 from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 
+pytestmark = pytest.mark.lowest
+
 
 def _zeros(*shape: int, dtype: str = "float32") -> Any:
     return np.zeros(shape, dtype)

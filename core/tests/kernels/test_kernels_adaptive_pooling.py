@@ -15,6 +15,8 @@ from byoc_core.ops import FunctionBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 _POOLS = [
     ("nn.adaptive_max_pool1d", "nn.adaptive_avg_pool1d"),
     ("nn.adaptive_max_pool2d", "nn.adaptive_avg_pool2d"),

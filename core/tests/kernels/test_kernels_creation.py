@@ -13,6 +13,8 @@ from byoc_core.kernels import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 _SINGLE: Mapping[str, Callable[..., Any]] = KERNELS
 """The kernels, for those with one result."""
 

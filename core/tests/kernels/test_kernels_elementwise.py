@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+pytestmark = pytest.mark.lowest
+
 
 def _ulps(result: Any, exact: Any) -> float:
     """Gives the largest distance in units of the last place of the result's dtype."""

@@ -12,6 +12,8 @@ from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from scipy import special
 
+pytestmark = pytest.mark.lowest
+
 
 def _ulps(result: Any, exact: Any) -> float:
     expected = np.asarray(exact, np.float64)

@@ -13,6 +13,8 @@ from byoc_core.ops import default_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 RunNode = Callable[..., list[Any]]
 _REDUCTIONS = ("update", "add", "mul", "min", "max")

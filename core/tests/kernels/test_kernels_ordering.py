@@ -19,6 +19,8 @@ from byoc_core.ops import default_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 _UNITS = {"float16": 2.0**-24, "float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-24}
 """The unit roundoff of the type that sums of a type are computed in."""
 _LAST_ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -12,6 +12,8 @@ from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import new_function, op_cases
 
+pytestmark = pytest.mark.lowest
+
 Array = np.ndarray[Any, Any]
 
 

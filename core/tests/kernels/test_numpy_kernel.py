@@ -15,6 +15,8 @@ from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, arithmetic, 
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import op_cases
 
+pytestmark = pytest.mark.interpreter
+
 Array = np.ndarray[Any, Any]
 
 

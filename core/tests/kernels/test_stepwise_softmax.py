@@ -13,6 +13,8 @@ from byoc_core.kernels import KERNELS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 NDArray = npt.NDArray[Any]
 NARROW = ("bfloat16", "float16")
 EXP_ERROR = 2.0**-21

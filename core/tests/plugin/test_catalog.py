@@ -12,6 +12,8 @@ from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 
 def new_specs(*, name_required: bool) -> types.ModuleType:
     """Gives specifications of two hooks."""

@@ -10,6 +10,8 @@ from byoc_core.plugin import Catalog, PluginRecord, PluginState
 from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.settings import PluginSettings
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 ENTRY = "[byoc.backends]\nnpu = npu_plugin\n"
 
 

@@ -21,6 +21,8 @@ from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status
 from byoc_core.runtime.threads.fork_guard import UnforkedModule
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 RECORD = PluginRecord("npu", "byoc.runtimes", "npu_run", "byoc-npu", "1.0")
 WHERE = "plugin `npu` (byoc-npu 1.0)"
 CONTEXT = LoadContext()

@@ -16,6 +16,8 @@ from byoc_core.runtime.plan_storage import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 
 def chain(sizes: Sequence[int]) -> list[Interval]:
     """Buffers each of which is read by the op that makes the next."""

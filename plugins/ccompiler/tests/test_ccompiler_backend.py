@@ -21,6 +21,8 @@ from byoc_core.lint import lint_backend
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
 
+pytestmark = pytest.mark.interpreter
+
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
 
 

@@ -18,6 +18,8 @@ from byoc_core.runtime import runtimes
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray, RuntimeModule
 
+pytestmark = pytest.mark.interpreter
+
 GUIDE = """\
 subgraph_0
   input 0 10 10

@@ -18,6 +18,8 @@ from byoc_core.ops.cases import OpCase, new_function, op_cases
 from byoc_core.opset.families import find_op
 from byoc_core.runtime.graph.encoding import decode_document, encode_document
 
+pytestmark = pytest.mark.interpreter
+
 NAMES = sorted(op_cases())
 INFERRED = [name for name in NAMES if not default_ops()[name].declares_results]
 """Ops whose results have the types that their rule finds, not those that somebody declares."""
