@@ -59,7 +59,8 @@ _STRUCTURE = "Structure: calls, branches, loops, and groups of ops that a backen
 def op_reference_page() -> str:
     """Return the page: a table of contents, then a section for each family of ops."""
     sections = [
-        (import_module(f"byoc_core.opset.families.{name}").__doc__ or "", list(ops_of(name).values())) for name in FAMILIES
+        (import_module(f"byoc_core.opset.families.{name}").__doc__ or "", list(ops_of(name).values()))
+        for name in FAMILIES
     ]
     sections.append((_STRUCTURE, list(STRUCTURAL_OPS)))
     kinds = {text: _names(kind) for kind, text in _KINDS.items()}

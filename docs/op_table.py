@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import byoc_ccompiler.backend as ccompiler
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.authoring.csource_types import C_TYPES
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.authoring.csource import C_TYPES
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.dtypes import all_dtypes
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function

@@ -9,7 +9,7 @@ import pytest
 from byoc_core.backend.registry import backends
 from byoc_core.plugin.discovery import installed
 from byoc_core.plugin.metadata import snapshot
-from byoc_core.runtime.registry import runtimes
+from byoc_core.runtime import runtimes
 
 from conformance.tests.fakenpu_install import FAKES, install_fakenpu
 

@@ -25,6 +25,8 @@ from conformance.tests.conftest import forget_plugins
 from conformance.tests.samples import ALL_PASSED, new_report
 from conformance.tests.toys import CRASHES, DECLINES, FAILS, HANGS, install_toy
 
+pytestmark = pytest.mark.lowest
+
 
 @dataclass(frozen=True)
 class Done:

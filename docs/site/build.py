@@ -18,6 +18,8 @@ from pathlib import Path
 
 from byoc_core.backend import hook_specs
 
+from docs.stable_modules import STABLE_MODULES
+
 __all__ = ["gather", "main"]
 
 DOCS = Path(__file__).parents[1]
@@ -64,36 +66,7 @@ TREE = {
 
 SECTIONS = ("tutorial", "hooks", "adr", "plugins/ccompiler/docs/notes", "plugins/dnnl/docs/notes", "benchmarks")
 """Folders of the site whose README is the index of their other pages."""
-
-MODULES = (
-    "byoc_core",
-    "byoc_core.artifact",
-    "byoc_core.authoring",
-    "byoc_core.authoring.csource",
-    "byoc_core.authoring.graph",
-    "byoc_core.backend",
-    "byoc_core.backend.hooks",
-    "byoc_core.debugging",
-    "byoc_core.dims",
-    "byoc_core.errors",
-    "byoc_core.ir",
-    "byoc_core.lint",
-    "byoc_core.native.abi",
-    "byoc_core.native.toolchain",
-    "byoc_core.ops",
-    "byoc_core.partitioning",
-    "byoc_core.pattern",
-    "byoc_core.runtime",
-    "byoc_core.runtime.graph",
-    "byoc_core.runtime.graph.document",
-    "byoc_core.runtime.hooks",
-    "byoc_core.runtime.module",
-    "byoc_core.runtime.threads",
-    "byoc_core.runtime.vector_functions",
-    "byoc_core.script",
-    "byoc_core.transform",
-    "byoc_conformance",
-)
+MODULES = (*STABLE_MODULES, "byoc_conformance")
 """What the reference describes: everything that the modules of ``api-stability.md`` export, and the kit."""
 
 

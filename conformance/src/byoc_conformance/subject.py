@@ -11,15 +11,14 @@ from typing import Any
 
 import byoc_core
 import numpy.typing as npt
-from byoc_core.backend import BackendHandle, BackendInfo, backends
-from byoc_core.backend.info import coarsest_roundoff
+from byoc_core.backend import BackendHandle, backends, coarsest_roundoff
+from byoc_core.backend.hooks import BackendInfo
 from byoc_core.backend.own_ops import ops_with
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.ir import Function, IRModule, OpDef, OpRegistry
 from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen
 from byoc_core.pattern import Rejection
-from byoc_core.runtime import PackedFunction
-from byoc_core.runtime.registry import runtimes
+from byoc_core.runtime import PackedFunction, runtimes
 
 from byoc_conformance.judging import Verdict, judge
 from byoc_conformance.outcome import FailedError, NotCoveredError

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import ByocError
-from byoc_core.plugin import snapshot
+from byoc_core.plugin.metadata import snapshot
 from byoc_core.version import __version__
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from byoc_core.vm import VirtualMachine
 
     backends: Backends
+    """The backends that are installed, and those that the process registers."""
 
 __all__ = [
     "ByocError",

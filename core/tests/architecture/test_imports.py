@@ -10,6 +10,8 @@ from pathlib import Path
 import byoc_core
 import pytest
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 HEAVY = {
     *("click", "ml_dtypes", "onnx", "onnxruntime", "pluggy", "pydantic", "rich", "scipy", "tvm_ffi", "typer"),
     *("asyncio", "ctypes", "difflib", "email", "logging", "packaging", "subprocess", "zipfile"),

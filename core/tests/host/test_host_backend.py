@@ -25,6 +25,8 @@ from byoc_core.runtime.registry import runtimes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.asks_for_plugins
+
 OPS = default_ops()
 
 

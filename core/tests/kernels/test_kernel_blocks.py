@@ -14,6 +14,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 Array = np.ndarray[Any, Any]
 
 LAYOUTS = {1: ("NCW", "NWC", "OIW"), 2: ("NCHW", "NHWC", "OIHW"), 3: ("NCDHW", "NDHWC", "OIDHW")}

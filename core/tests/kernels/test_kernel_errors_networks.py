@@ -10,6 +10,8 @@ from byoc_core.errors import ExecutionError
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
 
+pytestmark = pytest.mark.lowest
+
 
 def _zeros(*shape: int, dtype: str = "float32") -> Any:
     return np.zeros(shape, dtype)

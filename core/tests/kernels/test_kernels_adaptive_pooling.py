@@ -15,6 +15,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "expand_dims": "numpy.squeeze undone",
     "nn.adaptive_avg_pool1d": "numpy over each window",

@@ -14,6 +14,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 RunNode = Callable[..., list[Any]]
 _DTYPES = st.sampled_from([np.float32, np.float16, np.int64, np.uint8, np.bool_, ml_dtypes.bfloat16, ml_dtypes.int4])
 _MODES = st.sampled_from(["DCR", "CRD"])

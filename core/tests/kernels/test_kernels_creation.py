@@ -13,6 +13,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "full": "sum of numpy arrays",
     "shape_of": "the shape that was drawn",

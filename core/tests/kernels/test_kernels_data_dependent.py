@@ -15,6 +15,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 _KERNELS: Mapping[str, Callable[..., Any]] = KERNELS
 _SHAPES = [(), (0,), (5,), (2, 0, 3), (3, 4), (2, 3, 2)]
 

@@ -16,6 +16,8 @@ from byoc_core.ops import default_ops
 from byoc_core.ops.cases import canonical_cases, new_function
 from byoc_core.opset.families import KERNELS
 
+pytestmark = pytest.mark.interpreter
+
 _EXTREME: dict[str, dict[str, Any]] = {"clip": {"min": -1e40, "max": 1e40}, "nn.pad": {"pad_value": 1e40}}
 """Attributes that most dtypes cannot hold, by op name."""
 

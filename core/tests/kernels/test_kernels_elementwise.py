@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "not_equal": "numpy.not_equal",
 }

@@ -12,6 +12,8 @@ from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
 from scipy import special
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "nn.swish": "scipy.special.expit",
 }

@@ -13,6 +13,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "flip": "numpy.flip",
     "roll": "numpy.roll",

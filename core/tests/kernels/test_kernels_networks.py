@@ -14,6 +14,8 @@ import pytest
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
 
+pytestmark = pytest.mark.lowest
+
 RunNode = Callable[..., list[Any]]
 _UNIT = 2.0**-24
 

@@ -19,6 +19,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "argsort": "sorted of Python",
     "sort": "sorted of Python",

@@ -12,6 +12,8 @@ from byoc_core.ops import default_ops
 from byoc_core.ops.cases import canonical_cases, dtypes_of, new_function
 from byoc_core.opset.families import KERNELS
 
+pytestmark = pytest.mark.lowest
+
 Array = np.ndarray[Any, Any]
 
 

@@ -17,6 +17,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 RunNode = Callable[..., list[Any]]
 _UNIT = 2.0**-24
 

@@ -13,6 +13,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 SMALL = st.integers(-3, 6)
 ANY = st.one_of(SMALL, st.sampled_from([-(2**62), -(10**9), -64, 64, 2**31, 2**62, 2**63 - 1]))
 SECRET = 1e6

@@ -15,6 +15,8 @@ from byoc_core.ops import default_ops
 from byoc_core.ops.cases import canonical_cases, dtypes_of
 from byoc_core.opset.families import KERNELS
 
+pytestmark = pytest.mark.interpreter
+
 Array = np.ndarray[Any, Any]
 
 

@@ -13,6 +13,8 @@ from byoc_core.opset.families import KERNELS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 ORACLES = {
     "nn.stepwise_softmax": "numpy.sum of ml_dtypes, and float64",
 }

@@ -127,7 +127,11 @@ print(json.dumps([other == thread.native_id, asleep, own, clock, is_here]))
 ALL = 32 * 50
 """The items that the worker does of a call's, if it does its part of each loop."""
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,11 @@ def in_child(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 """
 
-pytestmark = pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp"),
+]
 
 
 @pytest.fixture(scope="module")

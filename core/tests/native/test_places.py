@@ -39,7 +39,11 @@ static void body(void *data) {
 BYOC_EXPORT void run(int32_t *counts) { byoc_with_team(body, counts); }
 """
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ import pytest
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.threads.openmp import load_openmp
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 SOURCE = r"""
 #include "byoc_parallel.h"
 #include <pthread.h>

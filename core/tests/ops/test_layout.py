@@ -12,6 +12,8 @@ from byoc_core.vm.boxes import parts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 shapes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4).filter(lambda dims: np.prod(dims) <= 200)
 
 

@@ -14,6 +14,8 @@ from byoc_core.reporting.text import flops_text, percent, render_report
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.asks_for_plugins
+
 KEYS = (
     *("schema", "backends", "total_flops", "offloaded_share", "counted_sizes", "summary", "regions", "borders", "ops"),
     *("sizes", "name", "op", "outcome", "region", "code", "text", "flops", "share", "reasons", "backend", "before"),

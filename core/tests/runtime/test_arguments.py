@@ -13,6 +13,8 @@ from byoc_core.runtime.module import NDArray, PackedFunction, Signature, TensorS
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 
 def spec(name: str, *shape: int | str, dtype: str = "float32") -> TensorSpec:
     return TensorSpec(name, dtype, tuple(parse_dim(dim) for dim in shape))

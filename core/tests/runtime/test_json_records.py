@@ -29,6 +29,8 @@ from byoc_core.runtime.json_records import (
 )
 from byoc_core.runtime.module import TensorSpec
 
+pytestmark = pytest.mark.interpreter
+
 
 @dataclass(frozen=True)
 class Pair:

@@ -21,6 +21,8 @@ from byoc_core.runtime.serial import SerialModule
 from byoc_core.vm import Call, CallKind, Program, Ret, VMFunction, verify
 from byoc_core.vm.program import DynamicTensor
 
+pytestmark = pytest.mark.interpreter
+
 X = np.array([0, 1, 0, 2], np.float32)
 
 

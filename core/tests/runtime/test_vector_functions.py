@@ -16,6 +16,8 @@ from byoc_core.runtime.vector_functions import vector_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 NDArray = npt.NDArray[Any]
 UNIT = 2.0**-24
 SUBNORMAL = 2.0**-149

@@ -33,7 +33,10 @@ from hypothesis import strategies as st
 
 from core.tests.vm.native_functions import native_function
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 
 EXTERN, PACKED, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.BUILTIN
 n, k = parse_dim("n"), parse_dim("k")

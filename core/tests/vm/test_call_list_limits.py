@@ -21,7 +21,10 @@ from byoc_core.vm import Builtin, Call, PlannedTensor, Program, Ret, VirtualMach
 from core.tests.vm.native_functions import native_function
 from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Executable, Module, X, add, of_one_function, ones
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 
 n, m = parse_dim("n"), parse_dim("m")
 BOTH_WAYS = pytest.mark.parametrize("native", [True, False])

@@ -29,6 +29,8 @@ from byoc_core.vm import (
 
 from core.tests.vm.native_functions import native_function
 
+pytestmark = pytest.mark.interpreter
+
 n, m, k = parse_dim("n"), parse_dim("m"), parse_dim("k")
 EXTERN, PACKED, FUNCTION, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.FUNCTION, CallKind.BUILTIN
 

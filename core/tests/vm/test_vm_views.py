@@ -33,6 +33,8 @@ from byoc_core.vm.encoding import MAGIC
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 n = parse_dim("n")
 EXTERN, PACKED, FUNCTION, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.FUNCTION, CallKind.BUILTIN
 F32 = "float32"

@@ -23,7 +23,10 @@ from core.tests.vm.native_functions import native_function
 from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Executable, Permissive, X, Y, add, of_one_function
 from core.tests.vm.test_call_list import ones as counted
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 BOTH_WAYS = pytest.mark.parametrize("native", [True, False])
 DOUBLE_AND_NEGATE = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 1, (2,), (1,)), Ret((1,)))
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Function, TensorType

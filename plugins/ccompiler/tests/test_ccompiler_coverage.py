@@ -8,7 +8,7 @@ from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.declined import DECLINED
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.registry import FAMILIES
-from byoc_core.backend.info import CompileContext, Rejection, Support
+from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.ir import FunctionBuilder, tensor
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import canonical_cases, new_function

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.registry import FAMILIES
-from byoc_core.backend.info import CompileContext, Support
+from byoc_core.backend.hooks import CompileContext, Support
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import FunctionBuilder, TensorType, Value

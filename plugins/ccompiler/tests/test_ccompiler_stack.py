@@ -9,7 +9,7 @@ import byoc_ccompiler.backend as ccompiler
 import numpy as np
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.ir import tensor
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection, Support
+from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS

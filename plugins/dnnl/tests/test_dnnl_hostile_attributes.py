@@ -14,7 +14,7 @@ from typing import Any
 import byoc_dnnl.backend as dnnl
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.ir import Binding, tensor
 from byoc_core.opset.families import KERNELS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Value, tensor
 from byoc_core.opset.families import KERNELS

@@ -9,7 +9,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.authoring.graph import GraphCodegen
-from byoc_core.backend.info import CompileContext
+from byoc_core.backend.hooks import CompileContext
 from byoc_core.ir import Constant, Value, Var, tensor
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from byoc_core.backend.all_hooks import hook_specs
     from byoc_core.backend.handle import BackendHandle
-    from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
+    from byoc_core.backend.info import (
+        BackendInfo,
+        CodegenResult,
+        CompileContext,
+        Estimate,
+        Rejection,
+        Status,
+        Support,
+        coarsest_roundoff,
+    )
     from byoc_core.backend.registry import Backends, backends
 
 __all__ = [
@@ -25,6 +34,7 @@ __all__ = [
     "Status",
     "Support",
     "backends",
+    "coarsest_roundoff",
     "hook_specs",
 ]
 

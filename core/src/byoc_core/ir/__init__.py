@@ -5,7 +5,8 @@ from byoc_core.ir.constants import Constant, ConstantStore, digest_of
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Var
 from byoc_core.ir.parser import parse_function, parse_module
-from byoc_core.ir.printer import binding_window, print_function, print_module
+from byoc_core.ir.printer import EXTERNAL_MODULES, binding_window, print_function, print_module
+from byoc_core.ir.sizes import cited_symbols, given_symbols, type_symbols
 from byoc_core.ir.structural import (
     CALL,
     CALL_DPS_PACKED,
@@ -32,6 +33,7 @@ __all__ = [
     "CALL_DPS_PACKED",
     "CALL_PACKED",
     "COMPOSITE",
+    "EXTERNAL_MODULES",
     "IF",
     "LOOP",
     "REQUIRED",
@@ -59,7 +61,9 @@ __all__ = [
     "Value",
     "Var",
     "binding_window",
+    "cited_symbols",
     "digest_of",
+    "given_symbols",
     "infer_results",
     "is_pure",
     "is_static",
@@ -71,6 +75,7 @@ __all__ = [
     "structural_hash",
     "structurally_equal",
     "tensor",
+    "type_symbols",
     "verify",
     "verify_function",
 ]

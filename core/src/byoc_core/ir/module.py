@@ -37,6 +37,7 @@ class Var:
 
 
 Value = Var | Constant
+"""An operand: a parameter or a result of a binding, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from byoc_core.errors import IRTypeError
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.opset.attributes import AttrValue
-from byoc_core.opset.cases import OpCase, OperandCase, Shape, array_of, example
+from byoc_core.opset.cases import OpCase, OperandCase, Shape, array_of, example, integers
 from byoc_core.opset.contexts import TypeContext
 from byoc_core.opset.families import data_dependent
 from byoc_core.opset.opdef import OpDef
@@ -26,6 +26,7 @@ __all__ = [
     "dtypes_of",
     "function_of",
     "infer_case",
+    "integers",
     "new_function",
 ]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.arguments import argument_places, bind_symbols
     from byoc_core.runtime.csource import CSourceModule
     from byoc_core.runtime.graph import (
         BuiltFunction,
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
         Signature,
         TensorSpec,
     )
-    from byoc_core.runtime.registry import runtimes
+    from byoc_core.runtime.registry import RuntimeHandle, runtimes
     from byoc_core.runtime.status import Status
+    from byoc_core.runtime.workspaces import caller_nbytes
 
 __all__ = [
     "BuiltFunction",
@@ -71,14 +73,18 @@ __all__ = [
     "ReferenceFunction",
     "ReferenceNode",
     "RequestPool",
+    "RuntimeHandle",
     "RuntimeInfo",
     "RuntimeModule",
     "Signature",
     "Status",
     "TensorSpec",
+    "argument_places",
     "attrs_at",
     "bind_sizes",
+    "bind_symbols",
     "call_symbols",
+    "caller_nbytes",
     "check_graph",
     "hookimpl",
     "load_graph",
@@ -87,6 +93,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "workspaces": ("caller_nbytes",),
+    "arguments": ("argument_places", "bind_symbols"),
     "csource": ("CSourceModule",),
     "graph": (
         "BuiltFunction",
@@ -107,7 +115,7 @@ _HOMES = {
     "graph.document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
     "hooks": ("LoadContext", "RuntimeInfo", "hookimpl"),
     "module": ("CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),
-    "registry": ("runtimes",),
+    "registry": ("RuntimeHandle", "runtimes"),
     "status": ("Status",),
 }
 

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names, type_name
-from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, describe_claim, installed
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, installed
+from byoc_core.plugin.absence import describe_claim
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
 from byoc_core.runtime.delegating import DelegatingModule

@@ -25,6 +25,8 @@ from byoc_core.runtime.module import Signature, TensorSpec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 SOURCE = """\
 #include "byoc_ffi.h"
 

@@ -21,6 +21,8 @@ from byoc_core.runtime.csource_plugin import byoc_load_module, byoc_runtime_info
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import CallTraits
 
+pytestmark = pytest.mark.interpreter
+
 CONTEXT = LoadContext(allow_native=True, source="model.byoc")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 

@@ -25,6 +25,8 @@ from byoc_core.runtime.module import PackedFunction, Signature, TensorSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 ADD = """\
 #include "byoc_ffi.h"
 BYOC_EXPORT const void *byoc_constants[1];

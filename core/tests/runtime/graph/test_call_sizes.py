@@ -12,6 +12,8 @@ from byoc_core.runtime.module import TensorSpec
 
 from core.tests.runtime.graph.engines import tensor
 
+pytestmark = pytest.mark.interpreter
+
 
 def spec(name: str, *shape: int | str) -> TensorSpec:
     return TensorSpec(name, "float32", tensor(*shape).shape)

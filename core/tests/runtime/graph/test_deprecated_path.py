@@ -6,6 +6,8 @@ import pytest
 from byoc_core.runtime import graph_document
 from byoc_core.runtime.graph import document
 
+pytestmark = pytest.mark.interpreter
+
 MESSAGE = (
     "`byoc_core.runtime.graph_document` is deprecated since byoc-core 0.2 and will be removed in 0.4: "
     "use `byoc_core.runtime.graph.document`."

@@ -28,6 +28,8 @@ from hypothesis import strategies as st
 
 from core.tests.vm.native_functions import native_entry
 
+pytestmark = pytest.mark.interpreter
+
 DIGEST = "ab" * 32
 CONSTANT = np.arange(4, dtype="float32")
 

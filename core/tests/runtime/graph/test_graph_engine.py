@@ -18,6 +18,8 @@ from byoc_core.runtime.module import TensorSpec
 
 from core.tests.runtime.graph.engines import DOCUMENT, DOUBLE, DoublingEngine, Program, tensor
 
+pytestmark = pytest.mark.interpreter
+
 CONTEXT = LoadContext(source="test")
 
 

@@ -30,6 +30,8 @@ from hypothesis import strategies as st
 
 from core.tests.runtime.graph.test_graph_plan import DIGEST, Node, check, spread_out, square_graphs, tensor
 
+pytestmark = pytest.mark.interpreter
+
 SMALL = 60_000
 """Bytes of Python objects and of numpy's buffers; each array below that is planned is larger, if not said otherwise."""
 

@@ -6,10 +6,13 @@ import gc
 import json
 
 import numpy as np
+import pytest
 from byoc_core.runtime.graph import load_graph
 from byoc_core.runtime.graph.encoding import decode_document
 from byoc_core.runtime.graph.function_plan import PlannedNode
 from byoc_core.runtime.hooks import LoadContext
+
+pytestmark = pytest.mark.interpreter
 
 AXES: list[dict[str, object]] = [
     {"axis": 1},

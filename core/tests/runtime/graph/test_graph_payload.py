@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from core.tests.runtime.graph.engines import DOCUMENT
 
+pytestmark = pytest.mark.interpreter
+
 STATE = {"mode": "fast", "levels": [1, 2.5, None, True], "of": {"x": -1}}
 PAYLOAD = encode_payload(GraphPayload(DOCUMENT, STATE, {"double": b"\x00\xffprogram"}), "engine `toy`")
 

@@ -33,6 +33,8 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 DIGEST = "ab" * 32
 Node = tuple[str, tuple[int, ...], Mapping[str, GraphAttr]]
 

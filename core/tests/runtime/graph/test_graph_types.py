@@ -17,6 +17,8 @@ from byoc_core.ops.cases import OpCase, canonical_cases, new_function
 from byoc_core.opset.families import KERNELS, find_op
 from byoc_core.runtime.graph.encoding import decode_document, encode_document
 
+pytestmark = pytest.mark.interpreter
+
 NAMES = sorted(canonical_cases(default_ops()))
 INFERRED = [name for name in NAMES if not default_ops()[name].declares_results]
 """Ops whose results have the types that their rule finds, not those that somebody declares."""

@@ -16,6 +16,8 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 
 from core.tests.runtime.graph.engines import DOUBLE, tensor
 
+pytestmark = pytest.mark.interpreter
+
 DIGEST = "ab" * 32
 CONSTANT = np.arange(4, dtype="float32")
 CONSTANTS = {DIGEST: CONSTANT}

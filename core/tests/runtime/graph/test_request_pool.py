@@ -11,6 +11,8 @@ from itertools import count
 import pytest
 from byoc_core.runtime.graph import RequestPool
 
+pytestmark = pytest.mark.interpreter
+
 
 def make_pool(max_idle: int = 4) -> RequestPool[int]:
     return RequestPool(count().__next__, max_idle=max_idle)

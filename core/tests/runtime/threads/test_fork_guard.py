@@ -14,7 +14,10 @@ from byoc_core.runtime.hooks import RuntimeInfo
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.threads.fork_guard import UnforkedModule
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork"),
+]
 
 
 class Doubling(RuntimeModule):

@@ -9,6 +9,8 @@ import sys
 import pytest
 from byoc_core.native.toolchain import Toolchain
 
+pytestmark = pytest.mark.interpreter
+
 HEAD = """
 import os, signal, sys, threading, warnings
 import numpy as np

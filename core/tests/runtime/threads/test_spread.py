@@ -11,7 +11,10 @@ from byoc_core.runtime.threads.openmp import load_openmp
 
 from core.tests.fresh_process import answer_of
 
-pytestmark = pytest.mark.skipif(extension() is None, reason="the extension is not built")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason="the extension is not built"),
+]
 
 HEAD = """
 import contextlib, ctypes, json, os, threading, time

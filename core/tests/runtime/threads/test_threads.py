@@ -18,6 +18,8 @@ from byoc_core.runtime.threads.worker_accounts import Accounts, NativeAccounts, 
 
 from core.tests.fresh_process import answer_of
 
+pytestmark = pytest.mark.interpreter
+
 
 def extension() -> ModuleType | None:
     try:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
-from byoc_core.authoring.csource_parallel import PARALLEL_HEADER
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import PARALLEL_HEADER, CSourceCodegen, FunctionScope, c_dim, c_type
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var

@@ -11,8 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from byoc_core.authoring.layouts import (
+    Layout,
+    compact_layout,
+    is_view_op,
+    joins_operands,
+    operand_layouts,
+    result_layouts,
+)
 from byoc_core.ir import FunctionBuilder, TensorType, Value, Var
-from byoc_core.ops import Layout, compact_layout
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Group
@@ -101,7 +108,7 @@ class _Planner:
     def _parts(self, step: Step) -> list[tuple[Value, Place | None]]:
         """Gives where each operand of a view op has to lie so that its result needs no copy."""
         whole = self._find(step.result)
-        layouts = _operand_layouts(step, whole.layout)
+        layouts = operand_layouts(step.binding, whole.layout)
         places = [None if layout is None else Place(whole.base, layout.canonical) for layout in layouts]
         return list(zip(step.operands, places, strict=True))
 
@@ -109,7 +116,7 @@ class _Planner:
         """Has the operands of a view op made in its result, where that is bound to lie somewhere."""
         if len(step.binding.results) > 1:
             return
-        if not _joins(step) and step.result not in self._results and step.result not in self._of:
+        if not joins_operands(step.binding) and step.result not in self._results and step.result not in self._of:
             return
         for operand, place in self._parts(step):
             if place is not None and self._can_be_placed(operand, place):
@@ -124,7 +131,7 @@ class _Planner:
             is_written = access <= self._write_access(group, step, index)
         else:
             # A view op makes it by copies, unless its own operands can be placed in turn.
-            is_written = _joins(step) or _operand_layouts(step, place.layout)[0] is not None
+            is_written = joins_operands(step.binding) or operand_layouts(step.binding, place.layout)[0] is not None
         return is_written and self._can_be_read(value, access)
 
     def _can_be_read(self, value: Value, access: Access) -> bool:
@@ -153,7 +160,7 @@ class _Planner:
             ]
         source = self._find(step.operands[0])
         copies = []
-        for result, layout in zip(step.binding.results, _result_layouts(step, source.layout), strict=True):
+        for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
             place = None if layout is None else Place(source.base, layout.canonical)
             if place is not None and self._find(result) == place:
                 continue  # its operand was made in it
@@ -182,27 +189,12 @@ class _Planner:
 
 def _is_view(group: Group) -> bool:
     step = group.steps[0]
-    if len(group.steps) > 1 or step.binding.op.view is None:
+    if len(group.steps) > 1 or not is_view_op(step.binding):
         return False
-    if _joins(step):
-        return None not in _operand_layouts(step, compact_layout(shape_of(step.result)))
-    layouts = _result_layouts(step, compact_layout(shape_of(step.operands[0])))
+    if joins_operands(step.binding):
+        return None not in operand_layouts(step.binding, compact_layout(shape_of(step.result)))
+    layouts = result_layouts(step.binding, compact_layout(shape_of(step.operands[0])))
     return all(layout is not None and layout.is_injective() for layout in layouts)
-
-
-def _joins(step: Step) -> bool:
-    """Return whether the operands of a view op are views of its result."""
-    return step.binding.op.view is not None and step.binding.op.view.joins
-
-
-def _result_layouts(step: Step, layout: Layout) -> list[Layout | None]:
-    rule = step.binding.op.view
-    return [None] * len(step.binding.results) if rule is None else rule.result_layouts(step.binding.context(), layout)
-
-
-def _operand_layouts(step: Step, layout: Layout) -> list[Layout | None]:
-    rule = step.binding.op.view
-    return [None] * len(step.operands) if rule is None else rule.operand_layouts(step.binding.context(), layout)
 
 
 def _copy(source: Value, target: Var) -> Group:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byoc_core.dims import Dim, is_nonnegative
-from byoc_core.lower import Interval
-from byoc_core.lower import plan as plan_known
+from byoc_core.runtime.plan_storage import Interval
+from byoc_core.runtime.plan_storage import plan as plan_known
 
 __all__ = ["ALIGNMENT", "Request", "plan"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from byoc_core.errors import ArtifactError
-from byoc_core.opset.value_bounds import LARGEST
+from byoc_core.opset import LARGEST
 from byoc_core.runtime.graph.document import GraphFunction, GraphTensor
 from byoc_core.runtime.module import NDArray
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from byoc_core.opset.value_bounds import LARGEST
+from byoc_core.opset import LARGEST
 
 from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.value_facts import CHECK_LIMITS, bound_of

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from byoc_core.ops import OpContext, Rule, ValueFacts
-from byoc_core.opset.families import find_op
-from byoc_core.opset.types import TensorType
-from byoc_core.opset.value_bounds import LARGEST
+from byoc_core.opset import LARGEST, OpContext, Rule, TensorType, ValueFacts, find_op
 from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.calls import Call

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases import case
-from byoc_core.opset.cases import OpCase, OperandCase
+from byoc_core.ops.cases import OpCase, OperandCase, case
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import SIGNS, Space, axis_of, schema_levels, with_sign

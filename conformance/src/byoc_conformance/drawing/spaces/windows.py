@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases import case
-from byoc_core.opset.cases import OpCase
+from byoc_core.ops.cases import OpCase, case
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import Space, schema_levels

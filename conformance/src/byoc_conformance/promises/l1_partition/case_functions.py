@@ -16,7 +16,7 @@ from byoc_core.errors import IRTypeError
 from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Trait, Value, Var, print_function
 from byoc_core.lint import find_instances
 from byoc_core.ops.cases import OpCase, dtypes_of, function_of, new_function
-from byoc_core.transform.rewrite import clone_function
+from byoc_core.transform import clone_function
 
 from byoc_conformance.outcome import NotCoveredError
 from byoc_conformance.subject import Attempt, Subject

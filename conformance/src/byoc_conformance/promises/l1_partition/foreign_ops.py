@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ByocError, CodegenError
-from byoc_core.ir import Function, IRModule, TensorType, Value
-from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir import EXTERNAL_MODULES, Function, IRModule, TensorType, Value
 from byoc_core.partitioning import RunCodegen
 from byoc_core.pattern import Rejection
 from byoc_core.runtime.module import PackedFunction

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from byoc_core.digest import digest_of
 from byoc_core.errors import ArtifactError, ByocError
-from byoc_core.ir import ConstantStore, IRModule, TensorType, Var
+from byoc_core.ir import ConstantStore, IRModule, TensorType, Var, digest_of
 from byoc_core.ops.cases import function_of
 from byoc_core.runtime.module import RuntimeModule
 

@@ -37,7 +37,7 @@ def inspect_artifact(
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.signatures import add_signature, new_signature_table
-    from byoc_core.plugin import describe_claim
+    from byoc_core.plugin.absence import describe_claim
     from byoc_core.reporting.text import render_report
 
     given = parse_sizes(dim)

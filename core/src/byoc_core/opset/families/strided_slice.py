@@ -18,7 +18,7 @@ from byoc_core.opset.types import TensorType, Type
 from byoc_core.opset.value_bounds import bound_of_any
 from byoc_core.opset.views import ViewRule
 
-__all__ = ["STRIDED_SLICE"]
+__all__ = ["STRIDED_SLICE", "is_open_bound"]
 
 
 def _infer_strided_slice(context: TypeContext) -> tuple[Type, ...]:
@@ -57,7 +57,7 @@ def _strict_slice_size(context: TypeContext, axis: int, begin: Dim, end: Dim, st
     bounds = []
     for name, bound in (("begin", begin), ("end", end)):
         place = _from_front(bound, size)
-        if _is_open(bound):
+        if is_open_bound(bound):
             place = _clipped(bound, size, low, high)
         elif is_positive(low - place) or is_positive(place - high):
             raise context.error(f"attribute `{name}` lies outside axis {axis} of size {size}", got=bound)
@@ -69,13 +69,14 @@ def _count(first: Dim, last: Dim, stride: int) -> Dim:
     return dim_max(0, ceildiv(last - first if stride > 0 else first - last, abs(stride)))
 
 
-def _is_open(bound: Dim) -> bool:
+def is_open_bound(bound: Dim) -> bool:
+    """Return whether a bound of `strided_slice` stands for the end of its axis, whatever the size."""
     return isinstance(bound, int) and abs(bound) >= OPEN_BOUND
 
 
 def _clipped(bound: Dim, size: Dim, low: int, high: Dim) -> Dim:
     """Gives a slice's bound counted from the front and limited to the axis."""
-    if isinstance(bound, int) and _is_open(bound):
+    if isinstance(bound, int) and is_open_bound(bound):
         return high if bound > 0 else dim_min(low, high)  # of an empty axis the last index is -1
     return dim_min(dim_max(_from_front(bound, size), low), high)
 

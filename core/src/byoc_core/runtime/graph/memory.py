@@ -16,7 +16,8 @@ import numpy as np
 from byoc_core.dims import Dim, evaluate, exact_div, product, shape_symbols
 from byoc_core.errors import IRTypeError
 from byoc_core.runtime.module import NDArray
-from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, plan_once, plan_symbolic
+from byoc_core.runtime.plan_storage import Interval, plan_once
+from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_symbolic
 
 __all__ = ["PlacedArray", "Storages", "WorkspacePlan"]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.threads.fork_lock import ForkLock
     from byoc_core.runtime.threads.setting import (
         MAX_THREADS,
         check_num_threads,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_THREADS",
+    "ForkLock",
     "check_num_threads",
     "default_num_threads",
     "enter_call",
@@ -46,4 +48,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.setting"), name)
+    home = "fork_lock" if name == "ForkLock" else "setting"
+    return getattr(import_module(f"{__name__}.{home}"), name)

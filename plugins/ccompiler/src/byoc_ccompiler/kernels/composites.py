@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from byoc_core.authoring.csource_scope import ConstantPool
-from byoc_core.backend.info import Rejection
+from byoc_core.authoring.csource import ConstantPool
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, FunctionBuilder, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 from byoc_core.ir import Binding, Constant, IRModule, OpDef, Value
-from byoc_core.opset.windows import axes_of
+from byoc_core.ops import axes_of
 from byoc_core.runtime.module import NDArray
-from byoc_core.transform import evaluate_binding
+from byoc_core.transform import RewriteGraph, evaluate_binding, rewrite_module
 from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
-from byoc_core.transform.rewriter import RewriteGraph, rewrite_module
 
 from byoc_ccompiler.attributes import axis_of, int_of, ints_of
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT

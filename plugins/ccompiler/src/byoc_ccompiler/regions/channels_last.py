@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from byoc_core.ir import Binding, Function, IRModule, TensorType, Value, Var
-from byoc_core.transform import MoveTransposes
-from byoc_core.transform.rewriter import RewriteGraph, rewrite_module
+from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.steps import dtype_of, shape_of

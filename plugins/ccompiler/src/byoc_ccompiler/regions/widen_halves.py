@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from byoc_core.ir import AttrValue, Binding, Constant, IRModule, TensorType, Value, Var
-from byoc_core.transform.rewriter import RewriteGraph, rewrite_module
+from byoc_core.transform import RewriteGraph, rewrite_module
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.steps import dtype_of

@@ -6,7 +6,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from byoc_core.opset.value_bounds import LARGEST
+from byoc_core.opset import LARGEST
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query

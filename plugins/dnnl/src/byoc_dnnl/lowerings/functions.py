@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from byoc_core.opset.value_bounds import LARGEST
+from byoc_core.opset import LARGEST
 
 from byoc_dnnl.capi import Algorithm
 from byoc_dnnl.lowerings.attributes import choice, number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from byoc_core.opset.value_bounds import LARGEST
+from byoc_core.opset import LARGEST
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument

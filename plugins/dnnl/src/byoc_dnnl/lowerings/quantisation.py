@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from byoc_core.opset.families import KERNELS
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument
@@ -18,6 +17,7 @@ from byoc_dnnl.known import Quantised
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
 from byoc_dnnl.post_ops import PostOp, Scaling
+from byoc_dnnl.reference import numpy_kernel
 
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray
@@ -119,7 +119,8 @@ def keeps_order(planner: Planner, quantised: Quantised) -> bool:
 def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placing:
     def place() -> None:
         digest = " ".join(["dequantised", *(planner.stored(id_).buffer.digest for id_ in call.inputs)])
-        planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", KERNELS[call.op](*arrays, **call.attrs))
+        values = numpy_kernel(call.op)(*arrays, **call.attrs)
+        planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", values)
 
     return place
 
