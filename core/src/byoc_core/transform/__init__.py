@@ -19,6 +19,7 @@ from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.rewrite import inline_composites
+from byoc_core.transform.rewrite_pass import RewritePass, pattern_rewrite
 from byoc_core.transform.simplify import Simplify
 from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
 from byoc_core.transform.unique_names import UniqueNames
@@ -41,6 +42,7 @@ __all__ = [
     "RecogniseComposites",
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
+    "RewritePass",
     "Sequential",
     "Simplify",
     "SizeKind",
@@ -52,6 +54,7 @@ __all__ = [
     "evaluate_function",
     "inline_composites",
     "pass_name",
+    "pattern_rewrite",
     "trace_sizes",
 ]
 
