@@ -1,4 +1,4 @@
-"""Passes from patterns: a function that says what replaces a match, and the decorator that makes a pass of it."""
+"""Passes made of patterns and of functions that return the replacement of a match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from byoc_core.transform.rewriter import RewriteGraph, Rule, pattern_rule, rewri
 __all__ = ["RewritePass", "RewriteRule", "pattern_rewrite"]
 
 Build = Callable[[Match, RewriteGraph], Value | Sequence[Value] | None]
-"""Return what replaces the results of a match's last op, or ``None`` to leave the match; new ops are emitted."""
+"""Return the replacement of the results of a match's last op, or ``None`` to leave the match; new ops are emitted."""
 
 _BASE_REWRITES, _REWRITES_PER_OP = 1000, 100
 
@@ -26,8 +26,8 @@ class RewriteRule:
 
     Attributes:
         name: for messages.
-        patterns: what it replaces; all captures of a match are at hand.
-        build: says by what.
+        patterns: the groups of ops that it replaces.
+        build: returns the replacement of a match.
     """
 
     name: str
@@ -48,11 +48,11 @@ class RewriteRule:
         return f"rewrite `{self.name}`"
 
     def checked(self, match: Match, graph: RewriteGraph) -> Sequence[Value] | None:
-        """Return what the function says that replaces a match.
+        """Return the replacement of a match, checked.
 
         Raises:
             PatternError: the function returned something else than ``None`` or values of the types of the match's
-                results. What it raises passes, with a note that names the rule.
+                results. An exception of the function passes, with a note that names the rule.
         """
         try:
             found: object = self.build(match, graph)
@@ -76,7 +76,7 @@ class RewriteRule:
 
 @dataclass(frozen=True, init=False)
 class RewritePass(Pass):
-    """Replaces what patterns match, until none matches.
+    """Replace what patterns match, until none matches.
 
     :func:`pattern_rewrite` makes it from a function; ``RewritePass(fuse, swap)`` combines several.
     Where several rules fit an op, the first that does not return ``None`` is taken. Matches that something outside
@@ -113,8 +113,8 @@ class RewritePass(Pass):
         """Return the rewritten module; the same module if nothing matches.
 
         Raises:
-            PatternError: a function returned a value of the wrong type, or matches never end: a rule makes what it, or
-                another one, replaces.
+            PatternError: a function returned a value of the wrong type, or there is always another match: a rule emits
+                ops that this rule, or another one, replaces.
 
         Cost: linear in ops and rewrites.
         """
@@ -129,7 +129,7 @@ class RewritePass(Pass):
 
 
 class _Count:
-    """How many rewrites are left before they are taken to have no end."""
+    """The number of rewrites that are left before they count as endless."""
 
     def __init__(self, left: int) -> None:
         self._left = left
