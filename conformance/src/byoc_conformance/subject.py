@@ -11,9 +11,8 @@ from typing import Any
 
 import byoc_core
 import numpy.typing as npt
-from byoc_core.backend import BackendHandle, backends, coarsest_roundoff
+from byoc_core.backend import BackendHandle, backends, coarsest_roundoff, ops_with
 from byoc_core.backend.hooks import BackendInfo
-from byoc_core.backend.own_ops import ops_with
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.ir import Function, IRModule, OpDef, OpRegistry
 from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen

@@ -15,6 +15,7 @@ ALLOWED = {
     "byoc_core/ir/parser.py": "the ops of a text that is parsed without a registry",
     "byoc_core/driver/compiler.py": "the ops of a compiler that is given none",
     "byoc_core/ops/__init__.py": "exports it",
+    "byoc_ccompiler/byte_ops.py": "its convolution of bytes has the type rule of the core's convolution",
     "byoc_conformance/core_ops.py": "the ids of the kit's tests are those of the core's ops",
 }
 """The files that may name `default_ops`, each with its reason."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Support,
         coarsest_roundoff,
     )
+    from byoc_core.backend.own_ops import ops_with
     from byoc_core.backend.registry import Backends, backends
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "backends",
     "coarsest_roundoff",
     "hook_specs",
+    "ops_with",
 ]
 
 _HOMES = {
@@ -43,6 +45,7 @@ _HOMES = {
     "Backends": "byoc_core.backend.registry",
     "backends": "byoc_core.backend.registry",
     "hook_specs": "byoc_core.backend.all_hooks",
+    "ops_with": "byoc_core.backend.own_ops",
 }
 
 

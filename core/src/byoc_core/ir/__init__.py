@@ -3,6 +3,7 @@
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore, digest_of
 from byoc_core.ir.infer import infer_results
+from byoc_core.ir.merging import merge_modules
 from byoc_core.ir.module import Binding, Function, IRModule, Location, Value, Var
 from byoc_core.ir.parser import parse_function, parse_module
 from byoc_core.ir.printer import EXTERNAL_MODULES, binding_window, print_function, print_module
@@ -67,6 +68,7 @@ __all__ = [
     "infer_results",
     "is_pure",
     "is_static",
+    "merge_modules",
     "no_flops",
     "parse_function",
     "parse_module",

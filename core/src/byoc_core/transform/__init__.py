@@ -19,6 +19,7 @@ from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
 from byoc_core.transform.rewrite import clone_function, inline_composites, remap
+from byoc_core.transform.rewrite_pass import RewritePass, pattern_rewrite
 from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
 from byoc_core.transform.simplify import Simplify
 from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
@@ -44,6 +45,7 @@ __all__ = [
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
     "RewriteGraph",
+    "RewritePass",
     "Rule",
     "Rules",
     "Sequential",
@@ -59,6 +61,7 @@ __all__ = [
     "evaluate_function",
     "inline_composites",
     "pass_name",
+    "pattern_rewrite",
     "rank_of",
     "remap",
     "rewrite_module",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, IRModule, OpRegistry, Trait, Value
 from byoc_core.ops.identity import is_identity
-from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules
+from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules, swap_constant
 from byoc_core.transform.pass_ import Pass
-from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
+from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
 from byoc_core.transform.tensors import dtype_of, permutation_of, shape_of
 
 __all__ = ["Canonicalise"]
@@ -175,15 +176,23 @@ def _holds_all_of(wide: str, narrow: str) -> bool:
 
 
 def _rules(keep: Exactness, ops: OpRegistry) -> Rules:
-    """Return the rules by op; those that ask for a trait, for all ops of the registry that have it."""
-    rules: dict[str, tuple[Rule, ...]] = dict(arithmetic_rules(keep, ops))
+    """Return the rules by op: those for its name, and around them those for its traits."""
+    named = _named_rules(keep)
+    rules = dict(named)
+    for name, op in ops.items():
+        before = (swap_constant,) if Trait.COMMUTATIVE in op.traits else ()
+        after = (_without_identity, _join_reshapes) if Trait.RESHAPING in op.traits else ()
+        last = (_without_broadcasts,) if Trait.ELEMENTWISE in op.traits else ()
+        if before or after or last:
+            rules[name] = (*before, *named.get(name, ()), *after, *last)
+    return rules
+
+
+@cache
+def _named_rules(keep: Exactness) -> Rules:
+    rules = dict(arithmetic_rules(keep))
     for name, views in _VIEW_RULES.items():
         rules[name] = (*rules.get(name, ()), *views)
-    for name, op in ops.items():
-        if op.has_trait(Trait.RESHAPING):
-            rules[name] = (*rules.get(name, ()), _without_identity, _join_reshapes)
-        if op.has_trait(Trait.ELEMENTWISE):
-            rules[name] = (*rules.get(name, ()), _without_broadcasts)
     return rules
 
 

@@ -22,29 +22,30 @@ _BASE_OPS, _OPS_PER_OP = 50_000, 4
 
 @dataclass(frozen=True)
 class InlineCalls(Pass):
-    """Replaces each ``call`` by the body of the function that it calls, so that regions can span it.
+    """Replace each ``call`` by the body of the function that it calls, so that a region can span it.
 
-    The body's values are fresh, with names of their own; symbols of the parameters become the caller's sizes, and types
-    are inferred again; other symbols get new names where the caller has theirs. Locations stay. The values that stand
-    for a call's results have their names. Calls in the bodies of ``if`` and ``loop`` are replaced too.
+    Values of the body are fresh and have names that the caller lacks. Symbols of the callee's parameters become the
+    caller's sizes, and types are inferred again; other symbols of the callee are renamed if the caller has them.
+    Locations stay. A value that stands for a result of the call has the name of this result. Calls in the bodies of
+    ``if`` and ``loop`` are replaced too.
 
-    A call is replaced with all calls that it leads to, or stays a call. It stays one
+    A call is replaced together with all calls in the callee. It stays a call
 
     - if its callee is not among ``functions``;
-    - if its callee is annotated with ``Codegen``, or it stands in a function so annotated or in a composite, or a
-      backend has claimed it: these are handed over as they are;
+    - if its callee is annotated with ``Codegen``, if the call stands in a function so annotated or in a composite, or
+      if a backend has claimed the call: such code is handed over as it is;
     - if its callee calls itself, directly or not, or calls a function that does;
     - if bodies would be nested more deeply than the verifier permits;
-    - if its callee does not fit the caller's sizes, or gives results of other types than the call has (parameters of
-      unknown rank may become known), or introduces a size whose name the caller has;
-    - if more than ``max_ops`` ops would be added to the module. Functions that call others twice, these others again,
-      and so on, stand for ever more ops: ``n`` of them for ``2**n``. Calls are asked in the order of the module.
+    - if its callee does not fit the caller's sizes, or introduces a size whose name the caller has, or has results of
+      other types than the call (parameters of unknown rank may become known);
+    - if the pass would copy more than ``max_ops`` ops. A chain of ``n`` functions that each call the next one twice
+      stands for ``2**n`` ops. Calls are considered in the order of the module.
 
-    Functions whose calls are all replaced stay as they are: :class:`RemoveUnusedFunctions` removes them.
+    Functions that lose all their callers stay as they are: :class:`RemoveUnusedFunctions` removes them.
 
     Attributes:
-        functions: names of functions that calls are replaced of; all by default.
-        max_ops: the most ops that may be added; by default 50,000 and four for each op of the module.
+        functions: names of the callees whose calls are replaced; all functions by default.
+        max_ops: the most ops that are copied; by default 50,000 and four for each op of the module.
     """
 
     functions: Sequence[str] | None = None
@@ -60,7 +61,7 @@ class InlineCalls(Pass):
         Raises:
             IRError: a function of ``functions`` is not in the module.
 
-        Cost: linear in the ops of the module and those that are added.
+        Cost: linear in the ops of the module and those that are copied.
         """
         chosen = module.functions if self.functions is None else {name: module[name] for name in self.functions}
         bodies = _measure(module, chosen)
@@ -91,7 +92,7 @@ def _depth(function: Function) -> int:
 
 
 def _measure(module: IRModule, chosen: Mapping[str, Function]) -> dict[str, _Body]:
-    """Return the functions that calls may be replaced of, callees before their callers."""
+    """Return the callees whose calls may be replaced, callees before their callers."""
     calls = {name: list(_calls(function)) for name, function in module.functions.items()}
     callees = {name: [str(call.attrs["callee"]) for call, _ in found] for name, found in calls.items()}
     sorter = TopologicalSorter({name: dict.fromkeys(found) for name, found in callees.items()})
@@ -172,11 +173,10 @@ class _Inlining:
         if not copies.replaces(call):
             return None
         body = self._bodies[str(call.attrs["callee"])]
-        if body.num_ops - 1 > self._left or depth + body.depth > MAX_NESTING:
+        if body.num_ops > self._left or depth + body.depth > MAX_NESTING:
             return None
+        self._left -= body.num_ops
         try:
-            copy = copies.copy(call)
+            return copies.copy(call)
         except IRTypeError:  # the body does not fit here
             return None
-        self._left -= body.num_ops - 1
-        return copy

@@ -153,18 +153,19 @@ Rules = Mapping[str, Sequence[Rule]]
 """Rules by the name of the op that they look at; the first that fits is taken."""
 
 
-def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value | None]) -> Rule:
-    """Gives the rule that replaces what a pattern matches by what ``build`` makes of the match.
+def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value | Sequence[Value] | None]) -> Rule:
+    """Return the rule that replaces what a pattern matches by what ``build`` makes of the match.
 
-    Matches that something outside reads from the middle of are not taken.
+    That is the value of the only result, or a value for each. Matches that something outside reads from the middle of
+    are not taken.
     """
 
     def rule(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         for match in find_matches(pattern, binding, graph):
             is_whole = graph.is_private(match) and graph.knows(*(inner.op for inner in match.bindings))
-            value = build(match, graph) if is_whole else None
-            if value is not None:
-                return (value,)
+            found = build(match, graph) if is_whole else None
+            if found is not None:
+                return (found,) if isinstance(found, Var | Constant) else found
         return None
 
     return rule

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from byoc_core.ir import AttrKind, AttrSpec, OpDef, OperandSpec, TensorType, Type, TypeContext
-from byoc_core.opset.families import ops_of
+from byoc_core.ops import default_ops
 
 __all__ = ["BYTE_CONVOLUTION", "BYTE_PRODUCT"]
 
-_CONVOLUTION = ops_of("convolution")["nn.conv2d"]
+_CONVOLUTION = default_ops()["nn.conv2d"]
 _OPERANDS = (OperandSpec("x"), OperandSpec("weight"))
 _ZERO_POINT = AttrSpec(
     "zero_point", AttrKind.INT, 0, doc="What is subtracted from ``x``, and stands beyond its borders."
