@@ -8,14 +8,9 @@ from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, IRTypeError
 from byoc_core.runtime.graph import attrs_at, bind_sizes, call_symbols
 from byoc_core.runtime.graph_document import GraphFunction, GraphNode
-from byoc_core.runtime.module import TensorSpec
 
 from core.tests.runtime.engines import tensor
-
-
-def spec(name: str, *shape: int | str) -> TensorSpec:
-    return TensorSpec(name, "float32", tensor(*shape).shape)
-
+from core.tests.vm.programs import spec
 
 RESHAPE = GraphNode("reshape", (0,), (tensor("n*m"),), {"shape": (parse_dim("n*m"),), "scale": 2.0})
 FLATTEN = GraphFunction("flatten", (spec("x", "n", "m"),), (), (RESHAPE,), (("y", 1),))

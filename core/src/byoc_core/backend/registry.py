@@ -11,7 +11,7 @@ from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
 from byoc_core.errors import BackendNotFoundError, ByocError, PluginError
-from byoc_core.offload_shares import HOST
+from byoc_core.offload_shares import HOST_NAME
 from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence, installed
 from byoc_core.plugin.handle import PluginHandle
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from byoc_core.opset.opdef import OpDef
 
 __all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends"]
-
-HOST_NAME = HOST
-"""The name of the core's own backend, which takes everything."""
 
 
 class Backends:

@@ -22,13 +22,13 @@ def advise_sizes(executable: Executable, backends: Sequence[str]) -> str | None:
     """
     from byoc_core.backend.registry import backends as installed_backends
     from byoc_core.dims import shape_symbols
-    from byoc_core.offload_shares import HOST, items_of
+    from byoc_core.offload_shares import HOST_NAME, items_of
     from byoc_core.printable import to_printable
 
     reasons = [
         (reason.get("backend"), reason.get("code"))
         for row in items_of(executable.report_data.get("ops"))
-        if row.get("outcome") == HOST
+        if row.get("outcome") == HOST_NAME
         for reason in items_of(row.get("reasons"))
     ]
     static = [name for name in backends if not installed_backends().get(name).info().dynamic_shapes]

@@ -16,11 +16,11 @@ from itertools import chain
 from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.lower.aims import Sharing, aims_of, compact_only
 from byoc_core.lower.assign_registers import assign_registers
 from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
+from byoc_core.lower.placement_hints import Sharing, compact_only, placement_hints
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.lower.view_ops import is_view_op
 from byoc_core.opset.types import TensorType, Type
@@ -154,11 +154,11 @@ class _Lowering:
         def may_own(var: Var) -> bool:
             return not (is_round and var in targets) and self._symbols(var) <= self._buffers.input_symbols
 
-        rigid: set[Value] = set()
+        compact: set[Value] = set()
         if any(map(is_view_op, body.bindings)):
-            rigid = compact_only(body, self._tables.traits)
-            aims = aims_of(body, targets, may_own, self._tables.traits, rigid, self._sharing)
-            self._buffers.aims.update(aims)
+            compact = compact_only(body, self._tables.traits)
+            hints = placement_hints(body, targets, may_own, self._tables.traits, compact, self._sharing)
+            self._buffers.hints.update(hints)
         for binding in body.bindings:
             match binding.op.name:
                 case "call":
@@ -172,7 +172,7 @@ class _Lowering:
                 case "loop":
                     self._emit_loop(binding)
                 case _:
-                    is_done = is_view_op(binding) and emit_view_op(binding, self._buffers, rigid, self._sharing)
+                    is_done = is_view_op(binding) and emit_view_op(binding, self._buffers, compact, self._sharing)
                     if not is_done:
                         raise _without_code(self._where, binding)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from byoc_core.ir.module import Binding, Value
-from byoc_core.lower.aims import Sharing
 from byoc_core.lower.buffers import Buffers
+from byoc_core.lower.placement_hints import Sharing
 from byoc_core.lower.view_ops import is_whole, result_layouts
 from byoc_core.vm.layout import Layout
 from byoc_core.vm.program import RegisterKind
@@ -14,13 +14,13 @@ from byoc_core.vm.program import RegisterKind
 __all__ = ["emit_view_op"]
 
 
-def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], sharing: Sharing) -> bool:
+def emit_view_op(binding: Binding, buffers: Buffers, compact: Collection[Value], sharing: Sharing) -> bool:
     """Gives the results of a view op a place, with copies where they need one of their own.
 
     Args:
         binding: the op.
         buffers: where its operands are.
-        rigid: values that something takes C-contiguous only.
+        compact: values that something takes C-contiguous only.
         sharing: whether results may be views of the operand.
 
     Returns:
@@ -36,7 +36,7 @@ def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], s
     may_share = may_share or sharing >= (Sharing.WHOLE if is_whole(binding) else Sharing.PARTS)
     for result, found in zip(binding.results, result_layouts(binding, layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
-        may_be_it = may_share and found is not None and (found.is_compact or result not in rigid)
+        may_be_it = may_share and found is not None and (found.is_compact or result not in compact)
         if view is not None and may_be_it and not buffers.has_place(result):
             buffers.places[result] = view
             continue
