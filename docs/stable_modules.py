@@ -40,6 +40,7 @@ STABLE_MODULES = {
     "byoc_core.runtime.hooks": "the hooks of a runtime, and the types that they exchange",
     "byoc_core.runtime.module": "modules of compiled functions",
     "byoc_core.runtime.plan_storage": "places for buffers that are not all needed at once",
+    "byoc_core.runtime.symbolic_storage": "the same for buffers of symbolic sizes",
     "byoc_core.runtime.threads": "threads of the process and of a call; locks that survive a fork",
     "byoc_core.runtime.vector_functions": "functions of many float32 at once, by their address",
     "byoc_core.script": "models as Python functions",

@@ -17,11 +17,11 @@ from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
-from byoc_core.lower.aims import Sharing, aims_of, compact_only
 from byoc_core.lower.assign_registers import assign_registers
 from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
+from byoc_core.lower.placement_hints import Sharing, compact_only, placement_hints
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.opset.types import TensorType, Type
@@ -158,11 +158,11 @@ class _Lowering:
         def may_own(var: Var) -> bool:
             return not (is_round and var in targets) and self._symbols(var) <= self._buffers.input_symbols
 
-        rigid: set[Value] = set()
+        compact: set[Value] = set()
         if any(map(_is_view, body.bindings)):
-            rigid = compact_only(body, self._tables.traits)
-            aims = aims_of(body, targets, may_own, self._tables.traits, rigid, self._sharing)
-            self._buffers.aims.update(aims)
+            compact = compact_only(body, self._tables.traits)
+            hints = placement_hints(body, targets, may_own, self._tables.traits, compact, self._sharing)
+            self._buffers.hints.update(hints)
         emitters = {
             CALL: self._emit_call,
             CALL_DPS_PACKED: self._emit_dps,
@@ -174,7 +174,7 @@ class _Lowering:
             if binding.op in emitters:
                 emitters[binding.op](binding)
             elif binding.op.view is None or not emit_view_op(
-                binding, binding.op.view, self._buffers, rigid, self._sharing
+                binding, binding.op.view, self._buffers, compact, self._sharing
             ):
                 raise _without_code(self._where, binding)
 

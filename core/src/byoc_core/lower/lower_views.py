@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from byoc_core.ir.module import Binding, Value
-from byoc_core.lower.aims import Sharing
 from byoc_core.lower.buffers import Buffers
+from byoc_core.lower.placement_hints import Sharing
 from byoc_core.opset.layout import Layout
 from byoc_core.opset.views import ViewRule
 from byoc_core.vm.program import RegisterKind
@@ -15,7 +15,7 @@ __all__ = ["emit_view_op"]
 
 
 def emit_view_op(
-    binding: Binding, rule: ViewRule, buffers: Buffers, rigid: Collection[Value], sharing: Sharing
+    binding: Binding, rule: ViewRule, buffers: Buffers, compact: Collection[Value], sharing: Sharing
 ) -> bool:
     """Gives the results of a view op a place, with copies where they need one of their own.
 
@@ -23,7 +23,7 @@ def emit_view_op(
         binding: the op.
         rule: of the op.
         buffers: where its operands are.
-        rigid: values that something takes C-contiguous only.
+        compact: values that something takes C-contiguous only.
         sharing: whether results may be views of the operand.
 
     Returns:
@@ -39,7 +39,7 @@ def emit_view_op(
     may_share = may_share or sharing >= (Sharing.WHOLE if rule.is_whole else Sharing.PARTS)
     for result, found in zip(binding.results, rule.result_layouts(binding.context(), layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
-        may_be_it = may_share and found is not None and (found.is_compact or result not in rigid)
+        may_be_it = may_share and found is not None and (found.is_compact or result not in compact)
         if view is not None and may_be_it and not buffers.has_place(result):
             buffers.places[result] = view
             continue

@@ -10,7 +10,7 @@ from typing import Any
 from byoc_core.dims import Dim, read_dim, total
 from byoc_core.errors import IRTypeError
 from byoc_core.printable import to_printable
-from byoc_core.reporting.shares import HOST, MAX_FLOPS, apportion, count_expression, items_of
+from byoc_core.reporting.shares import HOST_NAME, MAX_FLOPS, apportion, count_expression, items_of
 from byoc_core.runtime.sets_of_sizes import MAX_SIZE
 from byoc_core.runtime.specialised import SpecialisedModule
 
@@ -84,11 +84,11 @@ def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> d
     rows: list[Mapping[str, Any]] = []
     for row in items_of(report.get("ops")):
         backend = _text(row.get("outcome"))
-        if _text(row.get("region")) in regions and backend not in ("", HOST):
+        if _text(row.get("region")) in regions and backend not in ("", HOST_NAME):
             reason = {"backend": backend, "code": _CODE, "text": _TEXT.format(backend)}
             text = f"{backend}: {reason['text']}"
             reasons = [*items_of(row.get("reasons")), reason]
-            changed.append({**row, "outcome": HOST, "code": _CODE, "text": text, "reasons": reasons})
+            changed.append({**row, "outcome": HOST_NAME, "code": _CODE, "text": text, "reasons": reasons})
             rows.append(changed[-1])
         else:
             rows.append(row)
@@ -100,7 +100,7 @@ def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> d
         work = {"ops": len(mine), "flops": _flops_of(mine), "text": _TEXT.format(backend)}
         summary.append({"backend": backend, "code": _CODE, **work})
     moved = [
-        {**item, "backend": HOST} if _text(item.get("name")) in regions else item
+        {**item, "backend": HOST_NAME} if _text(item.get("name")) in regions else item
         for item in items_of(report.get("regions"))
     ]
     backends = [{**item, **_tally(item, rows)} for item in items_of(report.get("backends"))]

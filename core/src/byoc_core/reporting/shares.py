@@ -14,7 +14,7 @@ from byoc_core.dims import Dim, evaluate, read_dim, symbols_of
 from byoc_core.errors import IRTypeError, OptionsError, near_names
 
 __all__ = [
-    "HOST",
+    "HOST_NAME",
     "MAX_FLOPS",
     "VIEW",
     "apportion",
@@ -25,8 +25,8 @@ __all__ = [
     "reason_keys",
 ]
 
-HOST = "host"
-"""The backend whose ops count as not offloaded."""
+HOST_NAME = "host"
+"""The name of the core's own backend, which takes everything; its ops count as not offloaded."""
 
 VIEW = "(view)"
 """Stands for a backend where an op belongs to no region, since it only looks at memory in another way; no backend can
@@ -77,7 +77,7 @@ def apportion(
         outcome = _text(row.get("outcome"))
         by_backend[outcome] += count
         by_region[_text(row.get("region"))] += count
-        for pair in reason_keys(row) if outcome == HOST else ():
+        for pair in reason_keys(row) if outcome == HOST_NAME else ():
             by_reason[pair] += count
 
     def share(count: int) -> float:
@@ -98,9 +98,9 @@ def apportion(
         given["summary"] = [{**item, "share": share(count)} for item, count in zip(summary, found_counts, strict=True)]
         given["summary"].sort(key=lambda item: -item["share"])
     if total:
-        given["offloaded_share"] = (total - by_backend[HOST]) / total
+        given["offloaded_share"] = (total - by_backend[HOST_NAME]) / total
     else:
-        given["offloaded_share"] = float(bool(rows) and HOST not in by_backend)
+        given["offloaded_share"] = float(bool(rows) and HOST_NAME not in by_backend)
     given["counted_sizes"] = counted
     return given
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from byoc_core.printable import to_printable
 from byoc_core.reporting.shares import (
-    HOST,
+    HOST_NAME,
     MAX_FLOPS,
     count_expression,
     counted_sizes,
@@ -119,7 +119,7 @@ def host_reasons(data: Mapping[str, Any]) -> list[HostReason]:
     """
     found: dict[tuple[str, str], dict[str, HostReason]] = {}
     for row in items_of(data.get("ops")):
-        if row.get("outcome") == HOST:
+        if row.get("outcome") == HOST_NAME:
             decisive = decisive_reasons(items_of(row.get("reasons")))
             for key in reason_keys(row):
                 text = _text(decisive.get(key[0], row).get("text"))
@@ -194,7 +194,7 @@ def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
     for row in items_of(data.get("ops")):
         reasons = items_of(row.get("reasons"))
         chosen = decisive_reasons(reasons)
-        for reason in reasons if row.get("outcome") == HOST else ():
+        for reason in reasons if row.get("outcome") == HOST_NAME else ():
             if reason.get("code") == "near-miss" and chosen[_text(reason.get("backend"))] is not reason:
                 key = _text(row.get("op")), _text(reason.get("text"))
                 miss = found.setdefault(key, [_text(row.get("name")), 0, 0.0])
@@ -269,7 +269,7 @@ def _left_over(data: Mapping[str, Any], share: object) -> str:
     """Return a clause that names the ops of the host where the shares of FLOPs do not tell of them."""
     if not isinstance(share, int | float) or percent(share) != "100.0%":
         return ""
-    names = Counter(_text(row.get("op")) or "?" for row in items_of(data.get("ops")) if row.get("outcome") == HOST)
+    names = Counter(_text(row.get("op")) or "?" for row in items_of(data.get("ops")) if row.get("outcome") == HOST_NAME)
     kinds = [f"{count} x {name}" if count > 1 else name for name, count in sorted(names.items())]
     more = f" and {len(kinds) - _MAX_KINDS} more kinds" if len(kinds) > _MAX_KINDS else ""
     count = names.total()

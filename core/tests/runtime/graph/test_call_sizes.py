@@ -8,15 +8,11 @@ from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError, IRTypeError
 from byoc_core.runtime.graph import attrs_at, bind_sizes, call_symbols
 from byoc_core.runtime.graph.document import GraphFunction, GraphNode
-from byoc_core.runtime.module import TensorSpec
 
 from core.tests.runtime.graph.engines import tensor
+from core.tests.vm.programs import spec
 
 pytestmark = pytest.mark.interpreter
-
-
-def spec(name: str, *shape: int | str) -> TensorSpec:
-    return TensorSpec(name, "float32", tensor(*shape).shape)
 
 
 RESHAPE = GraphNode("reshape", (0,), (tensor("n*m"),), {"shape": (parse_dim("n*m"),), "scale": 2.0})

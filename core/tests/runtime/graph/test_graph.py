@@ -22,11 +22,12 @@ from byoc_core.runtime.graph.document import (
 )
 from byoc_core.runtime.graph.encoding import decode_document, encode_document
 from byoc_core.runtime.hooks import LoadContext
-from byoc_core.runtime.module import CallTraits, NDArray, TensorSpec
+from byoc_core.runtime.module import CallTraits, NDArray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.tests.vm.native_functions import native_entry
+from core.tests.vm.programs import spec
 
 pytestmark = pytest.mark.interpreter
 
@@ -51,10 +52,6 @@ KERNELS: dict[str, Callable[..., Any]] = {"add": add, "reshape": reshape, "split
 
 def tensor(*shape: int | str, dtype: str = "float32") -> GraphTensor:
     return GraphTensor(dtype, tuple(parse_dim(dim) for dim in shape))
-
-
-def spec(name: str, *shape: int | str) -> TensorSpec:
-    return TensorSpec(name, "float32", tensor(*shape).shape)
 
 
 BODY = GraphFunction(

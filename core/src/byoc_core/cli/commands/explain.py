@@ -191,9 +191,9 @@ def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
 
 def _why(row: Mapping[str, Any]) -> str:
     """Gives why an op stays on the host or is no backend's, else which backends before did not take it."""
-    from byoc_core.reporting.shares import HOST, VIEW, decisive_reasons, items_of
+    from byoc_core.reporting.shares import HOST_NAME, VIEW, decisive_reasons, items_of
 
-    if row.get("outcome") in (HOST, VIEW):
+    if row.get("outcome") in (HOST_NAME, VIEW):
         return str(row.get("text") or row.get("code") or "")
     others = decisive_reasons(
         [item for item in items_of(row.get("reasons")) if item.get("backend") != row.get("outcome")]

@@ -39,7 +39,7 @@ def _quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, blo
     Raises:
         ExecutionError: there is not one parameter for each index, or block, of the axis.
     """
-    divisor, zero = _spread("quantize", scale, zero_point, x, axis, block_size)
+    divisor, zero = _broadcast_parameters("quantize", scale, zero_point, x, axis, block_size)
     wide = working_dtype(x.dtype)
     shifted = np.rint(x.astype(wide, copy=False) / divisor.astype(wide, copy=False)) + zero.astype(wide)
     limited = np.clip(np.where(np.isnan(shifted), 0, shifted), lowest(zero_point.dtype), highest(zero_point.dtype))
@@ -52,14 +52,14 @@ def _dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, b
     Raises:
         ExecutionError: there is not one parameter for each index, or block, of the axis.
     """
-    factor, zero = _spread("dequantize", scale, zero_point, x, axis, block_size)
+    factor, zero = _broadcast_parameters("dequantize", scale, zero_point, x, axis, block_size)
     wide = working_dtype(scale.dtype)
     steps = x.astype(np.int64) - zero.astype(np.int64)
     result = steps.astype(wide) * factor.astype(wide, copy=False)
     return np.asarray(result).astype(scale.dtype, copy=False)
 
 
-def _spread(
+def _broadcast_parameters(
     op: str, scale: NDArray, zero_point: NDArray, x: NDArray, axis: int, block_size: int
 ) -> tuple[NDArray, NDArray]:
     """Gives both parameters (one value, one for each index of an axis, or one for each block) as they broadcast."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from byoc_core.printable import to_printable
 from byoc_core.reporting.page.layout import lay_out
-from byoc_core.reporting.shares import HOST, items_of
+from byoc_core.reporting.shares import HOST_NAME, items_of
 from byoc_core.reporting.text import flops_count, render_report
 
 __all__ = ["render_page"]
@@ -36,7 +36,7 @@ def render_page(data: Mapping[str, Any], title: str) -> str:
     rows = items_of(data.get("ops"))
     report = render_report(data)
     content = {
-        "host": HOST,
+        "host": HOST_NAME,
         "backends": [
             {"name": _text(b.get("name")), "share": _number(b.get("share"))}
             | {key: _number(b.get(key)) for key in ("ops", "regions")}
@@ -117,7 +117,7 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
         for reason in items_of(row.get("reasons"))
     ]
     node = {key: _text(row.get(key)) for key in ("function", "op", "name", "outcome", "region", "composite")}
-    if node["outcome"] == HOST:
+    if node["outcome"] == HOST_NAME:
         node["region"] = ""  # of no interest: what is left over
     return node | {
         "code": _text(row.get("code")),

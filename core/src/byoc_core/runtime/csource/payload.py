@@ -24,7 +24,7 @@ from byoc_core.runtime.json_records import (
     DIM,
     DTYPE,
     MisfitError,
-    Optional,
+    OptionalField,
     flag,
     integer,
     list_of,
@@ -95,7 +95,7 @@ _read_header = record(
             symbol=text("[A-Za-z_][A-Za-z0-9_]*"),
             inputs=_TENSORS,
             outputs=_TENSORS,
-            traits=Optional(_TRAITS),
+            traits=OptionalField(_TRAITS),
         )
     ),
     constants=_TEXTS,
@@ -105,9 +105,9 @@ _read_header = record(
     system=_TEXT,
     machine=_TEXT,
     features=_TEXTS,
-    target=Optional(_TEXT),
-    libraries=Optional(list_of(text("[A-Za-z0-9_+.-]+"))),
-    not_held=Optional(list_of(text("[^/\\\\\\0]+"))),
+    target=OptionalField(_TEXT),
+    libraries=OptionalField(list_of(text("[A-Za-z0-9_+.-]+"))),
+    not_held=OptionalField(list_of(text("[^/\\\\\\0]+"))),
 )
 
 

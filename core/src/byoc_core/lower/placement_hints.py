@@ -11,7 +11,7 @@ from byoc_core.ir.structural import CALL, CALL_DPS_PACKED
 from byoc_core.opset.opdef import Trait
 from byoc_core.runtime.module import CallTraits
 
-__all__ = ["Aim", "Sharing", "aims_of", "compact_only"]
+__all__ = ["PlacementHint", "Sharing", "compact_only", "placement_hints"]
 
 _MAX_DEPTH = 256
 """How many buffers may lie one inside the other: the cost of checking a program grows with it."""
@@ -29,8 +29,8 @@ class Sharing(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """A value is best made where it has to lie, so that the view op ``owner`` needs no copy of operand ``index``.
+class PlacementHint:
+    """Where a value is best made, so that the view op ``owner`` needs no copy of operand ``index``.
 
     Attributes:
         owner: the view op.
@@ -43,55 +43,55 @@ class Aim:
     may_stride: bool
 
 
-def aims_of(
+def placement_hints(
     body: Function,
     taken: Collection[Var],
     may_own: Callable[[Var], bool],
     traits: Callable[[str], CallTraits],
-    rigid: Collection[Value],
+    compact: Collection[Value],
     sharing: Sharing,
-) -> dict[Var, Aim]:
-    """Gives the values of a body that are operands of a view op and may be made in the place of its result.
+) -> dict[Var, PlacementHint]:
+    """Return the hints for values of a body that are operands of a view op and may be made in the place of its result.
 
-    A value has one aim: the last view op in the body that may own it, and of that the first operand.
+    A value has one hint: the last view op in the body that may own it, and of that the first operand.
 
     Args:
         body: a function or region.
         taken: values that have a place of their own.
         may_own: tells whether the result of a view op may be written before the op's turn.
         traits: what the function of a symbol permits.
-        rigid: values that something takes C-contiguous only.
+        compact: values that something takes C-contiguous only.
         sharing: what is permitted.
 
     Cost: linear in the body.
     """
     makers = {result: binding for binding in body.bindings for result in binding.results}
-    aims: dict[Var, Aim] = {}
+    hints: dict[Var, PlacementHint] = {}
     depths: dict[Var, int] = {}
     for owner in reversed(body.bindings):
         if not _can_own(owner, sharing) or not may_own(owner.results[0]):
             continue
         depth = depths.get(owner.results[0], 0) + 1
         if depth > _MAX_DEPTH or not _wants_operands(
-            owner, owner.results[0] in aims or owner.results[0] in taken, rigid
+            owner, owner.results[0] in hints or owner.results[0] in taken, compact
         ):
             continue
         for index, operand in enumerate(owner.operands):
             maker = makers.get(operand) if isinstance(operand, Var) else None
-            if not isinstance(operand, Var) or maker is None or operand in aims or operand in taken:
+            if not isinstance(operand, Var) or maker is None or operand in hints or operand in taken:
                 continue
             if maker.op in (CALL, CALL_DPS_PACKED) or _can_own(maker, sharing):
                 is_free = maker.op.view is not None or takes_strides(maker, traits)
-                aims[operand] = Aim(owner, index, is_free and operand not in rigid)
+                hints[operand] = PlacementHint(owner, index, is_free and operand not in compact)
                 depths[operand] = depth
-    return aims
+    return hints
 
 
-def _wants_operands(owner: Binding, has_place: bool, rigid: Collection[Value]) -> bool:
+def _wants_operands(owner: Binding, has_place: bool, compact: Collection[Value]) -> bool:
     """Tells whether a view op needs its operand elsewhere: one whose result lies nowhere else is a view of it."""
     rule = owner.op.view
     moves_elements = rule is not None and rule.is_whole and not owner.op.has_trait(Trait.RESHAPING)
-    return has_place or (moves_elements and owner.results[0] in rigid) or (rule is not None and rule.joins)
+    return has_place or (moves_elements and owner.results[0] in compact) or (rule is not None and rule.joins)
 
 
 def _can_own(binding: Binding, sharing: Sharing) -> bool:

@@ -12,12 +12,14 @@ from byoc_conformance.promise import Item
 from byoc_conformance.runner import ItemResult, Runner
 from byoc_conformance.subject import SubjectSpec
 
-__all__ = ["conduct"]
+__all__ = ["run_items"]
 
 _JOIN_SECONDS = 0.1
 
 
-def conduct(spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, jobs: int = 1) -> Generator[ItemResult]:
+def run_items(
+    spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, jobs: int = 1
+) -> Generator[ItemResult]:
     """Yields how tests ended, as they end. Where it is left early, all processes that it started are ended first.
 
     Args:

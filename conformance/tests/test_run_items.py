@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
-from byoc_conformance.conduct import conduct
 from byoc_conformance.outcome import Outcome
 from byoc_conformance.promise import Item, Level
+from byoc_conformance.run_items import run_items
 from byoc_conformance.runner import ItemResult, Runner
 from byoc_conformance.subject import SubjectSpec
 from byoc_core.errors import InternalError
@@ -22,13 +22,13 @@ ITEMS = [new_item(level, "promise", str(number)) for level in (Level.L0, Level.L
 @pytest.mark.parametrize("jobs", [1, 3, 20])
 def test_every_item_has_its_result_once(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     monkeypatch.setattr(Runner, "run", lambda self, item: ItemResult(item, Outcome(), 0.0))
-    found = [result.item for result in conduct(SPEC, ITEMS, jobs=jobs)]
+    found = [result.item for result in run_items(SPEC, ITEMS, jobs=jobs)]
     assert sorted(item.id for item in found) == sorted(item.id for item in ITEMS)
     assert jobs > 1 or found == ITEMS
 
 
 def test_no_items_no_results() -> None:
-    assert list(conduct(SPEC, [], jobs=4)) == []
+    assert list(run_items(SPEC, [], jobs=4)) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -41,7 +41,7 @@ def test_a_fault_of_the_kit_is_raised(monkeypatch: pytest.MonkeyPatch, jobs: int
     monkeypatch.setattr(Runner, "run", run)
     before = threading.active_count()
     with pytest.raises(InternalError) as caught:
-        list(conduct(SPEC, ITEMS, jobs=jobs))
+        list(run_items(SPEC, ITEMS, jobs=jobs))
     assert str(caught.value) == "kit: is at fault"
     assert threading.active_count() == before
 
@@ -55,7 +55,7 @@ def test_leaving_early_stops_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return ItemResult(item, Outcome(), 0.0)
 
     monkeypatch.setattr(Runner, "run", run)
-    results = conduct(SPEC, ITEMS)
+    results = run_items(SPEC, ITEMS)
     assert next(results).item is ITEMS[0]
     monkeypatch.setattr(Runner, "stop", lambda self: ended.set())
     before = time.monotonic()
