@@ -40,10 +40,9 @@ ALL_HOOKS = (
     "byoc_supports",
     "byoc_partition",
     "byoc_estimate",
-    "byoc_after_partition",
     "byoc_codegen",
 )
-WHOLE = frozenset({"byoc_compile_status", "byoc_prepare", "byoc_patterns", "byoc_partition", "byoc_after_partition"})
+WHOLE = frozenset({"byoc_compile_status", "byoc_prepare", "byoc_patterns", "byoc_partition"})
 """The hooks that speak for the whole backend."""
 
 
@@ -96,16 +95,6 @@ class FailingBackend(FakeBackend):
     def byoc_estimate(self, function: Function) -> Estimate | None:
         self._fail("byoc_estimate", *function.walk())
         return Estimate(1e-9)
-
-    @hookimpl
-    def byoc_after_partition(self, module: IRModule) -> IRModule:
-        self._fail("byoc_after_partition")
-        return module
-
-    @hookimpl
-    def byoc_after_codegen(self, module: IRModule) -> IRModule:
-        self._fail("byoc_after_codegen")
-        return module
 
     @hookimpl
     def byoc_codegen(self, functions: Any, context: Any) -> Any:

@@ -212,7 +212,9 @@ def one_more(module: IRModule) -> IRModule:
     return module.with_functions({**module.functions, "more": replace(first, name="more", attrs={})})
 
 
-LAWS = [
+LAWS: list[tuple[str, Rewrite, str | None]] = [
+    ("byoc_after_partition", drop_bindings, "changed function `main`, which is not annotated for it"),
+    ("byoc_after_codegen", stumble, "raised KeyError: 'gone'"),
     ("byoc_after_partition", one_more, "added, removed or reordered functions"),
     ("byoc_after_partition", drop_main_op, "changed function `main`, which is not annotated for it"),
     ("byoc_after_partition", rename("btwo"), "changed function `btwo_main_0`, which is not annotated for it"),
@@ -245,7 +247,7 @@ def test_a_plugins_pass_keeps_to_what_is_its_own(hook: str, rewrite: Rewrite, fa
         return
     with pytest.raises(HookError) as caught:
         byoc_core.build(MODULE, backends(hook, rewrite), strict=True)
-    assert str(caught.value) == f"plugin `aone`, hook `{hook}`: {fault}"
+    assert str(caught.value).startswith(f"plugin `aone`, hook `{hook}`: {fault}")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         executable = byoc_core.build(MODULE, backends(hook, rewrite))
@@ -253,8 +255,7 @@ def test_a_plugins_pass_keeps_to_what_is_its_own(hook: str, rewrite: Rewrite, fa
     assert f"its hook `{hook}` {fault}" in str(told[0].message)
     (failure,) = executable.report_data["hook_failures"]
     assert (failure["backend"], failure["hook"]) == ("aone", hook)
-    taken = {"btwo", "host"} if hook == "byoc_after_partition" else {"aone", "btwo", "host"}
-    assert set(outcomes(executable).values()) == taken
+    assert set(outcomes(executable).values()) == {"aone", "btwo", "host"}, "without the hook's change"
 
 
 def test_another_backends_module_is_not_replaced() -> None:

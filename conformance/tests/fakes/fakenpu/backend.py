@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 from byoc_core.authoring.graph import GraphCodegen, check_binding
@@ -18,7 +19,7 @@ from byoc_core.backend.hooks import (
 from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, TensorType
 from byoc_core.pattern import CompositePattern, is_const, is_op, wildcard
 from byoc_core.runtime import GraphModule
-from byoc_core.transform import FoldConstants
+from byoc_core.transform import EliminateCommonSubexpressions, FoldConstants
 from pydantic import BaseModel, Field
 
 from fakenpu.faults import break_compile_half
@@ -57,6 +58,25 @@ def byoc_ops() -> Sequence[OpDef]:
 def byoc_prepare(module: IRModule) -> IRModule:
     """Computes what is constant."""
     return FoldConstants()(module)
+
+
+@hookimpl
+def byoc_after_partition(module: IRModule) -> IRModule:
+    """Computes equal values of its regions once."""
+    own = {name: function for name, function in module.functions.items() if function.attrs.get("Codegen") == "fakenpu"}
+    bare = module.with_functions({name: replace(function, attrs={}) for name, function in own.items()})
+    simpler = EliminateCommonSubexpressions()(bare)
+    changed = {name: replace(function, attrs=own[name].attrs) for name, function in simpler.functions.items()}
+    return module.with_functions({**module.functions, **changed})
+
+
+@hookimpl
+def byoc_after_codegen(module: IRModule) -> IRModule:
+    """Has its modules, which need no linking, copied as a linker would."""
+    compiled = module.attrs.get("external_functions", {})
+    own = {symbol for symbol, function in compiled.items() if function.attrs.get("Codegen") == "fakenpu"}
+    externals = module.attrs.get("external_mods", ())
+    return module.with_attrs(external_mods=tuple(copy(e) if own.issuperset(e.function_names) else e for e in externals))
 
 
 @hookimpl

@@ -70,7 +70,6 @@ class ContainedBackend(BackendHandle):
         self._uncontained = handle
         self._failures = failures
         self._out: Rejection | None = None
-        self._unfit: Rejection | None = None
         self._status: Status | None = None
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
@@ -119,10 +118,7 @@ class ContainedBackend(BackendHandle):
         return self._status
 
     def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
-        """Return the module after a hook, verified; as it was where that fails.
-
-        Functions that were claimed before such a failure are refused in codegen, which may count on the hook.
-        """
+        """Return the module after a hook, verified; as it was where that fails."""
         from byoc_core.ir import verify
 
         try:
@@ -131,8 +127,7 @@ class ContainedBackend(BackendHandle):
                 verify(result)
             return result
         except ByocError as error:
-            rejection = self.contain(hook, error)
-            self._unfit = rejection if hook == "byoc_after_partition" else self._unfit
+            self.contain(hook, error)
             return module
 
     def patterns(self) -> tuple[CompositePattern, ...]:
@@ -170,8 +165,6 @@ class ContainedBackend(BackendHandle):
 
         Cost: one call of the hook; where it raises, about ``2 * log2(functions)`` more for each guilty function.
         """
-        if self._unfit is not None:
-            return CodegenResult(None, rejections=dict.fromkeys((f.name for f in functions), self._unfit))
         try:
             return super().codegen(functions, context)
         except ByocError as error:

@@ -267,12 +267,13 @@ def byoc_after_partition(module: IRModule, context: CompileContext) -> IRModule:
     When: after partition and before codegen, in backend order; before the user's own passes for this point. Each region
         that a backend claimed is a function annotated with ``Codegen`` and ``global_symbol``. What no backend claimed
         stands in no region yet. Symbolic sizes may occur, for a backend of static shapes too.
-    How often: once per compilation.
+    How often: once per compilation. Not at all where ``RunCodegen`` is called by itself, and for a region that another
+        backend's codegen has refused, so ``byoc_codegen`` must not count on it.
     Result: it replaces the module. The bodies of functions annotated for this backend may be other ones that mean the
         same; their parameters, results and annotations stay, and so does everything else. Functions that did not change
         are given back as they are. This and the verifier's laws are checked. The report counts the new ops.
-    If it raises: the module stays as it is, and the backend's codegen is not asked: its regions go to the next
-        backends. So it is if the result breaks the law.
+    If it raises: the module stays as it is, and the backend is handed no more regions. So it is if the result breaks
+        the law.
 
     Example::
 
@@ -326,7 +327,7 @@ def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
     Called by: ``build`` and ``explain``, for each backend that the user lists and that can compile.
     When: after the codegen of all backends and before lowering, in backend order; before the user's own passes for this
         point. Regions are calls of external functions; the module attribute ``external_mods`` has their modules.
-    How often: once per compilation.
+    How often: once per compilation; not where ``RunCodegen`` is called by itself.
     Result: it replaces the module. Each entry of ``external_mods`` that holds nothing but functions of this backend may
         be another module with functions of the same names that compute the same. Everything else stays, which is
         checked.
@@ -335,6 +336,7 @@ def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
     Example::
 
         from byoc_core.backend.hooks import hookimpl
+
 
         @hookimpl
         def byoc_after_codegen(module):

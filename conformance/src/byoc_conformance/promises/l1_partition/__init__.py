@@ -11,6 +11,7 @@ from byoc_conformance.promises.l1_partition import (
     patterns,
     preparing,
     reasons,
+    rewriting,
 )
 
 __all__ = ["PROMISES"]
@@ -24,4 +25,5 @@ PROMISES = (
     *modules.PROMISES,
     *foreign_ops.PROMISES,
     *preparing.PROMISES,
+    *rewriting.PROMISES,
 )

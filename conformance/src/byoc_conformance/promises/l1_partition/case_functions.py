@@ -28,6 +28,7 @@ __all__ = [
     "all_dtypes_once",
     "attempt_of",
     "case_functions",
+    "cases_of_few_claims",
     "few_claims",
     "own_op_functions",
     "pattern_functions",
@@ -200,8 +201,13 @@ def sample(subject: Subject) -> Asked:
     return attempt_of(subject, items, constants)
 
 
-@cache
 def few_claims(subject: Subject) -> Attempt:
+    """Gives the attempt of :func:`cases_of_few_claims`."""
+    return cases_of_few_claims(subject)[0]
+
+
+@cache
+def cases_of_few_claims(subject: Subject) -> Asked:
     """Gives the attempt at one function for each op and pattern that the subject claims: what is cheap to compile.
 
     Raises:
@@ -211,5 +217,5 @@ def few_claims(subject: Subject) -> Attempt:
         attempt, items = asked(subject)
         first = {item.subject: item for name, item in reversed(items.items()) if attempt.is_claimed(name)}
         if first:
-            return attempt_of(subject, reversed(first.values()), attempt.module.constants)[0]
+            return attempt_of(subject, reversed(first.values()), attempt.module.constants)
     raise NotCoveredError("it claims none of the canonical cases")

@@ -22,7 +22,7 @@ from byoc_conformance.promises.l1_partition.case_functions import (
 )
 from byoc_conformance.subject import Subject
 
-__all__ = ["PROMISES"]
+__all__ = ["PROMISES", "inputs_of", "is_evaluated"]
 
 
 def _check_prepare(subject: Subject, case: str) -> None:
@@ -30,7 +30,7 @@ def _check_prepare(subject: Subject, case: str) -> None:
     constants = ConstantStore()
     found = [item for op in subject.ops_with_cases for item in case_functions(op, constants, limit=1)]
     found += pattern_functions(subject, constants)
-    items = {f"case_{number}": item for number, item in enumerate(found) if _is_evaluated(item)}
+    items = {f"case_{number}": item for number, item in enumerate(found) if is_evaluated(item)}
     module = IRModule({name: replace(item.function, name=name) for name, item in items.items()}, constants)
     context = subject.handle.context(module, subject.spec.options)
     prepared = subject.handle.prepare(module, context)
@@ -44,13 +44,14 @@ def _check_prepare(subject: Subject, case: str) -> None:
             _check_same(module, prepared, name, item)
 
 
-def _is_evaluated(item: CaseFunction) -> bool:
+def is_evaluated(item: CaseFunction) -> bool:
     """Whether the reference interpreter runs it, with arrays of the sizes that stand there."""
     ops = [binding.op for binding in item.function.walk()]
     return item.kind != "symbolic" and all(op.kernel and not op.has_trait(Trait.DATA_DEPENDENT) for op in ops)
 
 
-def _inputs(item: CaseFunction) -> tuple[npt.NDArray[Any], ...]:
+def inputs_of(item: CaseFunction) -> tuple[npt.NDArray[Any], ...]:
+    """Return arrays for the parameters of a function, the same each time."""
     generator = np.random.default_rng(0)
     if item.case is not None:
         return item.case.arrays(generator, item.dtype)[: len(item.function.params)]
@@ -63,7 +64,7 @@ def _interface(function: Function) -> tuple[list[str], list[str]]:
 
 
 def _check_same(module: IRModule, prepared: IRModule, name: str, item: CaseFunction) -> None:
-    inputs = _inputs(item)
+    inputs = inputs_of(item)
     expected = evaluate_function(module, name, inputs)
     found = evaluate_function(prepared, name, inputs)
     if not agree(expected, found):

@@ -20,7 +20,7 @@ from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType
 from byoc_core.ops import default_ops
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.runtime.graph import GraphModule
-from byoc_core.runtime.module import PackedFunction
+from byoc_core.runtime.module import PackedFunction, RuntimeModule
 from byoc_core.transform.rewrite import map_functions, with_bindings
 
 from fakenpu.faults.fault import Change, Fault
@@ -266,6 +266,63 @@ def _prepares_other_numbers(names: dict[str, Any]) -> None:
     names["byoc_prepare"] = byoc_prepare
 
 
+def _rewrites_other_numbers(names: dict[str, Any]) -> None:
+    add, subtract = default_ops()["add"], default_ops()["subtract"]
+
+    @hookimpl
+    def byoc_after_partition(module: IRModule) -> IRModule:
+        def change(function: Function) -> Function:
+            changed = [replace(b, op=add) if b.op is subtract else b for b in function.bindings]
+            return replace(function, bindings=tuple(changed))
+
+        own = {name: change(f) for name, f in module.functions.items() if f.attrs.get("Codegen") == "fakenpu"}
+        return module.with_functions({**module.functions, **own})
+
+    names["byoc_after_partition"] = byoc_after_partition
+
+
+def _links_other_numbers(names: dict[str, Any]) -> None:
+    @hookimpl
+    def byoc_after_codegen(module: IRModule) -> IRModule:
+        symbols = {s for s, f in module.attrs["external_functions"].items() if f.attrs["Codegen"] == "fakenpu"}
+        externals = module.attrs["external_mods"]
+        return module.with_attrs(
+            external_mods=tuple(_Shifted(e) if symbols.issuperset(e.function_names) else e for e in externals)
+        )
+
+    names["byoc_after_codegen"] = byoc_after_codegen
+
+
+class _Shifted(RuntimeModule):
+    """A module of which each first result is one more than it should be."""
+
+    def __init__(self, inner: RuntimeModule) -> None:
+        self.inner = inner
+
+    @property
+    def type_key(self) -> str:
+        return self.inner.type_key
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        return tuple(self.inner.function_names)
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        return self.inner.constants
+
+    def find_function(self, name: str) -> PackedFunction:
+        function = self.inner.get_function(name)
+        assert function.signature is not None
+        position = len(function.signature.inputs)
+
+        def run(*arrays: Any) -> None:
+            function(*arrays)
+            arrays[position][...] = ~arrays[position] if arrays[position].dtype == bool else arrays[position] + 1
+
+        return PackedFunction(name, run, function.signature)
+
+
 def _estimates_as_it_likes(names: dict[str, Any]) -> None:
     times = itertools.count(1)
 
@@ -307,5 +364,7 @@ FAULTS: Mapping[str, Fault] = {
     "gives-modules-that-nothing-loads": _caught_by("module-runtime", _gives(_Unknown)),
     "compiles-what-it-does-not-know": _caught_by("foreign-ops-refused", _compiles_anything),
     "prepares-other-numbers": _caught_by("prepare-keeps-meaning", _prepares_other_numbers),
+    "rewrites-other-numbers": _caught_by("after-partition-keeps-meaning", _rewrites_other_numbers),
+    "links-other-numbers": _caught_by("after-codegen-keeps-meaning", _links_other_numbers),
     "estimates-as-it-likes": _caught_by("estimates-repeat", _estimates_as_it_likes),
 }

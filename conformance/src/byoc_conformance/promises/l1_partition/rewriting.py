@@ -1,0 +1,100 @@
+"""Hooks that rewrite after partition and after codegen: what they change keeps its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import byoc_core
+import numpy as np
+from byoc_core.ir import IRModule, print_module
+from byoc_core.transform import evaluate_function
+
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promise import Level, Promise
+from byoc_conformance.promises.l1_partition.agreement import agree
+from byoc_conformance.promises.l1_partition.case_functions import cases_of_few_claims
+from byoc_conformance.promises.l1_partition.preparing import inputs_of, is_evaluated
+from byoc_conformance.subject import Subject
+
+__all__ = ["PROMISES"]
+
+Run = Callable[[str, Sequence[Any]], Any]
+
+
+def _check_after_partition(subject: Subject, case: str) -> None:
+    hook = "byoc_after_partition"
+    _require(subject, hook)
+    attempt, _ = cases_of_few_claims(subject)
+    module = attempt.partitioned
+    changed, again = (_rewrite(subject, hook, module) for _ in range(2))
+    if changed is module:
+        raise NotCoveredError("it rewrites none of its regions")
+    if print_module(changed) != print_module(again):
+        raise FailedError(f"it rewrites equal regions in two ways:\n{print_module(changed)}\n{print_module(again)}")
+    _check_same(
+        subject,
+        lambda name, inputs: evaluate_function(module, name, inputs),
+        lambda name, inputs: evaluate_function(changed, name, inputs),
+        print_module(changed),
+    )
+
+
+def _check_after_codegen(subject: Subject, case: str) -> None:
+    hook = "byoc_after_codegen"
+    _require(subject, hook)
+    attempt, _ = cases_of_few_claims(subject)
+    changed = _rewrite(subject, hook, attempt.compiled)
+    if changed is attempt.compiled:
+        raise NotCoveredError("it replaces none of its modules")
+    before, after = (byoc_core.VirtualMachine(byoc_core.build(module)) for module in (attempt.compiled, changed))
+    _check_same(
+        subject,
+        lambda name, inputs: _as_tuple(before[name](*inputs)),
+        lambda name, inputs: _as_tuple(after[name](*inputs)),
+        "",
+    )
+
+
+def _require(subject: Subject, hook: str) -> None:
+    subject.require_tools()
+    if not subject.handle.implements(hook):
+        raise NotCoveredError(f"it has no hook `{hook}`")
+
+
+def _rewrite(subject: Subject, hook: str, module: IRModule) -> IRModule:
+    """Return what the hook makes of a module; that it keeps to its own is checked by the core."""
+    return subject.handle.rewrite(hook, module, subject.handle.context(module, subject.spec.options))
+
+
+def _check_same(subject: Subject, before: Run, after: Run, shown: str) -> None:
+    _, items = cases_of_few_claims(subject)
+    for name, item in items.items():
+        if is_evaluated(item):
+            inputs = inputs_of(item)
+            expected, found = before(name, inputs), after(name, inputs)
+            if not agree(expected, found):
+                text = f"`{item.subject}` gives something else once it is rewritten: {found}, expected {expected}"
+                raise FailedError("\n".join(filter(None, [text, shown])))
+
+
+def _as_tuple(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (np.asarray(results),)
+
+
+PROMISES = (
+    Promise(
+        Level.L1,
+        "after-partition-keeps-meaning",
+        "rewrites its regions after partition so that they compute the same, in one way",
+        _check_after_partition,
+        deadline=120.0,
+    ),
+    Promise(
+        Level.L1,
+        "after-codegen-keeps-meaning",
+        "replaces its modules after codegen by modules that compute the same",
+        _check_after_codegen,
+        deadline=120.0,
+    ),
+)
