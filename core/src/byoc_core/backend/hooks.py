@@ -336,6 +336,7 @@ def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
 
         from byoc_core.backend.hooks import hookimpl
 
+
         @hookimpl
         def byoc_after_codegen(module):
             def link(external):
