@@ -22,6 +22,8 @@ from byoc_core.pattern import is_op, wildcard
 from byoc_core.plugin import Catalog
 from byoc_core.transform.rewriter import pattern_rule, rewrite_module
 
+pytestmark = pytest.mark.asks_for_plugins
+
 TEXT = """
 def main(x: R.Tensor(("n",), "float32")):
     a = R.sigmoid(x)
