@@ -214,7 +214,7 @@ class Executable:
         Raises:
             ToolchainError: no C compiler, or it failed.
         """
-        from byoc_core.artifact.library import export_library
+        from byoc_core.artifact.library_export import export_library
 
         export_library(self, path)
 
