@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -29,12 +29,13 @@ class SymbolicPlan(NamedTuple):
 
 
 def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
-    """Gives each buffer a storage of its own for as long as it is needed.
+    """Return a storage for each buffer, its own for as long as the buffer is needed.
 
-    In order of first use, a buffer takes a free storage of equal size; else the first free one that is provably not
-    smaller; else the first free one that is provably not larger, which grows; else a new one.
+    In order of first use, a buffer takes a free storage of equal size; else the storage that wastes least of those
+    that are provably not smaller; else the storage that grows least of those that are provably not larger; else a new
+    one. Where neither of two storages is provably better, the older one is taken.
 
-    Cost: ``O(n log n)`` plus, for each buffer without an equal one, the number of different sizes that are free.
+    Cost: for each buffer the number of different sizes that are free, and ``O(log n)``.
     """
     chosen = [0] * len(intervals)
     sizes: list[Dim] = []
@@ -44,13 +45,13 @@ def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
         interval = intervals[number]
         while busy and busy[0][0] < interval.start:
             _, storage = heappop(busy)
-            free.setdefault(sizes[storage], []).append(storage)
-        size = _fitting_size(interval.nbytes, free)
+            heappush(free.setdefault(sizes[storage], []), storage)
+        size = _fitting_size(interval.nbytes, sorted(free, key=lambda size: free[size][0]))
         if size is None:
             storage = len(sizes)
             sizes.append(interval.nbytes)
         else:
-            storage = free[size].pop()
+            storage = heappop(free[size])
             if not free[size]:
                 del free[size]
             if not is_nonnegative(size - interval.nbytes):
@@ -60,9 +61,16 @@ def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
     return SymbolicPlan(tuple(chosen), tuple(sizes))
 
 
-def _fitting_size(nbytes: Dim, free: Iterable[Dim]) -> Dim | None:
-    sizes = list(free)
+def _fitting_size(nbytes: Dim, sizes: Sequence[Dim]) -> Dim | None:
+    """Return the best of some sizes, by the rule of :func:`plan_symbolic`."""
     if nbytes in sizes:
         return nbytes
-    larger = next((size for size in sizes if is_nonnegative(size - nbytes)), None)
-    return larger if larger is not None else next((size for size in sizes if is_nonnegative(nbytes - size)), None)
+    larger: Dim | None = None
+    smaller: Dim | None = None
+    for size in sizes:
+        if is_nonnegative(size - nbytes):
+            if larger is None or is_nonnegative(larger - size - 1):
+                larger = size
+        elif is_nonnegative(nbytes - size) and (smaller is None or is_nonnegative(size - smaller - 1)):
+            smaller = size
+    return smaller if larger is None else larger

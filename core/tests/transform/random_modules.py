@@ -1,46 +1,23 @@
-"""Script of one function, text-in-text-out checks, and random functions for what every pass promises."""
+"""Random functions for what every pass promises, their inputs, and the comparison of results bit for bit."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
-from byoc_core import script as R
-from byoc_core.ir import Function, IRModule, TensorType, Value, Var, tensor, verify
+from byoc_core.ir import Function, IRModule, TensorType, Value, Var, tensor
 from byoc_core.ops import FunctionBuilder
 from byoc_core.transform import evaluate_function
 from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-Transform = Callable[[IRModule], IRModule]
 
 SPECIAL = (0.0, -0.0, -0.0, -0.0, 1.0, -1.0, 0.5, 3.25, -7.0, float("inf"), float("-inf"), float("nan"))
 
 
-def parse_main(params: str, body: str) -> IRModule:
-    lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
-    return R.parse(f"class Module:\n    @R.function\n    def main({params}):\n{lines}\n")
-
-
-def check_text(transform: Transform, params: str, before: str, after: str) -> None:
-    module = parse_main(params, before)
-    text = str(module)
-    result = verify(transform(module))
-    assert str(result) == str(parse_main(params, after))
-    assert str(module) == text
-    assert transform(result) is result
-
-
-def check_untouched(transform: Transform, params: str, body: str) -> None:
-    module = parse_main(params, body)
-    assert transform(module) is module
-
-
 def check_same_bits(before: IRModule, after: IRModule, inputs: Sequence[Any], *, exact: bool = False) -> None:
-    """Checks that results are equal with their NaN, infinities and signs of zeros."""
+    """Check that results are equal with their NaN, infinities and signs of zeros."""
     wanted = evaluate_function(before, "main", inputs, exact=exact)
     for have, want in zip(evaluate_function(after, "main", inputs, exact=exact), wanted, strict=True):
         assert have.dtype == want.dtype
@@ -161,12 +138,12 @@ class _Maker:
 
 
 @st.composite
-def _modules(draw: Draw) -> IRModule:
+def random_modules(draw: Draw) -> IRModule:
     return _Maker(draw).module()
 
 
 @st.composite
-def _inputs(draw: Draw) -> list[Any]:
+def random_inputs(draw: Draw) -> list[Any]:
     """Draws a flag, an image and a matrix of ordinary numbers among special ones."""
     seed = draw(st.integers(0, 2**32 - 1))
     generator = np.random.default_rng(seed)
@@ -177,39 +154,3 @@ def _inputs(draw: Draw) -> list[Any]:
         return np.where(generator.random(shape) < 0.3, special, ordinary).astype(np.float32)
 
     return [np.array(bool(seed % 2)), array(1, 2, 4, 4), array(draw(st.integers(0, 3)), 3)]
-
-
-@pytest.fixture(scope="session")
-def rewrites() -> Callable[..., None]:
-    """Checks a pass by text: what goes in, what comes out; the input stays and a second run changes nothing."""
-    return check_text
-
-
-@pytest.fixture(scope="session")
-def leaves() -> Callable[..., None]:
-    """Checks that a pass gives back the very module."""
-    return check_untouched
-
-
-@pytest.fixture(scope="session")
-def main() -> Callable[[str, str], IRModule]:
-    """Parses a module of one function from its parameters and its body."""
-    return parse_main
-
-
-@pytest.fixture(scope="session")
-def same_bits() -> Callable[..., None]:
-    """Compares the results of two modules bit for bit."""
-    return check_same_bits
-
-
-@pytest.fixture(scope="session")
-def modules() -> Callable[[], st.SearchStrategy[IRModule]]:
-    """Random modules."""
-    return _modules
-
-
-@pytest.fixture(scope="session")
-def inputs() -> Callable[[], st.SearchStrategy[list[Any]]]:
-    """Random inputs of random modules."""
-    return _inputs
