@@ -28,7 +28,7 @@ such calls in driver and cli
     user. The calls are part of the two figures above.
 imports of core, unstable imports of core
     Names that a plugin or the kit imports from modules of core; the share of these names whose module does not stand
-    in the list ``MODULES`` of ``docs/api-stability.md``, in per cent.
+    in the list of ``docs/api-stability.md``, in per cent.
 lazy imports
     Import statements inside functions.
 `Any` test parameters
@@ -62,6 +62,7 @@ from docs.source_counts import (
     function_lengths,
     lazy_imports,
 )
+from docs.stable_modules import MARKS
 
 __all__ = ["Figure", "Package", "figures_of", "find_packages", "main", "stable_modules"]
 
@@ -126,12 +127,17 @@ def find_packages(tree: Path) -> list[Package]:
 def stable_modules(page: str) -> frozenset[str]:
     """Return the modules that the page on stability lists.
 
+    The list is a table between two marks; in older states of the page it is the block ``MODULES``.
+
     Raises:
         ValueError: the page has no such list.
     """
+    begin, end = MARKS
+    if begin in page:
+        return frozenset(re.findall(r"^\| `([\w.]+)` \|", page.partition(begin)[2].partition(end)[0], re.MULTILINE))
     block = re.search(r'^MODULES = """\n(.*?)"""', page, re.MULTILINE | re.DOTALL)
     if block is None:
-        raise ValueError("the page on stability has no list MODULES")
+        raise ValueError("the page on stability has no list of modules")
     return frozenset(block[1].split())
 
 

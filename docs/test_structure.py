@@ -17,6 +17,7 @@ from docs.source_counts import (
     function_lengths,
     lazy_imports,
 )
+from docs.stable_modules import MARKS
 from docs.structure import find_packages, measure, stable_modules, to_result
 
 ROOT = Path(__file__).parents[1]
@@ -198,8 +199,16 @@ def test_a_checkout_is_measured(tree: Path) -> None:
 def test_a_folder_without_a_core_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no core/src/byoc_core"):
         find_packages(tmp_path)
-    with pytest.raises(ValueError, match="no list MODULES"):
+    with pytest.raises(ValueError, match="no list of modules"):
         stable_modules("# What is stable\n")
+
+
+def test_stable_modules_are_read_from_the_page() -> None:
+    begin, end = MARKS
+    page = (
+        f"| `byoc_core.vm` | elsewhere |\n{begin}\n| module | what |\n|---|---|\n| `byoc_core.ir` | the IR |\n{end}\n"
+    )
+    assert stable_modules(page) == {"byoc_core.ir"}
 
 
 def test_the_figures_of_this_checkout_are_a_result() -> None:

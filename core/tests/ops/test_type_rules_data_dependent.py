@@ -11,7 +11,6 @@ from byoc_core.dims import evaluate, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.ops import default_ops
 from byoc_core.opset.contexts import TypeContext
-from byoc_core.opset.families.data_dependent import result_types
 from byoc_core.opset.types import TensorType
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +66,8 @@ def test_rule_promises_what_the_kernel_gives(name: str, data: st.DataObject) -> 
     chosen = {size for shape, _ in operands for size in shape if data.draw(st.booleans())}
     types = tuple(TensorType(tuple(symbol(f"s{d}") if d in chosen else d for d in shape), t) for shape, t in operands)
     names = op.operand_names(len(operands))
-    wanted = result_types(op, TypeContext(name, types, attrs, operand_names=names), symbol("fresh"))
+    assert op.sized_results is not None
+    wanted = op.sized_results(TypeContext(name, types, attrs, operand_names=names), symbol("fresh"))
     assert op.infer(TypeContext(name, types, attrs, declared=wanted, operand_names=names)) == wanted
 
     arrays = [np.ones(shape, to_numpy(dtype)) for shape, dtype in operands]

@@ -47,7 +47,7 @@ from byoc_core.authoring.csource_types import (
 )
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
 from byoc_core.errors import CodegenError, UndefinedSymbolError
-from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
+from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, NDArray, Signature, TensorSpec
@@ -215,7 +215,7 @@ class CSourceCodegen:
     def _visit_bindings(self, scope: FunctionScope, bindings: Sequence[Binding]) -> None:
         for binding in bindings:
             inputs = [self._visit_value(scope, operand) for operand in binding.operands]
-            if binding.op.name != "composite":
+            if binding.op is not COMPOSITE:
                 self.visit_call(scope, binding, inputs)
                 continue
             (body,) = binding.regions

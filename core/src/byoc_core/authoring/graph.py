@@ -18,6 +18,7 @@ from typing import Literal
 from byoc_core.backend.info import CodegenResult, CompileContext, Rejection
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Value, Var
+from byoc_core.ir.structural import COMPOSITE
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.graph import FunctionRefused, GraphEngine, GraphModule, KernelEngine
 from byoc_core.runtime.graph.document import (
@@ -35,8 +36,6 @@ from byoc_core.runtime.graph.plugin_kernels import PluginKernel, core_kernel, fi
 from byoc_core.runtime.module import NDArray, TensorSpec
 
 __all__ = ["GraphCodegen", "GraphTranslation", "check_binding"]
-
-_COMPOSITE = "composite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ class _Translator:
         """Numbers the constants in the order of their first use; those of kept bodies belong to the bodies."""
         for binding in function.bindings:
             self._add_constants(binding.operands)
-            if binding.op.name == _COMPOSITE and not self._keep:
+            if binding.op is COMPOSITE and not self._keep:
                 self._collect_constants(binding.regions[0])
         self._add_constants(function.results)
 
@@ -176,7 +175,7 @@ class _Translator:
 
     def _translate_bindings(self, function: Function) -> Rejection | None:
         for binding in function.bindings:
-            if binding.op.name != _COMPOSITE:
+            if binding.op is not COMPOSITE:
                 rejection = check_binding(binding)
                 if rejection is None:
                     self._add_node(binding, binding.op.name, _stated_attrs(binding))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from byoc_core.authoring.graph import GraphCodegen, check_binding
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Status, Support, hookimpl
 from byoc_core.ir.module import Binding, Function
+from byoc_core.ir.structural import COMPOSITE
 
 __all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_supports"]
 
@@ -29,7 +30,7 @@ def byoc_compile_status() -> Status:
 @hookimpl
 def byoc_supports(binding: Binding) -> Support | Rejection:
     """Takes an op that has a kernel, the core's or a plugin's, on tensors of known rank."""
-    if binding.op.name == "composite":
+    if binding.op is COMPOSITE:
         inner = (byoc_supports(item) for region in binding.regions for item in region.bindings)
         return next((answer for answer in inner if isinstance(answer, Rejection)), Support())
     rejection = check_binding(binding)

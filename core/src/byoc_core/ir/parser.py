@@ -15,7 +15,7 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import DEFAULT_NAME, Binding, Function, IRModule, Location, Value, Var
 from byoc_core.ir.op_registry import default_ops
-from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
+from byoc_core.ir.printer import OP_ALIASES
 from byoc_core.ir.script_hints import DECORATORS, hint_for, literal_hint, statement_hint
 from byoc_core.ir.script_reader import ScriptReader, script_name
 from byoc_core.ir.structural import CALL
@@ -27,11 +27,6 @@ from byoc_core.opset.types import TensorType, Type
 __all__ = ["parse_function", "parse_module"]
 
 _OP_OF_ALIAS = {alias: op for op, alias in OP_ALIASES.items()}
-_FORM_OF_CALL = {
-    "call_dps_packed": '("symbol", (operands, ...), out_types)',
-    "call_packed": '("symbol", (operands, ...), out_types)',
-    "composite": '("name", (operands, ...))',
-}
 _BINDING_KEYWORDS = ("regions", "out_types", "codegen")
 
 
@@ -313,15 +308,14 @@ class _Parser(ScriptReader):
             return CALL, self._operands(call.args, scope), {"callee": callee, **attrs}
         op = self._ops.get(_OP_OF_ALIAS.get(name, name)) or self._unknown_op(name)
         arguments = list(call.args)
-        if op.name not in SYMBOL_FIRST:
+        if op.leading_attr is None:
             self._check_no_literals(arguments, scope)
-        if op.name in SYMBOL_FIRST:
-            self._check_not_given(call, SYMBOL_FIRST[op.name])
-            attrs[SYMBOL_FIRST[op.name]] = self._leading_symbol(call, arguments)
+        else:
+            self._check_not_given(call, op.leading_attr)
+            attrs[op.leading_attr] = self._leading_symbol(call, arguments)
             if len(arguments) > 2 + op.declares_results:
-                self.fail(
-                    call, f"`{op.name}` has {len(arguments)} positional arguments", expected=_FORM_OF_CALL[op.name]
-                )
+                form = f'("{op.leading_attr}", (operands, ...){", out_types" if op.declares_results else ""})'
+                self.fail(call, f"`{op.name}` has {len(arguments)} positional arguments", expected=form)
             arguments = arguments[1:2]
         return op, self._operands(arguments, scope), attrs
 
@@ -362,8 +356,8 @@ class _Parser(ScriptReader):
         regions: tuple[Function, ...] = ()
         declared: tuple[Type, ...] | None = None
         codegen: str | None = None
-        name = script_name(call.func)
-        if name in SYMBOL_FIRST and len(call.args) > 2:
+        op = self._ops.get(script_name(call.func) or "")
+        if op is not None and op.leading_attr is not None and len(call.args) > 2:
             declared = self.types(call.args[2])
         for keyword in call.keywords:
             if keyword.arg == "regions":

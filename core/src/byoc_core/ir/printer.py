@@ -26,7 +26,6 @@ __all__ = [
     "EXTERNAL_FUNCTIONS",
     "EXTERNAL_MODULES",
     "OP_ALIASES",
-    "SYMBOL_FIRST",
     "UNPRINTED_ATTRS",
     "binding_window",
     "print_function",
@@ -44,9 +43,6 @@ UNPRINTED_ATTRS = frozenset({EXTERNAL_FUNCTIONS, EXTERNAL_MODULES})
 
 OP_ALIASES = {"if": "if_"}
 """Ops whose names are Python keywords, and how script writes them."""
-
-SYMBOL_FIRST = {"call_dps_packed": "symbol", "call_packed": "symbol", "composite": "name"}
-"""Ops that script writes as ``R.op("<attribute>", (operands, ...), ...)``, with the attribute that comes first."""
 
 _MAX_INLINE_ELEMENTS = 4
 _RESERVED = frozenset({"R", "self", "__debug__"})
@@ -148,8 +144,8 @@ class _Printer:
             callee = attrs.pop("callee")
             return f"{callee}({', '.join([*operands, *keywords])})"
         positional = operands
-        if op.name in SYMBOL_FIRST:
-            symbol = attrs.pop(SYMBOL_FIRST[op.name])
+        if op.leading_attr is not None:
+            symbol = attrs.pop(op.leading_attr)
             positional = [quoted(str(symbol)), f"({', '.join(operands)}{',' if len(operands) == 1 else ''})"]
         defaults = {spec.name: spec.default for spec in op.attrs}
         shown = [

@@ -194,6 +194,7 @@ CALL_DPS_PACKED = OpDef(
     _infer_declared,
     (AttrSpec("symbol", AttrKind.STR, REQUIRED, doc="The external function."),),
     declares_results=True,
+    leading_attr="symbol",
     flops=no_flops,
     doc="Calls an external function in destination-passing style: the runtime allocates the results, calls "
     "`symbol(*arguments, *results)` and ignores what it returns. Pure.",
@@ -209,6 +210,7 @@ CALL_PACKED = OpDef(
     ),
     traits=frozenset(),
     declares_results=True,
+    leading_attr="symbol",
     flops=no_flops,
     doc="Calls an external function that returns its results. Unless `pure`, it is never removed, repeated or moved.",
 )
@@ -222,6 +224,7 @@ COMPOSITE = OpDef(
         AttrSpec("pattern", AttrKind.STR, "", doc="The ops inside in match order, each followed by an underscore."),
     ),
     num_regions=1,
+    leading_attr="name",
     flops=no_flops,
     doc="Several ops that a backend computes as one; the region holds them and takes the operands as parameters.",
 )

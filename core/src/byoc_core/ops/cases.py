@@ -13,7 +13,6 @@ from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.opset.attributes import AttrValue
 from byoc_core.opset.cases import OpCase, OperandCase, Shape, array_of, example, integers
 from byoc_core.opset.contexts import TypeContext
-from byoc_core.opset.families import data_dependent
 from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import TensorType, Type
 
@@ -69,9 +68,9 @@ def infer_case(op: OpDef, operands: Sequence[Value], attrs: Mapping[str, AttrVal
     declared: tuple[Type, ...] | None = None
     if op.declares_results:
         types = tuple(operand.type for operand in operands)
-        if any(op is known for known in data_dependent.OPS):
+        if op.sized_results is not None:
             context = TypeContext(op.name, types, attrs, operand_names=op.operand_names(len(types)))
-            declared = data_dependent.result_types(op, context, _fresh_symbol(types))
+            declared = op.sized_results(context, _fresh_symbol(types))
         else:
             declared = types[:1]
     return infer_results(op, operands, attrs, declared=declared)

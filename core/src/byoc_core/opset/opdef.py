@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from byoc_core.opset.onnx_spelling import OnnxSpelling
     from byoc_core.opset.permutation import PermuteRule
     from byoc_core.opset.rounding import Rounding
-    from byoc_core.opset.types import Type
+    from byoc_core.opset.types import TensorType, Type
     from byoc_core.opset.value_bounds import BoundRule
 
 __all__ = ["OpDef", "OperandSpec", "Trait"]
@@ -103,7 +103,10 @@ class OpDef:
         complete: brings attributes as a person gives them to those that the op has, by its operands' types (a count of
             equal parts to their sizes); may raise ``IRTypeError``.
         declares_results: result types stand in the binding, because the rule alone cannot find them.
+        sized_results: result types to declare, from a fresh symbol for the size that only running tells; of ops with
+            :attr:`Trait.DATA_DEPENDENT`.
         num_regions: nested functions it holds.
+        leading_attr: the attribute that script text has first: ``R.op("<attribute>", (operands, ...), ...)``.
         view: where results lie in the operand's memory, of an op that only rearranges. Ops with
             :attr:`Trait.RESHAPING` have a rule without stating one. By default results are new memory.
         identity: whether the result is the only operand, where the types agree. True of :attr:`Trait.RESHAPING`; by
@@ -131,7 +134,9 @@ class OpDef:
     canonicalise: Callable[[Mapping[str, AttrValue]], Mapping[str, AttrValue]] | None = None
     complete: Callable[[Mapping[str, object], Sequence[Type]], Mapping[str, object]] | None = None
     declares_results: bool = False
+    sized_results: Callable[[TypeContext, Dim], tuple[TensorType, ...]] | None = None
     num_regions: int = 0
+    leading_attr: str | None = None
     view: ViewRule | None = None
     identity: Callable[[OpContext], bool] | None = None
     permute: PermuteRule | None = None

@@ -21,7 +21,7 @@ from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, require_rank, require_same_dtype, resolve_axis
 from byoc_core.opset.types import TensorType, Type
 
-__all__ = ["OPS", "range_length", "result_types"]
+__all__ = ["OPS", "range_length"]
 
 
 def _nonzero(x: NDArray) -> NDArray:
@@ -155,6 +155,7 @@ def _data_dependent(
         flops=no_flops,
         kernel=kernel,
         declares_results=True,
+        sized_results=types,
         cases=cases,
         doc=doc,
     )
@@ -179,15 +180,6 @@ def _declared_size(context: TypeContext, types: ResultTypes) -> Dim:
 
 def _unused(taken: frozenset[str]) -> str:
     return next(name for name in (f"k{number or ''}" for number in range(len(taken) + 1)) if name not in taken)
-
-
-def result_types(op: OpDef, context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
-    """Gives the types to declare for a data-dependent op of this family whose results have a fresh ``size``.
-
-    Raises:
-        IRTypeError: the operands do not fit the op.
-    """
-    return _TYPES[op.name](context, size)
 
 
 def _nonzero_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
@@ -232,13 +224,6 @@ def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
 
 
 _RANGE = ((0, 3), (4, 9), (1, 3))  # start, limit and step of cases, from and to
-
-_TYPES: dict[str, ResultTypes] = {
-    "nonzero": _nonzero_types,
-    "compress": _compress_types,
-    "unique": _unique_types,
-    "range": _range_types,
-}
 
 OPS: tuple[OpDef, ...] = (
     _data_dependent(

@@ -11,7 +11,7 @@ from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImpo
 from byoc_core.ir.module import Value
 from byoc_core.opset.attributes import AttrValue
 from byoc_core.opset.contexts import TypeContext
-from byoc_core.opset.families.data_dependent import range_length, result_types
+from byoc_core.opset.families.data_dependent import range_length
 from byoc_core.opset.opdef import OpDef
 from byoc_core.transform.folding_budget import selection_nbytes
 
@@ -39,7 +39,8 @@ def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
 def _emit(node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]) -> Sequence[Value]:
     given = tuple(operand.type for operand in operands)
     context = TypeContext(op.name, given, attrs, operand_names=op.operand_names(len(operands)))
-    types = result_types(op, context, node.fresh_size(op.name))
+    assert op.sized_results is not None  # the ops of this family state it
+    types = op.sized_results(context, node.fresh_size(op.name))
     return node.emit_all(op.name, operands, dict(attrs), out_types=types)
 
 
